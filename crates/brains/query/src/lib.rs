@@ -1,0 +1,18 @@
+//! MongoDB's query language, as pure code: what a filter matches, what an update makes, what a projection or an
+//! expression yields, what each pipeline stage does with a document, and which plan serves a query.
+//!
+//! Documents flow between the parts as raw BSON ([`bson::RawDocument`], [`bson::RawDocumentBuf`]); single values
+//! inside expressions are [`bson::Bson`]. Nothing here touches storage: a plan is a description, and
+//! `baton-execution` carries it out. Time, randomness and limits come in through [`Context`].
+
+pub mod accumulator;
+mod context;
+pub mod expression;
+pub mod matcher;
+pub mod pipeline;
+pub mod planner;
+pub mod projection;
+pub mod sort;
+pub mod update;
+
+pub use context::Context;

@@ -1,0 +1,1 @@
+//! Placeholder, replaced by the change that brings the part.

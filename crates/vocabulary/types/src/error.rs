@@ -1,0 +1,267 @@
+//! The client's kind of failure: a MongoDB error code, its name, and a message that names the field and the fix.
+//!
+//! What it deliberately is not: the machine's failures (I/O, corruption) stop the member and live with the devices;
+//! broken invariants of our own are panics.
+
+use bson::RawDocumentBuf;
+use std::fmt;
+
+/// What a fallible step of a request returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+macro_rules! error_codes {
+    ($($number:literal $name:ident,)*) => {
+        /// A MongoDB error code. Any number is representable, because `uassert`-style codes have no name.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct ErrorCode(pub i32);
+
+        #[allow(non_upper_case_globals, missing_docs)]
+        impl ErrorCode {
+            $(pub const $name: Self = Self($number);)*
+
+            /// MongoDB's name for the code; `Location<number>` for those it never named.
+            pub fn name(self) -> std::borrow::Cow<'static, str> {
+                match self.0 {
+                    $($number => stringify!($name).into(),)*
+                    other => format!("Location{other}").into(),
+                }
+            }
+        }
+    };
+}
+
+error_codes! {
+    0 OK,
+    1 InternalError,
+    2 BadValue,
+    4 NoSuchKey,
+    5 GraphContainsCycle,
+    6 HostUnreachable,
+    7 HostNotFound,
+    8 UnknownError,
+    9 FailedToParse,
+    10 CannotMutateObject,
+    11 UserNotFound,
+    12 UnsupportedFormat,
+    13 Unauthorized,
+    14 TypeMismatch,
+    15 Overflow,
+    16 InvalidLength,
+    17 ProtocolError,
+    18 AuthenticationFailed,
+    20 IllegalOperation,
+    21 EmptyArrayOperation,
+    22 InvalidBSON,
+    24 LockTimeout,
+    26 NamespaceNotFound,
+    27 IndexNotFound,
+    28 PathNotViable,
+    29 NonExistentPath,
+    31 RoleNotFound,
+    34 CannotBackfillArray,
+    36 RemoteChangeDetected,
+    40 ConflictingUpdateOperators,
+    43 CursorNotFound,
+    46 LockBusy,
+    48 NamespaceExists,
+    50 MaxTimeMSExpired,
+    51 DuplicateRoleName,
+    52 DollarPrefixedFieldName,
+    53 InvalidIdField,
+    54 NotSingleValueField,
+    55 InvalidDBRef,
+    56 EmptyFieldName,
+    57 DottedFieldName,
+    59 CommandNotFound,
+    61 ShardKeyNotFound,
+    62 OplogOperationUnsupported,
+    64 WriteConcernFailed,
+    65 MultipleErrorsOccurred,
+    66 ImmutableField,
+    67 CannotCreateIndex,
+    68 IndexAlreadyExists,
+    70 ShardNotFound,
+    72 InvalidOptions,
+    73 InvalidNamespace,
+    74 NodeNotFound,
+    76 NoReplicationEnabled,
+    79 UnknownReplWriteConcern,
+    85 IndexOptionsConflict,
+    86 IndexKeySpecsConflict,
+    89 NetworkTimeout,
+    90 CallbackCanceled,
+    91 ShutdownInProgress,
+    93 InvalidReplicaSetConfig,
+    94 NotYetInitialized,
+    95 NotSecondary,
+    96 OperationFailed,
+    100 UnsatisfiableWriteConcern,
+    102 DocumentTooLargeForCapped,
+    103 NewReplicaSetConfigurationIncompatible,
+    104 NodeNotElectable,
+    107 OplogOutOfOrder,
+    112 WriteConflict,
+    115 CommandNotSupported,
+    116 InitialSyncFailure,
+    118 NamespaceNotSharded,
+    120 OplogStartMissing,
+    121 DocumentValidationFailure,
+    123 NotAReplicaSet,
+    125 CommandFailed,
+    126 ConfigurationInProgress,
+    133 FailedToSatisfyReadPreference,
+    134 ReadConcernMajorityNotAvailableYet,
+    136 CappedPositionLost,
+    146 ExceededMemoryLimit,
+    158 ViewDepthLimitExceeded,
+    159 CommandNotSupportedOnView,
+    160 OptionNotSupportedOnView,
+    163 ClientMetadataMissingField,
+    164 ClientMetadataAppNameTooLarge,
+    165 ClientMetadataDocumentTooLarge,
+    166 ClientMetadataCannotBeMutated,
+    167 LinearizableReadConcernError,
+    168 InvalidPipelineOperator,
+    175 QueryPlanKilled,
+    178 CannotIndexParallelArrays,
+    180 IncompatibleElectionProtocol,
+    186 ClientDisconnect,
+    189 PrimarySteppedDown,
+    192 KeyNotFound,
+    197 InvalidIndexSpecificationOption,
+    202 NetworkInterfaceExceededTimeLimit,
+    205 ClusterTimeFailsRateLimiter,
+    206 NoSuchSession,
+    207 InvalidUUID,
+    212 CannotCreateCollection,
+    214 ZoneStillInUse,
+    215 KeyTooLong,
+    216 AmbiguousIndexKeyPattern,
+    217 IncompleteTransactionHistory,
+    221 CloneSourceUnreachable,
+    223 IllegalOpMsgFlag,
+    225 TransactionTooOld,
+    226 AtomicityFailure,
+    228 ConversionFailure,
+    232 CannotGrow,
+    237 CursorKilled,
+    238 NotImplemented,
+    239 SnapshotTooOld,
+    241 CannotConvertString,
+    244 TransactionAborted,
+    246 SnapshotUnavailable,
+    250 LockAborted,
+    251 NoSuchTransaction,
+    256 TransactionCommitted,
+    257 TransactionTooLarge,
+    258 UnknownFeatureCompatibilityVersion,
+    260 InvalidResumeToken,
+    262 ExceededTimeLimit,
+    263 OperationNotSupportedInTransaction,
+    266 NonConformantBSON,
+    274 IndexBuildAlreadyInProgress,
+    276 IndexBuildAborted,
+    280 ChangeStreamFatalError,
+    286 ChangeStreamHistoryLost,
+    288 ChecksumMismatch,
+    290 TransactionExceededLifetimeLimitSeconds,
+    292 QueryExceededMemoryLimitNoDiskUseAllowed,
+    334 MechanismUnavailable,
+    352 UnsupportedOpQueryCommand,
+    358 InternalTransactionNotSupported,
+    9001 SocketException,
+    10003 CannotGrowDocumentInCappedNamespace,
+    10058 LegacyNotPrimary,
+    10107 NotWritablePrimary,
+    10334 BSONObjectTooLarge,
+    11000 DuplicateKey,
+    11600 InterruptedAtShutdown,
+    11601 Interrupted,
+    11602 InterruptedDueToReplStateChange,
+    12586 BackgroundOperationInProgressForDatabase,
+    12587 BackgroundOperationInProgressForNamespace,
+    13113 MergeStageNoMatchingDocument,
+    13297 DatabaseDifferCase,
+    13388 StaleConfig,
+    13435 NotPrimaryNoSecondaryOk,
+    13436 NotPrimaryOrSecondary,
+    14031 OutOfDiskSpace,
+    46841 ClientMarkedKilled,
+}
+
+impl fmt::Debug for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.name(), self.0)
+    }
+}
+
+/// A failure to report to the client.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// MongoDB's code.
+    pub code: ErrorCode,
+    /// What is wrong, with the field and what to do about it.
+    pub message: String,
+    /// Further top-level fields of the error reply (`keyPattern` and `keyValue` of a duplicate key, `errInfo`, …).
+    pub info: Option<Box<RawDocumentBuf>>,
+    /// Labels for drivers (`RetryableWriteError`, …).
+    pub labels: Vec<&'static str>,
+}
+
+impl Error {
+    /// An error without further fields or labels.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), info: None, labels: Vec::new() }
+    }
+
+    /// `BadValue` (2).
+    pub fn bad_value(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::BadValue, message)
+    }
+
+    /// `FailedToParse` (9).
+    pub fn failed_to_parse(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::FailedToParse, message)
+    }
+
+    /// `TypeMismatch` (14).
+    pub fn type_mismatch(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::TypeMismatch, message)
+    }
+
+    /// An unnamed code, as MongoDB's assertions by location have (`Location40324`).
+    pub fn location(code: i32, message: impl Into<String>) -> Self {
+        Self::new(ErrorCode(code), message)
+    }
+
+    /// `NotImplemented` (238): part of MongoDB's language that Baton does not have yet.
+    pub fn not_implemented(what: impl fmt::Display) -> Self {
+        Self::new(ErrorCode::NotImplemented, format!("{what} is not implemented"))
+    }
+
+    /// The same error with further top-level fields for the reply.
+    pub fn with_info(mut self, info: RawDocumentBuf) -> Self {
+        self.info = Some(Box::new(info));
+        self
+    }
+
+    /// The same error with one more label.
+    pub fn with_label(mut self, label: &'static str) -> Self {
+        self.labels.push(label);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<bson::error::Error> for Error {
+    fn from(e: bson::error::Error) -> Self {
+        Self::new(ErrorCode::InvalidBSON, e.to_string())
+    }
+}

@@ -1,0 +1,14 @@
+//! The words every floor shares: log positions, namespaces, classes of service, and the client's kind of failure.
+//!
+//! Invariants: nothing here does I/O, reads a clock or draws a random number. A type belongs here only when crates on
+//! two different floors need it; what one floor needs lives on that floor.
+
+mod class;
+mod error;
+mod namespace;
+mod optime;
+
+pub use class::Class;
+pub use error::{Error, ErrorCode, Result};
+pub use namespace::{Namespace, check_database};
+pub use optime::{OpTime, Term, Timestamp};
