@@ -202,7 +202,7 @@ impl Decimal {
             Rounding::Truncate => false,
             Rounding::Floor => negative && rest > 0,
             Rounding::Ceiling => !negative && rest > 0,
-            Rounding::HalfEven => rest > half || (rest == half && kept % 2 == 1),
+            Rounding::HalfEven => rest > half || (rest == half && !kept.is_multiple_of(2)),
         };
         Self::from_scaled(negative, kept + u128::from(up), target)
     }
@@ -238,6 +238,7 @@ impl Decimal {
     }
 
     /// The sum.
+    #[expect(clippy::should_implement_trait)] // named as its siblings, none of which is an operator
     pub fn add(self, other: Self) -> Self {
         from_dec(to_dec(self) + to_dec(other))
     }

@@ -167,10 +167,10 @@ impl<'a> Iterator for Children<'a> {
 }
 
 fn compare_values(a: Value<'_>, b: Value<'_>) -> Ordering {
-    if let (Value::Raw(a), Value::Raw(b)) = (a, b) {
-        if let Some(ordering) = compare_scalars(a, b) {
-            return ordering;
-        }
+    if let (Value::Raw(a), Value::Raw(b)) = (a, b)
+        && let Some(ordering) = compare_scalars(a, b)
+    {
+        return ordering;
     }
     let bracket = a.bracket();
     let by_type = bracket.cmp(&b.bracket());
