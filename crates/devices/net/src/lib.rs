@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The network: listeners, one thread per connection, and the loop that turns bytes into requests and back.
+//!
+//! A [`Service`] makes a [`Handler`] for each connection; the handler sees decoded [`baton_wire::Request`]s and writes
+//! replies into the send buffer. Everything is blocking: a request costs one `recv` and one `send`, and no hand-over
+//! between threads.
+//!
+//! Invariants:
+//! - a peer cannot make a connection hold more memory than the bytes it has really sent, nor an idle one more than a few
+//!   kilobytes;
+//! - a message once begun is finished in time or the connection is closed; between messages a client may be silent for
+//!   ever;
+//! - a malformed message ends its own connection and nothing else.
+//!
+//! What it deliberately does not do: know commands, or authenticate. TLS will be another kind of stream below
+//! [`connection`]; `Transport`, by which members talk to members, will be a module beside [`server`].
+
+mod buffer;
+mod connection;
+mod counters;
+mod listen;
+mod probe;
+mod server;
+mod service;
+
+pub use connection::STACK_SIZE_BYTES;
+pub use counters::{Counters, CountersSnapshot};
+pub use listen::Options;
+pub use probe::ConnectionProbe;
+pub use server::Server;
+pub use service::{After, ConnectionInfo, Handler, Peer, Service};

@@ -1,0 +1,69 @@
+//! What the network counts, for serverStatus and the metrics.
+//!
+//! What it does not do: sample or keep history.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Live counters, shared by all connections.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub(crate) current: AtomicUsize,
+    pub(crate) active: AtomicUsize,
+    pub(crate) connection_count_max: AtomicUsize,
+    pub(crate) total_created: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) malformed: AtomicU64,
+    pub(crate) timed_out: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountersSnapshot {
+    /// Connections open.
+    pub current: usize,
+    /// Connections that could still be opened.
+    pub available: usize,
+    /// Connections with a request being carried out.
+    pub active: usize,
+    /// Connections ever accepted.
+    pub total_created: u64,
+    /// Connections turned away because there were too many.
+    pub rejected: u64,
+    /// Bytes received, as they came (compressed).
+    pub bytes_in: u64,
+    /// Bytes sent, as they went (compressed).
+    pub bytes_out: u64,
+    /// Messages decoded.
+    pub requests: u64,
+    /// Messages that were none, or were refused by the decoder.
+    pub malformed: u64,
+    /// Connections closed because a message was begun and not finished in time.
+    pub timed_out: u64,
+}
+
+impl Counters {
+    /// The counters now.
+    pub fn snapshot(&self) -> CountersSnapshot {
+        let current = self.current.load(Relaxed);
+        CountersSnapshot {
+            current,
+            available: self.connection_count_max.load(Relaxed).saturating_sub(current),
+            active: self.active.load(Relaxed),
+            total_created: self.total_created.load(Relaxed),
+            rejected: self.rejected.load(Relaxed),
+            bytes_in: self.bytes_in.load(Relaxed),
+            bytes_out: self.bytes_out.load(Relaxed),
+            requests: self.requests.load(Relaxed),
+            malformed: self.malformed.load(Relaxed),
+            timed_out: self.timed_out.load(Relaxed),
+        }
+    }
+
+    /// Changes the connection limit (`maxIncomingConnections`) from now on.
+    pub fn set_connection_count_max(&self, max: usize) {
+        self.connection_count_max.store(max, Relaxed);
+    }
+}

@@ -1,0 +1,80 @@
+//! The contract between the network and what it serves.
+//!
+//! What it does not do: anything; it is traits and the values they exchange.
+
+use crate::probe::ConnectionProbe;
+use baton_wire::Request;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// What to do after a request has been handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Send what is in the buffer, then read the next request. To a request with `moreToCome` nothing is sent.
+    Reply,
+    /// Send nothing, read the next request.
+    NoReply,
+    /// Send what is in the buffer, if anything, then hang up.
+    Close,
+    /// Send what is in the buffer (a reply with `moreToCome`), then ask [`Handler::resume`] for the next one.
+    Exhaust,
+}
+
+/// One connection's half of the service. Lives on the connection's own thread, from [`Service::opened`] until the
+/// connection ends, and is dropped there.
+pub trait Handler {
+    /// Carries out a request and appends the reply to `out`, which is empty.
+    fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After;
+
+    /// Appends the next reply of the stream that the request began. It is the same request, with the numbers moved on:
+    /// `request_id` is the reply before, which this one answers.
+    fn resume(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After {
+        let _ = (request, out);
+        After::Close
+    }
+}
+
+/// What the server serves.
+pub trait Service: Send + Sync + 'static {
+    /// What one connection gets.
+    type Handler: Handler;
+
+    /// A connection was accepted. Called on its thread.
+    fn opened(&self, connection: ConnectionInfo) -> Self::Handler;
+
+    /// The connection is gone and its handler dropped. Also called if the handler panicked.
+    fn closed(&self, connection_id: u64) {
+        let _ = connection_id;
+    }
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Over TCP, from there.
+    Tcp(SocketAddr),
+    /// Over the Unix socket, so from this machine.
+    Unix,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix => f.write_str("anonymous unix socket"),
+        }
+    }
+}
+
+/// A connection, as its handler is told of it.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// Counted from 1; the thread is named `conn<id>`.
+    pub id: u64,
+    /// The client.
+    pub peer: Peer,
+    /// The address it connected to, for `whatsmyuri` and the log.
+    pub local: Peer,
+    /// Tells whether the client is still there, while a request waits.
+    pub probe: ConnectionProbe,
+}
