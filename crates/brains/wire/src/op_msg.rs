@@ -153,9 +153,5 @@ pub(crate) fn split_document(bytes: &[u8]) -> Result<(&RawDocument, &[u8]), Erro
     let Some((document, rest)) = bytes.split_at_checked(length) else {
         return Err(invalid(format!("BSON size: {claimed} is larger than buffer size: {}", bytes.len())));
     };
-    Ok((validate(document)?, rest))
-}
-
-fn validate(document: &[u8]) -> Result<&RawDocument, Error> {
-    Ok(RawDocument::from_bytes(document)?)
+    Ok((baton_document::validate::document(document)?, rest))
 }
