@@ -401,7 +401,7 @@ fn split(coefficient: u128, exponent: i32) -> Option<(u128, bool)> {
         return 10u128.checked_pow(exponent as u32)?.checked_mul(coefficient).map(|whole| (whole, true));
     }
     match 10u128.checked_pow(exponent.unsigned_abs()) {
-        Some(unit) => Some((coefficient / unit, coefficient % unit == 0)),
+        Some(unit) => Some((coefficient / unit, coefficient.is_multiple_of(unit))),
         None => Some((0, false)),
     }
 }

@@ -9,6 +9,7 @@
 
 pub mod decimal;
 pub mod index_keys;
+pub mod keys;
 pub mod number;
 pub mod order;
 pub mod path;

@@ -60,6 +60,33 @@ pub fn canonical_type(t: ElementType) -> u8 {
     }
 }
 
+/// A scalar held in memory, viewed as a raw value; `None` for containers and the types without such a view.
+pub(crate) fn scalar(value: &Bson) -> Option<RawBsonRef<'_>> {
+    Some(match value {
+        Bson::Double(n) => RawBsonRef::Double(*n),
+        Bson::String(s) => RawBsonRef::String(s),
+        Bson::Boolean(b) => RawBsonRef::Boolean(*b),
+        Bson::Null => RawBsonRef::Null,
+        Bson::JavaScriptCode(s) => RawBsonRef::JavaScriptCode(s),
+        Bson::Int32(n) => RawBsonRef::Int32(*n),
+        Bson::Int64(n) => RawBsonRef::Int64(*n),
+        Bson::Timestamp(t) => RawBsonRef::Timestamp(*t),
+        Bson::ObjectId(id) => RawBsonRef::ObjectId(*id),
+        Bson::DateTime(t) => RawBsonRef::DateTime(*t),
+        Bson::Symbol(s) => RawBsonRef::Symbol(s),
+        Bson::Decimal128(n) => RawBsonRef::Decimal128(*n),
+        Bson::Undefined => RawBsonRef::Undefined,
+        Bson::MaxKey => RawBsonRef::MaxKey,
+        Bson::MinKey => RawBsonRef::MinKey,
+        Bson::Binary(b) => RawBsonRef::from(b),
+        Bson::RegularExpression(_)
+        | Bson::Array(_)
+        | Bson::Document(_)
+        | Bson::JavaScriptCodeWithScope(_)
+        | Bson::DbPointer(_) => return None,
+    })
+}
+
 /// A value in either representation. Scalars held in memory are viewed as raw ones; containers are walked as they are.
 #[derive(Clone, Copy)]
 enum Value<'a> {
@@ -69,29 +96,7 @@ enum Value<'a> {
 
 impl<'a> Value<'a> {
     fn owned(value: &'a Bson) -> Self {
-        Self::Raw(match value {
-            Bson::Double(n) => RawBsonRef::Double(*n),
-            Bson::String(s) => RawBsonRef::String(s),
-            Bson::Boolean(b) => RawBsonRef::Boolean(*b),
-            Bson::Null => RawBsonRef::Null,
-            Bson::JavaScriptCode(s) => RawBsonRef::JavaScriptCode(s),
-            Bson::Int32(n) => RawBsonRef::Int32(*n),
-            Bson::Int64(n) => RawBsonRef::Int64(*n),
-            Bson::Timestamp(t) => RawBsonRef::Timestamp(*t),
-            Bson::ObjectId(id) => RawBsonRef::ObjectId(*id),
-            Bson::DateTime(t) => RawBsonRef::DateTime(*t),
-            Bson::Symbol(s) => RawBsonRef::Symbol(s),
-            Bson::Decimal128(n) => RawBsonRef::Decimal128(*n),
-            Bson::Undefined => RawBsonRef::Undefined,
-            Bson::MaxKey => RawBsonRef::MaxKey,
-            Bson::MinKey => RawBsonRef::MinKey,
-            Bson::Binary(b) => RawBsonRef::from(b),
-            Bson::RegularExpression(_)
-            | Bson::Array(_)
-            | Bson::Document(_)
-            | Bson::JavaScriptCodeWithScope(_)
-            | Bson::DbPointer(_) => return Self::Owned(value),
-        })
+        scalar(value).map_or(Self::Owned(value), Self::Raw)
     }
 
     fn bracket(self) -> u8 {

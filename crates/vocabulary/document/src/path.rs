@@ -81,7 +81,8 @@ impl From<&str> for Path {
     }
 }
 
-fn parse_index(name: &str) -> Option<usize> {
+/// A component as an array index: digits only, without leading zeros.
+pub(crate) fn parse_index(name: &str) -> Option<usize> {
     let canonical = name == "0" || !name.starts_with('0');
     if canonical && name.bytes().all(|byte| byte.is_ascii_digit()) { name.parse().ok() } else { None }
 }
