@@ -320,6 +320,27 @@ mod tests {
         assert_eq!(encoded(RawBsonRef::String("\0a\x01"), Direction::Ascending), b"\x38\x01\x01a\x01\x02\0");
     }
 
+    /// The table in docs/keys.md.
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let document = bson::rawdoc! { "a": 1 };
+        let array = bson::rawdoc! { "v": [true] };
+        let table: [(RawBsonRef<'_>, &[u8]); 9] = [
+            (RawBsonRef::Int32(1), &[0x2c, 0x68, 0x00]),
+            (RawBsonRef::Double(2.0), &[0x2c, 0x69, 0x00]),
+            (RawBsonRef::Int64(3), &[0x2c, 0x69, 0x80]),
+            (RawBsonRef::Int32(-1), &[0x2a, 0x97, 0xff]),
+            (RawBsonRef::Int32(1000), &[0x2c, 0x71, 0xf4]),
+            (RawBsonRef::Double(0.5), &[0x2c, 0x67, 0x00]),
+            (RawBsonRef::String("a"), &[0x38, 0x61, 0x00]),
+            (RawBsonRef::Document(&document), &[0x40, 0x28, 0x61, 0x00, 0x2c, 0x68, 0x00, 0x00]),
+            (array.get("v").unwrap().unwrap(), &[0x48, 0x61, 0x00]),
+        ];
+        for (value, expected) in table {
+            assert_eq!(encoded(value, Direction::Ascending), expected, "{value:?}");
+        }
+    }
+
     #[test]
     fn a_prefix_end_is_above_its_prefix_and_below_the_next_value() {
         for direction in [Direction::Ascending, Direction::Descending] {
