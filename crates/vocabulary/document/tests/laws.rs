@@ -3,6 +3,8 @@
 //! The generator favours what lies close together (few distinct names and scalars, numbers of different types around the
 //! same value), because that is where orders go wrong.
 
+#![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not see as tests
+
 use baton_document::bson::oid::ObjectId;
 use baton_document::bson::raw::{RawBson, RawDocumentBuf};
 use baton_document::bson::spec::{BinarySubtype, ElementType};
