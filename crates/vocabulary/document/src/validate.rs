@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn lies_are_refused() {
-        let lies: [(&str, Vec<u8>); 9] = [
+        let lies: [(&str, Vec<u8>); 10] = [
             ("unknown type", b"\x08\0\0\0\x14a\0\0".to_vec()),
             ("boolean 2", b"\x09\0\0\0\x08a\0\x02\0".to_vec()),
             ("string without terminator", b"\x0e\0\0\0\x02a\0\x02\0\0\0xy\0".to_vec()),
@@ -248,6 +248,7 @@ mod tests {
             ("string reaching past its document", b"\x0e\0\0\0\x02a\0\x03\0\0\0x\0\0".to_vec()),
             ("string not UTF-8", b"\x0e\0\0\0\x02a\0\x02\0\0\0\xff\0\0".to_vec()),
             ("name not UTF-8", b"\x08\0\0\0\x0a\xff\0\0".to_vec()),
+            ("old binary whose two lengths differ", b"\x13\0\0\0\x05a\0\x06\0\0\0\x02\x01\0\0\0xx\0".to_vec()),
             ("inner document too long", b"\x0d\0\0\0\x03a\0\x06\0\0\0\0\0".to_vec()),
             ("inner document too short", b"\x0d\0\0\0\x03a\0\x04\0\0\0\0\0".to_vec()),
         ];
