@@ -1,1 +1,129 @@
-//! Placeholder, replaced by the change that brings the part.
+//! Filters: parsed once into a tree, then tested against raw documents.
+//!
+//! ```text
+//!   filter document ── parse ──► Node ── evaluate ──► bool, and the array position for `$`
+//!                                 │
+//!                                 ├── equalities   what an upsert starts from
+//!                                 ├── serialize    what explain shows
+//!                                 └── the planner  reads it for bounds
+//! ```
+//!
+//! Invariants: matching allocates nothing for plain predicates; nesting is bounded when parsing ([`DEPTH_MAX`]), so
+//! evaluation recurses no deeper; `$ne`, `$nin`, `$exists: false` and friends exist only as a `Not` above their positive
+//! form. One file per family of operators; the table of operators is in `parse`. Source: MongoDB manual, "Query and
+//! Projection Operators".
+//!
+//! What it deliberately does not do: geospatial and text operators (`NotImplemented`), JavaScript (`$where` is refused),
+//! collation.
+
+mod arrays;
+mod ast;
+mod bits;
+mod compare;
+mod equalities;
+mod evaluate;
+mod expr;
+mod integer;
+mod membership;
+mod modulo;
+mod parse;
+mod regex;
+mod regex_syntax;
+mod sample;
+mod schema;
+mod serialize;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use ast::{FieldNode, Node, Predicate};
+pub use bits::{BitOperator, BitTest};
+pub use compare::{Comparison, Operator};
+pub use evaluate::MatchDetails;
+pub use expr::ExprNode;
+pub use membership::InList;
+pub use modulo::Modulo;
+pub use regex::RegexPredicate;
+pub use sample::SampleRate;
+pub use schema::Schema;
+pub use types::{TypeSet, type_name};
+
+use crate::Context;
+use baton_types::Result;
+use bson::{Bson, Document, RawBsonRef, RawDocument};
+
+/// How deep operators may nest, as in MongoDB.
+pub const DEPTH_MAX: usize = 100;
+
+/// A parsed filter.
+#[derive(Clone, Debug)]
+pub struct Matcher {
+    root: Node,
+}
+
+impl Matcher {
+    /// Parses a filter document.
+    pub fn parse(filter: &RawDocument, ctx: &Context) -> Result<Self> {
+        Ok(Self { root: parse::filter(filter, ctx)? })
+    }
+
+    /// Parses a document of operators (`{$gte: 5, $lt: 9}`) that apply to a value by itself, as `$pull` has them;
+    /// for [`Self::matches_value`].
+    pub fn parse_operators(operators: &RawDocument, ctx: &Context) -> Result<Self> {
+        Ok(Self { root: parse::value_operators(operators, ctx)? })
+    }
+
+    /// The filter that matches everything.
+    pub fn always() -> Self {
+        Self { root: Node::And(Vec::new()) }
+    }
+
+    /// A filter of the given tree.
+    pub fn from_node(root: Node) -> Self {
+        Self { root }
+    }
+
+    /// The tree.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// Whether the filter is empty, and so matches everything.
+    pub fn is_always(&self) -> bool {
+        matches!(&self.root, Node::And(children) if children.is_empty())
+    }
+
+    /// Whether a document matches.
+    pub fn matches(&self, doc: &RawDocument) -> Result<bool> {
+        self.root.evaluate(doc, None)
+    }
+
+    /// Whether a value by itself matches: the operators of [`Self::parse_operators`] apply to it without entering an
+    /// array; a filter on fields applies to it if it is a document.
+    pub fn matches_value(&self, value: RawBsonRef<'_>) -> Result<bool> {
+        self.root.evaluate_value(value)
+    }
+
+    /// Whether a document matches, and at which array position: what the positional `$` stands for.
+    pub fn matches_with_position(&self, doc: &RawDocument) -> Result<Option<MatchDetails>> {
+        let mut details = MatchDetails::default();
+        Ok(self.root.evaluate(doc, Some(&mut details))?.then_some(details))
+    }
+
+    /// The fields that an upsert starts from: what the filter says is equal, by dotted path, in order of appearance.
+    /// Fails (`NotSingleValueField`) if two of them contradict each other.
+    pub fn equalities(&self) -> Result<Vec<(String, Bson)>> {
+        equalities::collect(&self.root)
+    }
+
+    /// The filter in normal form, as explain prints it.
+    pub fn to_document(&self) -> Document {
+        serialize::document(&self.root)
+    }
+}
+
+/// Whether a value is a document of operators (`{$gt: 1}`), and not a literal: its first field begins with `$`, and it is
+/// no database reference.
+pub fn is_operator_document(value: RawBsonRef<'_>) -> bool {
+    parse::is_operators(value, true)
+}

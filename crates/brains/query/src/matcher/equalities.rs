@@ -1,0 +1,42 @@
+//! What an upsert starts from: the fields that the filter says are equal to something.
+//!
+//! Invariants: only conjunctions are followed (`$and`, `$all`, several fields); an `$in` of one value is an equality; no
+//! path appears twice and none leads to another, else there is no one document to start from.
+
+use super::{Node, Operator, Predicate};
+use baton_document::path::Path;
+use baton_types::{Error, ErrorCode, Result};
+use bson::Bson;
+
+/// Collects the equalities of a tree.
+pub(super) fn collect(root: &Node) -> Result<Vec<(String, Bson)>> {
+    let mut found: Vec<(&Path, Bson)> = Vec::new();
+    for node in root.conjuncts() {
+        let Node::Field(field) = node else { continue };
+        let value = match &field.predicate {
+            Predicate::Compare(comparison) if comparison.operator == Operator::Eq => &comparison.value,
+            Predicate::In(list) if list.regexes().is_empty() => match list.values() {
+                [value] => value,
+                _ => continue,
+            },
+            _ => continue,
+        };
+        if let Some((other, _)) =
+            found.iter().find(|(other, _)| other.is_prefix_of(&field.path) || field.path.is_prefix_of(other))
+        {
+            return Err(conflict(other, &field.path));
+        }
+        found.push((&field.path, Bson::try_from(value.as_raw_bson_ref())?));
+    }
+    Ok(found.into_iter().map(|(path, value)| (path.as_str().to_string(), value)).collect())
+}
+
+fn conflict(a: &Path, b: &Path) -> Error {
+    let cause = if a == b {
+        format!("path '{a}' is matched twice")
+    } else {
+        let (shorter, longer) = if a.is_prefix_of(b) { (a, b) } else { (b, a) };
+        format!("both paths '{longer}' and '{shorter}' are matched")
+    };
+    Error::new(ErrorCode::NotSingleValueField, format!("cannot infer query fields to set, {cause}"))
+}

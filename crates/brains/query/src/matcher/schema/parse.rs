@@ -1,0 +1,275 @@
+//! From a `$jsonSchema` document to its schema; the table of keywords is here.
+
+use super::{Additional, Bound, Dependency, Items, Schema, json_types};
+use crate::matcher::{DEPTH_MAX, RegexPredicate, TypeSet, integer, type_name};
+use baton_document::number::Number;
+use baton_types::{Error, Result};
+use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
+
+/// Keywords of draft 4 that MongoDB knows and refuses.
+const REFUSED: [&str; 6] = ["$ref", "$schema", "default", "definitions", "format", "id"];
+
+/// Parses one schema.
+pub(super) fn schema(doc: &RawDocument, depth: usize) -> Result<Schema> {
+    if depth > DEPTH_MAX {
+        return Err(Error::bad_value(format!("exceeded maximum $jsonSchema depth of {DEPTH_MAX}")));
+    }
+    let mut schema = Schema::default();
+    for element in doc.iter_elements() {
+        let element = element?;
+        let (name, value) = (element.key().as_str(), element.value()?);
+        let known = general_keyword(&mut schema, doc, name, value, depth)?
+            || number_keyword(&mut schema, doc, name, value)?
+            || string_keyword(&mut schema, name, value)?
+            || array_keyword(&mut schema, name, value, depth)?
+            || object_keyword(&mut schema, name, value, depth)?;
+        if known {
+            continue;
+        }
+        return Err(match name {
+            "encrypt" | "encryptMetadata" => Error::not_implemented(format!("$jsonSchema keyword '{name}'")),
+            _ if REFUSED.contains(&name) => {
+                Error::failed_to_parse(format!("$jsonSchema keyword '{name}' is not currently supported"))
+            }
+            _ => Error::failed_to_parse(format!("Unknown $jsonSchema keyword: {name}")),
+        });
+    }
+    Ok(schema)
+}
+
+fn general_keyword(
+    schema: &mut Schema,
+    doc: &RawDocument,
+    name: &str,
+    value: RawBsonRef<'_>,
+    depth: usize,
+) -> Result<bool> {
+    match name {
+        "title" | "description" => {
+            text(name, value)?;
+        }
+        "type" | "bsonType" => {
+            if name == "type" && doc.get("bsonType")?.is_some() {
+                return Err(Error::failed_to_parse("Cannot specify both $jsonSchema keywords 'type' and 'bsonType'"));
+            }
+            schema.types = Some(types(name, value)?);
+        }
+        "enum" => {
+            let mut members: Vec<RawBson> = Vec::new();
+            for member in nonempty(name, value)? {
+                members.push(RawBson::from(member?));
+            }
+            schema.enumeration = Some(members);
+        }
+        "allOf" => schema.all_of = schemas(name, value, depth)?,
+        "anyOf" => schema.any_of = schemas(name, value, depth)?,
+        "oneOf" => schema.one_of = schemas(name, value, depth)?,
+        "not" => schema.not = Some(Box::new(super::parse::schema(object(name, value)?, depth + 1)?)),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn number_keyword(schema: &mut Schema, doc: &RawDocument, name: &str, value: RawBsonRef<'_>) -> Result<bool> {
+    let numbers = &mut schema.numbers;
+    match name {
+        "minimum" => numbers.minimum = Some((number(name, value)?, bound(doc, "exclusiveMinimum")?)),
+        "maximum" => numbers.maximum = Some((number(name, value)?, bound(doc, "exclusiveMaximum")?)),
+        "exclusiveMinimum" | "exclusiveMaximum" => {
+            boolean(name, value)?;
+            let limit = if name == "exclusiveMinimum" { "minimum" } else { "maximum" };
+            if doc.get(limit)?.is_none() {
+                return Err(Error::failed_to_parse(format!(
+                    "$jsonSchema keyword '{limit}' must be a present if '{name}' is present"
+                )));
+            }
+        }
+        "multipleOf" => {
+            let divisor = number(name, value)?;
+            if divisor.is_zero() || divisor.is_negative() || divisor.is_nan() {
+                return Err(Error::failed_to_parse(format!("$jsonSchema keyword '{name}' must have a positive value")));
+            }
+            numbers.multiple_of = Some(divisor);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn string_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>) -> Result<bool> {
+    let strings = &mut schema.strings;
+    match name {
+        "minLength" => strings.length_min = Some(size(name, value)?),
+        "maxLength" => strings.length_max = Some(size(name, value)?),
+        "pattern" => strings.pattern = Some(Box::new(RegexPredicate::new(text(name, value)?, "")?)),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn array_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<bool> {
+    let arrays = &mut schema.arrays;
+    match name {
+        "items" => {
+            arrays.items = Some(match value {
+                RawBsonRef::Document(doc) => Items::Every(Box::new(super::parse::schema(doc, depth + 1)?)),
+                RawBsonRef::Array(array) => {
+                    let mut each = Vec::new();
+                    for member in array {
+                        each.push(super::parse::schema(object(name, member?)?, depth + 1)?);
+                    }
+                    Items::Each(each)
+                }
+                other => return Err(wrong_type(name, "an array or an object", other)),
+            });
+        }
+        "additionalItems" => arrays.additional_items = Some(additional(name, value, depth)?),
+        "minItems" => arrays.count_min = Some(size(name, value)?),
+        "maxItems" => arrays.count_max = Some(size(name, value)?),
+        "uniqueItems" => arrays.is_unique = boolean(name, value)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn object_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<bool> {
+    let objects = &mut schema.objects;
+    match name {
+        "required" => objects.required = names(name, value)?,
+        "properties" => {
+            for element in object(name, value)?.iter_elements() {
+                let element = element?;
+                let inner = object(name, element.value()?)?;
+                objects.properties.push((element.key().as_str().into(), super::parse::schema(inner, depth + 1)?));
+            }
+        }
+        "patternProperties" => {
+            for element in object(name, value)?.iter_elements() {
+                let element = element?;
+                let pattern = RegexPredicate::new(element.key().as_str(), "")?;
+                let inner = object(name, element.value()?)?;
+                objects.pattern_properties.push((pattern, super::parse::schema(inner, depth + 1)?));
+            }
+        }
+        "additionalProperties" => objects.additional = Some(additional(name, value, depth)?),
+        "minProperties" => objects.count_min = Some(size(name, value)?),
+        "maxProperties" => objects.count_max = Some(size(name, value)?),
+        "dependencies" => {
+            for element in object(name, value)?.iter_elements() {
+                let element = element?;
+                let dependency = match element.value()? {
+                    RawBsonRef::Document(doc) => Dependency::Schema(Box::new(super::parse::schema(doc, depth + 1)?)),
+                    other => Dependency::Properties(names(name, other)?),
+                };
+                objects.dependencies.push((element.key().as_str().into(), dependency));
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn wrong_type(name: &str, wanted: &str, value: RawBsonRef<'_>) -> Error {
+    let found = type_name(value.element_type());
+    Error::type_mismatch(format!("$jsonSchema keyword '{name}' must be {wanted}, but found an element of type {found}"))
+}
+
+fn text<'a>(name: &str, value: RawBsonRef<'a>) -> Result<&'a str> {
+    value.as_str().ok_or_else(|| wrong_type(name, "a string", value))
+}
+
+fn boolean(name: &str, value: RawBsonRef<'_>) -> Result<bool> {
+    value.as_bool().ok_or_else(|| wrong_type(name, "a boolean", value))
+}
+
+fn number(name: &str, value: RawBsonRef<'_>) -> Result<Number> {
+    Number::from_raw(value).ok_or_else(|| wrong_type(name, "a number", value))
+}
+
+fn object<'a>(name: &str, value: RawBsonRef<'a>) -> Result<&'a RawDocument> {
+    value.as_document().ok_or_else(|| wrong_type(name, "an object", value))
+}
+
+fn array<'a>(name: &str, value: RawBsonRef<'a>) -> Result<&'a RawArray> {
+    value.as_array().ok_or_else(|| wrong_type(name, "an array", value))
+}
+
+fn nonempty<'a>(name: &str, value: RawBsonRef<'a>) -> Result<&'a RawArray> {
+    let array = array(name, value)?;
+    if array.is_empty() {
+        return Err(Error::failed_to_parse(format!("$jsonSchema keyword '{name}' cannot be an empty array")));
+    }
+    Ok(array)
+}
+
+/// A count or a length.
+fn size(name: &str, value: RawBsonRef<'_>) -> Result<i64> {
+    number(name, value)?;
+    integer::parse_non_negative(name, value)
+}
+
+fn bound(doc: &RawDocument, name: &str) -> Result<Bound> {
+    Ok(match doc.get(name)? {
+        Some(value) if boolean(name, value)? => Bound::Exclusive,
+        _ => Bound::Inclusive,
+    })
+}
+
+/// A nonempty array of distinct names.
+fn names(name: &str, value: RawBsonRef<'_>) -> Result<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for member in nonempty(name, value)? {
+        let member = text(name, member?)?;
+        if names.iter().any(|known| known == member) {
+            return Err(Error::failed_to_parse(format!(
+                "$jsonSchema keyword '{name}' array cannot contain duplicate values"
+            )));
+        }
+        names.push(member.into());
+    }
+    Ok(names)
+}
+
+fn schemas(name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<Vec<Schema>> {
+    let mut schemas = Vec::new();
+    for member in nonempty(name, value)? {
+        schemas.push(schema(object(name, member?)?, depth + 1)?);
+    }
+    Ok(schemas)
+}
+
+fn additional(name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<Additional> {
+    match value {
+        RawBsonRef::Boolean(true) => Ok(Additional::Allowed),
+        RawBsonRef::Boolean(false) => Ok(Additional::Forbidden),
+        RawBsonRef::Document(doc) => Ok(Additional::Restricted(Box::new(schema(doc, depth + 1)?))),
+        other => Err(wrong_type(name, "an object or a boolean", other)),
+    }
+}
+
+/// `type` takes JSON Schema's names, `bsonType` MongoDB's; both also arrays of them.
+fn types(name: &str, value: RawBsonRef<'_>) -> Result<TypeSet> {
+    let mut set = TypeSet::default();
+    let mut add = |member: RawBsonRef<'_>| -> Result<()> {
+        let member = text(name, member)?;
+        if name == "bsonType" {
+            return set.add_name(member);
+        }
+        if member == "integer" {
+            return Err(Error::failed_to_parse("$jsonSchema type 'integer' is not currently supported."));
+        }
+        let types = json_types(member).ok_or_else(|| Error::bad_value(format!("Unknown type name alias: {member}")))?;
+        types.iter().for_each(|t| set.insert(*t));
+        Ok(())
+    };
+    match value {
+        RawBsonRef::Array(array) => {
+            for member in nonempty(name, RawBsonRef::Array(array))? {
+                add(member?)?;
+            }
+        }
+        RawBsonRef::String(_) => add(value)?,
+        other => return Err(wrong_type(name, "either a string or an array of strings", other)),
+    }
+    Ok(set)
+}
