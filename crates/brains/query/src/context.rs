@@ -2,6 +2,8 @@
 
 use baton_types::Timestamp;
 use bson::{Bson, DateTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The surroundings of one request. Cheap to clone; the same for all documents of the request.
 #[derive(Clone, Debug)]
@@ -14,6 +16,8 @@ pub struct Context {
     pub variables: Vec<(String, Bson)>,
     /// Seed of `$rand`, `$sample` and `$sampleRate`; the caller draws it, once a request.
     pub seed: u64,
+    /// How many random numbers the request has drawn so far; shared by the clones.
+    pub draws: Arc<AtomicU64>,
     /// What a blocking stage (sort, group, …) may hold, in bytes, before the request fails.
     pub memory_bytes_max: usize,
 }
@@ -24,6 +28,25 @@ impl Context {
 
     /// A context with a clock and a seed and nothing else.
     pub fn new(now: DateTime, seed: u64) -> Self {
-        Self { now, cluster_time: None, variables: Vec::new(), seed, memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT }
+        Self {
+            now,
+            cluster_time: None,
+            variables: Vec::new(),
+            seed,
+            draws: Arc::default(),
+            memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
+        }
+    }
+
+    /// The next of the request's random numbers, at least 0 and less than 1. The same seed gives the same sequence.
+    pub fn random(&self) -> f64 {
+        let draw = self.draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        // SplitMix64 (Steele, Lea, Flood 2014): a counter times the golden ratio, scrambled.
+        let mut bits = self.seed.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        // A double has 53 digits.
+        (bits >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -1,0 +1,142 @@
+//! `$sum`, `$avg` and `$count`.
+//!
+//! Integers are summed exactly; doubles with the rounding errors carried along (Neumaier's variant of Kahan's sum), as
+//! MongoDB does; decimals apart, because their sum is exact where a double's is not. The sum's type is the widest seen;
+//! an integer sum that does not fit widens. What is no number does not count.
+
+use super::Accumulator;
+use crate::expression::value::{self, Value};
+use baton_document::decimal::Decimal;
+use baton_document::number::Number;
+use baton_types::Result;
+use bson::Bson;
+
+/// The widest numeric type seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Width {
+    #[default]
+    Int,
+    Long,
+    Double,
+    Decimal,
+}
+
+/// `$sum`.
+#[derive(Clone, Debug, Default)]
+pub struct Sum {
+    width: Width,
+    whole: i128,
+    double: f64,
+    /// What rounding took from `double`.
+    compensation: f64,
+    decimal: Option<Decimal>,
+    /// How many numbers were added.
+    count: u64,
+}
+
+impl Sum {
+    /// Adds a number.
+    fn add(&mut self, number: Number) {
+        self.count += 1;
+        match number {
+            Number::Int32(integer) => self.whole += i128::from(integer),
+            Number::Int64(integer) => {
+                self.width = self.width.max(Width::Long);
+                self.whole += i128::from(integer);
+            }
+            Number::Double(double) => {
+                self.width = self.width.max(Width::Double);
+                (self.double, self.compensation) = compensated(self.double, self.compensation, double);
+            }
+            Number::Decimal(decimal) => {
+                self.width = Width::Decimal;
+                self.decimal = Some(self.decimal.unwrap_or(Decimal::ZERO).add(decimal));
+            }
+        }
+    }
+
+    fn as_double(&self) -> f64 {
+        // The integers' sum in two parts, so that none of its digits is lost before the end.
+        let high = self.whole as f64;
+        let low = (self.whole - high as i128) as f64;
+        let (double, compensation) = compensated(self.double, self.compensation, high);
+        let (double, compensation) = compensated(double, compensation, low);
+        if double.is_finite() { double + compensation } else { double }
+    }
+
+    fn as_decimal(&self) -> Decimal {
+        let whole = Decimal::parse(&self.whole.to_string()).unwrap_or(Decimal::NAN);
+        let doubles = if self.double.is_finite() {
+            Decimal::from_f64(self.double).add(Decimal::from_f64(self.compensation))
+        } else {
+            Decimal::from_f64(self.double)
+        };
+        let integral = self.decimal.unwrap_or(Decimal::ZERO).add(whole);
+        if self.double == 0.0 && self.compensation == 0.0 { integral } else { integral.add(doubles) }
+    }
+
+    fn total(&self) -> Bson {
+        match self.width {
+            Width::Int | Width::Long => match (i32::try_from(self.whole), i64::try_from(self.whole)) {
+                (Ok(int), _) if self.width == Width::Int => Bson::Int32(int),
+                (_, Ok(long)) => Bson::Int64(long),
+                _ => Bson::Double(self.as_double()),
+            },
+            Width::Double => Bson::Double(self.as_double()),
+            Width::Decimal => Number::Decimal(self.as_decimal()).to_bson(),
+        }
+    }
+}
+
+/// `sum + number` and the error of that, added to the errors so far.
+fn compensated(sum: f64, compensation: f64, number: f64) -> (f64, f64) {
+    let next = sum + number;
+    if !next.is_finite() {
+        return (next, 0.0);
+    }
+    let error = if sum.abs() >= number.abs() { (sum - next) + number } else { (number - next) + sum };
+    (next, compensation + error)
+}
+
+impl Accumulator for Sum {
+    fn accumulate(&mut self, value: Value) -> Result<()> {
+        if let Some(number) = value::number(&value) {
+            self.add(number);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Bson {
+        self.total()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+}
+
+/// `$avg`: null where there was no number.
+#[derive(Clone, Debug, Default)]
+pub struct Average(Sum);
+
+impl Accumulator for Average {
+    fn accumulate(&mut self, value: Value) -> Result<()> {
+        self.0.accumulate(value)
+    }
+
+    fn finish(self: Box<Self>) -> Bson {
+        let sum = &self.0;
+        if sum.count == 0 {
+            return Bson::Null;
+        }
+        if sum.width == Width::Decimal {
+            let count = Decimal::from(i64::try_from(sum.count).unwrap_or(i64::MAX));
+            return Number::Decimal(sum.as_decimal().divide(count)).to_bson();
+        }
+        Bson::Double(sum.as_double() / sum.count as f64)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+}

@@ -1,0 +1,8 @@
+//! Dates: the calendar, time zones, and one file per kind of date operator.
+//!
+//! A date is a count of milliseconds since 1970 in UTC. The calendar is the proleptic Gregorian one, computed with whole
+//! numbers, so that every date BSON can hold has its parts.
+
+pub(crate) mod calendar;
+
+pub(crate) use calendar::iso_text;

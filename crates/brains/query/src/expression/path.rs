@@ -1,0 +1,103 @@
+//! Field paths, with the meaning expressions give them.
+//!
+//! A path through an array yields an array of what it finds in the array's documents; a number is a field name like any
+//! other; an array directly within an array is not entered. (Filters differ: see `baton_document::path`.)
+
+use super::node::own;
+use super::value::Value;
+use baton_types::{Error, Result};
+use bson::{Bson, Document, RawArray, RawBsonRef, RawDocument};
+
+/// The components of a dotted path.
+pub(crate) type FieldPath = Vec<String>;
+
+/// Splits and checks a dotted path.
+pub(crate) fn parse(dotted: &str) -> Result<FieldPath> {
+    if dotted.is_empty() {
+        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if dotted.ends_with('.') {
+        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+    }
+    let mut path = Vec::new();
+    for component in dotted.split('.') {
+        check_component(component)?;
+        path.push(component.to_owned());
+    }
+    if path.len() > super::parse::DEPTH_MAX {
+        return Err(Error::new(
+            baton_types::ErrorCode::Overflow,
+            format!("FieldPath is too long, the maximum is {}", super::parse::DEPTH_MAX),
+        ));
+    }
+    Ok(path)
+}
+
+/// Refuses what cannot be one component of a path.
+pub(crate) fn check_component(component: &str) -> Result<()> {
+    if component.is_empty() {
+        return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
+    }
+    if component.starts_with('$') {
+        return Err(Error::location(
+            16410,
+            format!(
+                "FieldPath field names may not start with '$'. Consider using $getField or $setField. ({component})"
+            ),
+        ));
+    }
+    if component.contains('\0') {
+        return Err(Error::location(16411, "FieldPath field names may not contain '\0'."));
+    }
+    if component.contains('.') {
+        return Err(Error::location(
+            16412,
+            "FieldPath field names may not contain '.'. Consider using $getField or $setField.",
+        ));
+    }
+    Ok(())
+}
+
+/// The value at `path` in `document`; the whole document for an empty path.
+pub(crate) fn in_document(document: &RawDocument, path: &[String]) -> Result<Value> {
+    let Some((first, rest)) = path.split_first() else {
+        return Ok(Some(Bson::Document(Document::try_from(document)?)));
+    };
+    let Some(value) = document.get(first)? else { return Ok(None) };
+    if rest.is_empty() {
+        return own(value).map(Some);
+    }
+    match value {
+        RawBsonRef::Document(inner) => in_document(inner, rest),
+        RawBsonRef::Array(array) => in_array(array, rest).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn in_array(array: &RawArray, path: &[String]) -> Result<Bson> {
+    let mut found = Vec::new();
+    for element in array {
+        if let RawBsonRef::Document(inner) = element?
+            && let Some(value) = in_document(inner, path)?
+        {
+            found.push(value);
+        }
+    }
+    Ok(Bson::Array(found))
+}
+
+/// The value at `path` in an owned value; the value itself for an empty path.
+pub(crate) fn in_value(value: Option<&Bson>, path: &[String]) -> Value {
+    match (value, path.split_first()) {
+        (value, None) => value.cloned(),
+        (Some(Bson::Document(document)), Some((first, rest))) => in_value(document.get(first), rest),
+        (Some(Bson::Array(array)), Some(_)) => Some(Bson::Array(
+            array
+                .iter()
+                .filter(|element| matches!(element, Bson::Document(_)))
+                .filter_map(|element| in_value(Some(element), path))
+                .collect(),
+        )),
+        _ => None,
+    }
+}
