@@ -12,6 +12,8 @@ pub mod matcher;
 pub mod pipeline;
 pub mod planner;
 pub mod projection;
+mod raw;
+mod show;
 pub mod sort;
 pub mod update;
 

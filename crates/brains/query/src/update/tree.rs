@@ -1,0 +1,276 @@
+//! The operators of one update arranged by path: a tree whose inner nodes are path components and whose leaves are
+//! operators, as MongoDB's update tree.
+//!
+//! The tree is what makes an update one pass over the document: each node knows which of its fields to touch, and the
+//! rest is copied. Building it finds conflicting paths.
+//!
+//! Invariants: the children of a node are sorted ([`compare_names`]) once [`Node::sort`] has run, so that new fields
+//! appear in that order; no path leads through a leaf; the children of an [`Node::Array`] are array-filter identifiers
+//! (`""` for `$[]`), those of an [`Node::Object`] are field names, array indexes, or `$`.
+
+use super::array_filter::ArrayFilters;
+use super::operators::Operator;
+use crate::raw;
+use baton_types::{Error, ErrorCode, Result};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The positional operator as a path component.
+pub(super) const POSITIONAL: &str = "$";
+
+/// Children by name.
+pub(super) type Children = Vec<(Box<str>, Node)>;
+
+/// A node of the tree. Cheap to clone: operators are shared.
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    /// Apply the operator here.
+    Leaf(Arc<Leaf>),
+    /// Go on by field name or array index.
+    Object(Children),
+    /// Go on by array filter.
+    Array(Children),
+}
+
+/// An operator and the path it was given for.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub operator: Operator,
+    /// As the client wrote it, for messages.
+    pub path: Box<str>,
+}
+
+impl Node {
+    /// Sorts the children, all the way down.
+    pub fn sort(&mut self) {
+        if let Self::Object(children) | Self::Array(children) = self {
+            children.sort_by(|(a, _), (b, _)| compare_names(a, b));
+            children.iter_mut().for_each(|(_, child)| child.sort());
+        }
+    }
+
+    /// The path of the first operator at or below this node.
+    pub fn first_path(&self) -> &str {
+        match self {
+            Self::Leaf(leaf) => &leaf.path,
+            Self::Object(children) | Self::Array(children) => children.first().map_or("", |(_, c)| c.first_path()),
+        }
+    }
+
+    /// Both nodes' operators in one node; `path` is where they met.
+    pub fn merge(&self, other: &Self, path: &str) -> Result<Self> {
+        match (self, other) {
+            (Self::Object(a), Self::Object(b)) => Ok(Self::Object(merge_children(a, b, path)?)),
+            (Self::Array(a), Self::Array(b)) => Ok(Self::Array(merge_children(a, b, path)?)),
+            _ => {
+                Err(Error::new(ErrorCode::ConflictingUpdateOperators, format!("Update created a conflict at '{path}'")))
+            }
+        }
+    }
+}
+
+fn merge_children(a: &Children, b: &Children, path: &str) -> Result<Children> {
+    let mut merged = a.clone();
+    for (name, node) in b {
+        match merged.iter_mut().find(|(n, _)| n == name) {
+            Some((_, own)) => *own = own.merge(node, &format!("{path}.{name}"))?,
+            None => merged.push((name.clone(), node.clone())),
+        }
+    }
+    merged.sort_by(|(a, _), (b, _)| compare_names(a, b));
+    Ok(merged)
+}
+
+/// The order in which an update touches, and so creates, fields: array indexes by number and first, then names by
+/// their bytes.
+pub(super) fn compare_names(a: &str, b: &str) -> Ordering {
+    match (raw::array_index(a), raw::array_index(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.cmp(b),
+    }
+}
+
+/// The identifier of a `$[identifier]` component.
+fn filter_identifier(component: &str) -> Option<&str> {
+    component.strip_prefix("$[")?.strip_suffix(']')
+}
+
+/// Whether a path has a component that only a document can resolve: `$`, `$[]` or `$[identifier]`.
+pub(super) fn is_dynamic(path: &str) -> bool {
+    path.split('.').any(|c| c == POSITIONAL || filter_identifier(c).is_some())
+}
+
+/// Collects operators into a tree.
+pub(super) struct Builder<'f> {
+    root: Node,
+    filters: &'f mut ArrayFilters,
+}
+
+impl<'f> Builder<'f> {
+    pub fn new(filters: &'f mut ArrayFilters) -> Self {
+        Self { root: Node::Object(Vec::new()), filters }
+    }
+
+    /// The finished tree, its fields in the order they were added.
+    pub fn finish_unsorted(self) -> Node {
+        self.root
+    }
+
+    /// The finished tree.
+    pub fn finish(self) -> Node {
+        let mut root = self.root;
+        root.sort();
+        root
+    }
+
+    /// Adds one operator at a dotted path.
+    ///
+    /// Fails with `EmptyFieldName` (56) for empty components, `BadValue` (2) for misplaced positional components, and
+    /// `ConflictingUpdateOperators` (40) if the path meets an earlier one.
+    pub fn add(&mut self, path: &str, operator: Operator) -> Result<()> {
+        check_path(path)?;
+        let components: Vec<&str> = path.split('.').collect();
+        let mut node = &mut self.root;
+        for (i, component) in components.iter().enumerate() {
+            let name = match filter_identifier(component) {
+                None => component,
+                Some(_) if i == 0 => {
+                    return Err(Error::bad_value(format!(
+                        "Cannot have array filter identifier (i.e. '$[<id>]') element in the first position in path '{path}'"
+                    )));
+                }
+                Some(identifier) => {
+                    self.filters.mark_used(identifier, path)?;
+                    identifier
+                }
+            };
+            let conflict = |end: usize| {
+                let place = components[..end].join(".");
+                let message = format!("Updating the path '{path}' would create a conflict at '{place}'");
+                Err(Error::new(ErrorCode::ConflictingUpdateOperators, message))
+            };
+            let children = match node {
+                Node::Object(children) | Node::Array(children) => children,
+                Node::Leaf(_) => return conflict(i),
+            };
+            let found = children.iter().position(|(n, _)| &**n == name);
+            let Some(next) = components.get(i + 1) else {
+                if found.is_some() {
+                    return conflict(i + 1);
+                }
+                children.push((name.into(), Node::Leaf(Arc::new(Leaf { operator, path: path.into() }))));
+                return Ok(());
+            };
+            let by_filter = filter_identifier(next).is_some();
+            let index = match found {
+                Some(index) => index,
+                None => {
+                    children.push((
+                        name.into(),
+                        if by_filter { Node::Array(Vec::new()) } else { Node::Object(Vec::new()) },
+                    ));
+                    children.len() - 1
+                }
+            };
+            node = &mut children[index].1;
+            match node {
+                Node::Object(_) if !by_filter => (),
+                Node::Array(_) if by_filter => (),
+                _ => return conflict(i + 1),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rules for update paths that need no other path.
+pub(super) fn check_path(path: &str) -> Result<()> {
+    if path.is_empty() {
+        return Err(Error::new(ErrorCode::EmptyFieldName, "An empty update path is not valid."));
+    }
+    let mut positional = 0;
+    for (i, component) in path.split('.').enumerate() {
+        if component.is_empty() {
+            return Err(Error::new(
+                ErrorCode::EmptyFieldName,
+                format!("The update path '{path}' contains an empty field name, which is not allowed."),
+            ));
+        }
+        if component == POSITIONAL {
+            positional += 1;
+            if positional > 1 {
+                return Err(Error::bad_value(format!(
+                    "Too many positional (i.e. '$') elements found in path '{path}'"
+                )));
+            }
+            if i == 0 {
+                return Err(Error::bad_value(format!(
+                    "Cannot have positional (i.e. '$') element in the first position in path '{path}'"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add_all(paths: &[&str]) -> Result<Node> {
+        let mut filters = ArrayFilters::default();
+        let mut builder = Builder::new(&mut filters);
+        for path in paths {
+            builder.add(path, Operator::Unset)?;
+        }
+        Ok(builder.finish())
+    }
+
+    #[test]
+    fn paths_that_meet_are_refused_where_they_meet() {
+        for (paths, place) in [
+            (&["a.b", "a.b"][..], "a.b"),
+            (&["a", "a.b"], "a"),
+            (&["a.b", "a"], "a"),
+            (&["a.b.c", "a.b.c.d"], "a.b.c"),
+            (&["a.$[]", "a.0"], "a"),
+        ] {
+            let error = add_all(paths).unwrap_err();
+            let last = paths[paths.len() - 1];
+            assert_eq!(error.code, ErrorCode::ConflictingUpdateOperators);
+            assert_eq!(error.message, format!("Updating the path '{last}' would create a conflict at '{place}'"));
+        }
+        add_all(&["a.b", "a.c", "ab", "a.$"]).unwrap();
+    }
+
+    #[test]
+    fn malformed_paths_are_refused() {
+        for (path, code, message) in [
+            ("", 56, "An empty update path is not valid."),
+            ("a..b", 56, "The update path 'a..b' contains an empty field name, which is not allowed."),
+            (".a", 56, "The update path '.a' contains an empty field name, which is not allowed."),
+            ("a.$.b.$", 2, "Too many positional (i.e. '$') elements found in path 'a.$.b.$'"),
+            ("$.a", 2, "Cannot have positional (i.e. '$') element in the first position in path '$.a'"),
+            (
+                "$[].a",
+                2,
+                "Cannot have array filter identifier (i.e. '$[<id>]') element in the first position in path '$[].a'",
+            ),
+            ("a.$[x]", 2, "No array filter found for identifier 'x' in path 'a.$[x]'"),
+        ] {
+            let error = add_all(&[path]).unwrap_err();
+            assert_eq!((error.code.0, error.message.as_str()), (code, message));
+        }
+    }
+
+    #[test]
+    fn children_sort_by_number_then_name() {
+        let Node::Object(children) = add_all(&["b", "10", "a", "9", "B"]).unwrap() else {
+            panic!("the root is an object")
+        };
+        let names: Vec<&str> = children.iter().map(|(n, _)| &**n).collect();
+        assert_eq!(names, ["9", "10", "B", "a", "b"]);
+    }
+}
