@@ -37,6 +37,13 @@ pub struct ValidateReport {
     pub errors: Vec<String>,
 }
 
+/// What the documents say an index holds.
+#[derive(Clone, Copy, Default)]
+struct Expected {
+    entries: u64,
+    missing: u64,
+}
+
 impl ValidateReport {
     /// Whether nothing is wrong but what was mended.
     pub fn is_valid(&self) -> bool {
@@ -59,7 +66,7 @@ impl Storage {
         let mut report = ValidateReport::default();
         let indexes = collection.indexes();
         let ready: Vec<&Arc<Index>> = indexes.iter().filter(|index| index.state() == IndexState::Ready).collect();
-        let mut expected = vec![0_u64; ready.len()];
+        let mut expected = vec![Expected::default(); ready.len()];
         let mut counts = Counts::default();
         let total = collection.counts().documents.max(0) as u64;
         let mut documents = view.documents(collection, &Bounds::default(), Order::Forward);
@@ -79,7 +86,7 @@ impl Storage {
             }
             for (index, expected) in ready.iter().zip(&mut expected) {
                 for entry in entries_of(index, document)?.entries {
-                    *expected += 1;
+                    expected.entries += 1;
                     let stored = self.db().get_pinned_cf_opt(
                         self.family(family::INDEXES),
                         entry_key(index, &entry.fields, record),
@@ -90,6 +97,7 @@ impl Storage {
                         },
                     );
                     if stored.map_err(read_failure)?.is_none_or(|value| *value != *entry.value) {
+                        expected.missing += 1;
                         report.missing_entries += 1;
                         report.fault(format!("index {}: no entry for the document with _id {id:?}", index.definition.name));
                     }
@@ -111,11 +119,10 @@ impl Storage {
                 report.keys_per_index.clear();
             }
             report.keys_per_index.push((index.definition.name.clone(), seen));
-            // Every expected entry that is there was counted among the seen ones.
-            let there = expected.saturating_sub(report.missing_entries.min(expected));
-            if seen > expected {
+            let there = expected.entries - expected.missing;
+            if seen > there {
                 report.extra_entries += seen - there;
-                report.fault(format!("index {}: {seen} entries where the documents give {expected}", index.definition.name));
+                report.fault(format!("index {}: {} entries that no document gives", index.definition.name, seen - there));
             }
         }
         if collection.counts() != counts && collection.kind != CollectionKind::Oplog {
