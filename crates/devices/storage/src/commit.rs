@@ -15,7 +15,7 @@
 //!   asks for durability is synced with it, because the log is one sequence.
 
 use crate::counters::Counts;
-use crate::format::{counts_key, family, oplog_key};
+use crate::format::{counts_key, family, is_versioned, oplog_key};
 use crate::locks::LockTable;
 use crate::machine;
 use crate::oplog;
@@ -24,6 +24,7 @@ use baton_types::{OpTime, Term, Timestamp};
 use fail::fail_point;
 use parking_lot::{Condvar, Mutex};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -328,18 +329,32 @@ impl CommitQueue {
     /// Adds one transaction to the batch; returns the clock after its last OpTime.
     fn append(&self, batch: &mut WriteBatch, transaction: &mut Transaction, mut clock: u64, term: Term, wall_ms: i64) -> u64 {
         let handle = |name: &str| self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"));
+        // The timestamps of this transaction's entries; what belongs to none (local writes, clean-up) gets the clock's.
+        let stamps: SmallVec<[u64; 4]> = transaction
+            .oplog
+            .iter()
+            .map(|_| {
+                clock = next_timestamp(clock, wall_ms);
+                clock
+            })
+            .collect();
         for action in transaction.actions() {
+            let stamp = |entry: usize| stamps.get(entry).copied().unwrap_or(clock).to_le_bytes();
             match action {
-                Action::Put { family, key, value } => batch.put_cf(handle(family), key, value),
-                Action::Delete { family, key } => batch.delete_cf(handle(family), key),
-                Action::DeleteRange { family, from, to } => batch.delete_range_cf(handle(family), from, to),
+                Action::Put { family, entry, key, value } if is_versioned(family) => {
+                    batch.put_cf_with_ts(handle(family), key, stamp(entry), value);
+                }
+                Action::Put { family, key, value, .. } => batch.put_cf(handle(family), key, value),
+                Action::Delete { family, entry, key } if is_versioned(family) => {
+                    batch.delete_cf_with_ts(handle(family), key, stamp(entry));
+                }
+                Action::Delete { family, key, .. } => batch.delete_cf(handle(family), key),
             }
         }
         if !transaction.oplog.is_empty() {
             let oplog = handle(family::OPLOG);
-            for entry in &mut transaction.oplog {
-                clock = next_timestamp(clock, wall_ms);
-                let optime = OpTime { term, timestamp: Timestamp::from_u64(clock) };
+            for (entry, stamp) in transaction.oplog.iter_mut().zip(stamps) {
+                let optime = OpTime { term, timestamp: Timestamp::from_u64(stamp) };
                 oplog::stamp(entry, optime, wall_ms);
                 batch.put_cf(oplog, oplog_key(optime.timestamp), &entry);
             }

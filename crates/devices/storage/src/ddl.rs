@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 /// Documents an index build puts into one transaction.
 const BUILD_BATCH_DOCUMENTS: usize = 256;
-/// Dropped ranges up to this many keys are deleted key by key: range tombstones slow the readers around them.
-const POINT_DELETES_MAX: usize = 4096;
+/// Keys of a dropped range deleted in one transaction.
+const DELETES_MAX: usize = 4096;
 /// Name prefix, in the meta family, of ids whose keys are to be deleted.
 const DROPPED: u8 = b'd';
 
@@ -151,36 +151,40 @@ impl Storage {
         }
         for id in dropped {
             let _task = self.tasks().begin(TaskKind::DropCleanup, id.to_string());
-            let mut transaction = Transaction::default();
             for family in [family::DOCUMENTS, family::INDEXES] {
-                self.delete_extent(&mut transaction, family, id)?;
+                self.delete_extent(family, id)?;
             }
+            let mut transaction = Transaction::default();
             transaction.delete(family::META, &dropped_key(id));
             self.commit.commit(transaction, Durability::Applied);
         }
         self.remove_unfinished_indexes()
     }
 
-    fn delete_extent(&self, transaction: &mut Transaction, family: &'static str, id: u32) -> Result<()> {
-        let mut options = rust_rocksdb::ReadOptions::default();
-        options.set_iterate_upper_bound(prefix_end(id).to_vec());
-        let mut iterator = self.db().raw_iterator_cf_opt(self.family(family), options);
-        iterator.seek(prefix(id));
-        let mut keys = Vec::new();
-        while let Some(key) = iterator.key() {
-            if keys.len() == POINT_DELETES_MAX {
-                self.db().delete_file_in_range_cf(self.family(family), prefix(id), prefix_end(id)).map_err(read_failure)?;
-                transaction.delete_range(family, &prefix(id), &prefix_end(id));
+    /// Deletes every key of an id in one family: whole files first, then what is left, key by key.
+    fn delete_extent(&self, family: &'static str, id: u32) -> Result<()> {
+        self.db().delete_file_in_range_cf(self.family(family), prefix(id), prefix_end(id)).map_err(read_failure)?;
+        loop {
+            let mut transaction = Transaction::default();
+            let mut options = crate::view::newest(family);
+            options.set_iterate_upper_bound(prefix_end(id).to_vec());
+            let mut iterator = self.db().raw_iterator_cf_opt(self.family(family), options);
+            iterator.seek(prefix(id));
+            let mut keys = 0;
+            while let Some(key) = iterator.key() {
+                if keys == DELETES_MAX {
+                    break;
+                }
+                transaction.delete(family, key);
+                keys += 1;
+                iterator.next();
+            }
+            iterator.status().map_err(read_failure)?;
+            if keys == 0 {
                 return Ok(());
             }
-            keys.push(key.to_vec());
-            iterator.next();
+            self.commit.commit(transaction, Durability::Applied);
         }
-        iterator.status().map_err(read_failure)?;
-        for key in keys {
-            transaction.delete(family, &key);
-        }
-        Ok(())
     }
 
     /// Indexes whose build a crash interrupted: nobody was told they exist, so they go.
@@ -409,8 +413,8 @@ impl Storage {
             transaction.put(family::META, &dropped_key(index.id), &[]);
             self.commit.commit(transaction, Durability::Synced);
         }
+        self.delete_extent(family::INDEXES, index.id)?;
         let mut transaction = Transaction::default();
-        self.delete_extent(&mut transaction, family::INDEXES, index.id)?;
         transaction.delete(family::META, &dropped_key(index.id));
         self.commit.commit(transaction, Durability::Applied);
         Ok(())

@@ -34,6 +34,15 @@ pub mod family {
     pub const META: &str = "meta";
 }
 
+/// Whether keys of a family carry the timestamp of the operation that wrote them (RocksDB's user-defined timestamps):
+/// what a document was at a time can be read as long as history is kept.
+pub fn is_versioned(family: &str) -> bool {
+    family == family::DOCUMENTS || family == family::INDEXES
+}
+
+/// The timestamp that reads the newest version.
+pub const NEWEST: [u8; 8] = u64::MAX.to_le_bytes();
+
 /// Bytes of a collection or index id at the front of a key.
 pub const PREFIX_BYTES: usize = 4;
 

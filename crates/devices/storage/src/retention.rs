@@ -60,6 +60,18 @@ impl Retention {
 }
 
 impl Storage {
+    /// Lets compaction drop versions of documents older than the history window. Called now and then.
+    pub fn forget_history(&self) {
+        let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let seconds = now_secs.saturating_sub(u64::from(self.options.history_secs)) as u32;
+        let low = Timestamp { seconds, increment: 0 }.as_u64().min(self.queue().applied().timestamp.as_u64());
+        for name in [family::DOCUMENTS, family::INDEXES] {
+            if let Err(error) = self.db().increase_full_history_ts_low(self.family(name), low.to_le_bytes()) {
+                tracing::debug!(component = "STORAGE", error = %error, family = name, "History window not moved");
+            }
+        }
+    }
+
     /// Drops the oplog's oldest files while it is larger than it may be. Returns the bytes dropped.
     pub fn truncate_oplog(&self) -> u64 {
         let retention = &self.retention;

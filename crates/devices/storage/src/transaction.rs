@@ -13,22 +13,21 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One change of one key, or of a range of keys.
+/// One change of one key. `entry` counts the oplog entries logged before it: it belongs to the one that follows.
 pub(crate) enum Action<'a> {
-    Put { family: &'static str, key: &'a [u8], value: &'a [u8] },
-    Delete { family: &'static str, key: &'a [u8] },
-    DeleteRange { family: &'static str, from: &'a [u8], to: &'a [u8] },
+    Put { family: &'static str, entry: usize, key: &'a [u8], value: &'a [u8] },
+    Delete { family: &'static str, entry: usize, key: &'a [u8] },
 }
 
 enum Kind {
     Put,
     Delete,
-    DeleteRange,
 }
 
 struct Record {
     kind: Kind,
     family: &'static str,
+    entry: usize,
     first: Range<usize>,
     second: Range<usize>,
 }
@@ -76,26 +75,22 @@ impl Transaction {
         self.record(Kind::Delete, family, key, &[]);
     }
 
-    pub(crate) fn delete_range(&mut self, family: &'static str, from: &[u8], to: &[u8]) {
-        self.record(Kind::DeleteRange, family, from, to);
-    }
-
     fn record(&mut self, kind: Kind, family: &'static str, first: &[u8], second: &[u8]) {
         let start = self.arena.len();
         self.arena.reserve(first.len() + second.len());
         self.arena.extend_from_slice(first);
         let middle = self.arena.len();
         self.arena.extend_from_slice(second);
-        self.records.push(Record { kind, family, first: start..middle, second: middle..self.arena.len() });
+        self.records.push(Record { kind, family, entry: self.oplog.len(), first: start..middle, second: middle..self.arena.len() });
     }
 
     pub(crate) fn actions(&self) -> impl Iterator<Item = Action<'_>> {
         self.records.iter().map(|record| {
-            let (first, second) = (&self.arena[record.first.clone()], &self.arena[record.second.clone()]);
+            let (key, value) = (&self.arena[record.first.clone()], &self.arena[record.second.clone()]);
+            let (family, entry) = (record.family, record.entry);
             match record.kind {
-                Kind::Put => Action::Put { family: record.family, key: first, value: second },
-                Kind::Delete => Action::Delete { family: record.family, key: first },
-                Kind::DeleteRange => Action::DeleteRange { family: record.family, from: first, to: second },
+                Kind::Put => Action::Put { family, entry, key, value },
+                Kind::Delete => Action::Delete { family, entry, key },
             }
         })
     }

@@ -69,6 +69,8 @@ impl Storage {
         let mut expected = vec![Expected::default(); ready.len()];
         let mut counts = Counts::default();
         let total = collection.counts().documents.max(0) as u64;
+        let mut checked = crate::view::newest(family::INDEXES);
+        checked.set_verify_checksums(true);
         let mut documents = view.documents(collection, &Bounds::default(), Order::Forward);
         while let Some((record, document)) = documents.next_document()? {
             counts.documents += 1;
@@ -90,11 +92,7 @@ impl Storage {
                     let stored = self.db().get_pinned_cf_opt(
                         self.family(family::INDEXES),
                         entry_key(index, &entry.fields, record),
-                        &{
-                            let mut options = rust_rocksdb::ReadOptions::default();
-                            options.set_verify_checksums(true);
-                            options
-                        },
+                        &checked,
                     );
                     if stored.map_err(read_failure)?.is_none_or(|value| *value != *entry.value) {
                         expected.missing += 1;

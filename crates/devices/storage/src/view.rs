@@ -4,7 +4,7 @@
 //! position. So no view outlives the moment somebody waits for it, and compaction is never held up by an idle cursor.
 
 use crate::catalog::{Collection, CollectionKind, Index};
-use crate::format::{PREFIX_BYTES, document_key, family, oplog_key, prefix, prefix_end};
+use crate::format::{NEWEST, PREFIX_BYTES, is_versioned, document_key, family, oplog_key, prefix, prefix_end};
 use crate::index::split_entry;
 use crate::machine::read_failure;
 use crate::storage::Storage;
@@ -42,17 +42,17 @@ impl<'s> View<'s> {
         Self { storage, snapshot: storage.db().snapshot() }
     }
 
-    fn options(&self) -> ReadOptions {
-        let mut options = ReadOptions::default();
+    fn options(&self, family: &str) -> ReadOptions {
+        let mut options = newest(family);
         options.set_snapshot(&self.snapshot);
         options
     }
 
     /// The document with this record key.
     pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<DBPinnableSlice<'s>>> {
-        let family = self.storage.family(family::DOCUMENTS);
         let key = document_key(collection.id, record);
-        self.storage.db().get_pinned_cf_opt(family, key, &self.options()).map_err(read_failure)
+        let options = self.options(family::DOCUMENTS);
+        self.storage.db().get_pinned_cf_opt(self.storage.family(family::DOCUMENTS), key, &options).map_err(read_failure)
     }
 
     /// Walks documents whose record keys lie in `bounds`.
@@ -74,7 +74,7 @@ impl<'s> View<'s> {
     }
 
     fn walk(&self, family: &'static str, low: Vec<u8>, high: Option<Vec<u8>>, order: Order) -> Walk<'s> {
-        let mut options = self.options();
+        let mut options = self.options(family);
         options.set_iterate_lower_bound(low.clone());
         if let Some(high) = high.clone() {
             options.set_iterate_upper_bound(high);
@@ -87,6 +87,15 @@ impl<'s> View<'s> {
         }
         Walk { iterator, order, fresh: true }
     }
+}
+
+/// Options that read the newest version of a family's keys.
+pub(crate) fn newest(family: &str) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    if is_versioned(family) {
+        options.set_timestamp(NEWEST);
+    }
+    options
 }
 
 /// Absolute keys of a range below an id.
@@ -199,8 +208,13 @@ impl Storage {
 
     /// The document with this record key, as of now: the cheapest read there is.
     pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
+        thread_local! {
+            static OPTIONS: ReadOptions = newest(family::DOCUMENTS);
+        }
         let key = document_key(collection.id, record);
-        self.db().get_pinned_cf(self.family(family::DOCUMENTS), key).map_err(read_failure)
+        OPTIONS
+            .with(|options| self.db().get_pinned_cf_opt(self.family(family::DOCUMENTS), key, options))
+            .map_err(read_failure)
     }
 
     /// The bounds of oplog entries at or after a timestamp.

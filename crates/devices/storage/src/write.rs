@@ -219,7 +219,7 @@ impl Storage {
     /// `DuplicateKey` (11000) if another document has this key. The caller holds the lock on it.
     pub(crate) fn check_unique(&self, collection: &Collection, index: &Index, entry: &Entry, record: &[u8], document: &RawDocument) -> Result<()> {
         let low = entry_key(index, &entry.fields, &[]);
-        let mut iterator = self.db().raw_iterator_cf(self.family(family::INDEXES));
+        let mut iterator = self.db().raw_iterator_cf_opt(self.family(family::INDEXES), crate::view::newest(family::INDEXES));
         iterator.seek(&low);
         while let Some(key) = iterator.key() {
             if !key.starts_with(&low) {
