@@ -169,6 +169,8 @@ pub struct IndexDefinition {
     pub document: RawDocumentBuf,
     /// Field paths with what the index does with them.
     pub fields: Vec<(Path, IndexFieldKind)>,
+    /// The paths alone.
+    pub paths: Vec<Path>,
     /// Whether two documents may not share a key.
     pub unique: bool,
     /// Whether documents without any of the fields are left out.
@@ -203,9 +205,11 @@ impl IndexDefinition {
             Some(RawBsonRef::Double(secs)) => Some(if secs.is_nan() { i64::from(i32::MAX) } else { secs as i64 }),
             _ => None,
         };
+        let fields = field_kinds(document.get_document("key").map_err(|e| Error::failed_to_parse(e.to_string()))?)?;
         Ok(Self {
             name: document.get_str("name").map_err(|e| Error::failed_to_parse(e.to_string()))?.to_owned(),
-            fields: field_kinds(document.get_document("key").map_err(|e| Error::failed_to_parse(e.to_string()))?)?,
+            paths: fields.iter().map(|(path, _)| path.clone()).collect(),
+            fields,
             unique: flag("unique")?,
             sparse: flag("sparse")?,
             hidden: flag("hidden")?,

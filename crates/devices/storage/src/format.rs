@@ -16,7 +16,7 @@ pub type CollectionId = u32;
 /// Identifies an index for as long as its data directory lives. Shares its number space with nothing.
 pub type IndexId = u32;
 /// The encoded `_id` of a document: orders as the `_id`s do.
-pub type RecordKey = SmallVec<[u8; 40]>;
+pub type RecordKey = SmallVec<[u8; 32]>;
 
 /// Column families. `default` stays empty: RocksDB insists on it.
 pub mod family {
@@ -64,7 +64,7 @@ pub fn record_key(id: RawBsonRef<'_>) -> Result<RecordKey> {
 }
 
 /// Where a document lies in [`family::DOCUMENTS`].
-pub fn document_key(collection: CollectionId, record: &[u8]) -> SmallVec<[u8; 48]> {
+pub fn document_key(collection: CollectionId, record: &[u8]) -> SmallVec<[u8; 64]> {
     let mut key = SmallVec::with_capacity(PREFIX_BYTES + record.len());
     key.extend_from_slice(&prefix(collection));
     key.extend_from_slice(record);

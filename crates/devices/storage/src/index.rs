@@ -76,18 +76,16 @@ pub(crate) fn entries_of(index: &Index, document: &RawDocument) -> Result<Entrie
     {
         return Ok(Entries::default());
     }
-    let paths: SmallVec<[&Path; 4]> = definition.fields.iter().map(|(path, _)| path).collect();
-    let found = index_keys(document, &paths)?;
-    if definition.sparse && found.all_missing {
-        return Ok(Entries::default());
-    }
+    let found = index_keys(document, &definition.paths, definition.sparse)?;
     let mut entries = Vec::with_capacity(found.keys.len());
     for key in &found.keys {
-        entries.push(encode_entry(&definition.fields, key)?);
+        entries.push(encode_entry(&definition.fields, &key.values)?);
     }
     entries.sort_unstable();
     entries.dedup_by(|a, b| a.fields == b.fields);
-    Ok(Entries { entries, multikey: found.multikey })
+    let expanded = found.multikey_components.iter().enumerate().filter(|(_, components)| !components.is_empty());
+    let multikey = expanded.fold(0, |bits, (field, _)| bits | 1_u64.checked_shl(field as u32).unwrap_or(0));
+    Ok(Entries { entries, multikey })
 }
 
 fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) -> Result<Entry> {

@@ -117,7 +117,7 @@ impl StorageOptions {
 
     /// RocksDB's own comparator for keys that end in a 64-bit timestamp; a comparator in Rust costs a call through C for
     /// every comparison.
-    fn versioned(options: Options) -> Options {
+    fn versioned(mut options: Options) -> Options {
         options
             .get_options_from_string("comparator=leveldb.BytewiseComparator.u64ts")
             .unwrap_or_else(|error| unreachable!("RocksDB knows its own comparator: {error}"))

@@ -89,7 +89,7 @@ impl Storage {
         let mut options = SizeApproximationOptions::default();
         options.set_include_memtables(true);
         let ranges = [Range::new(from, to)];
-        let sizes = self.db().get_approximate_sizes_cf_with_options(self.family(family), &ranges, &options);
+        let sizes = self.db().get_approximate_sizes_cf_with_options(self.family(family), &options, &ranges);
         sizes.ok().and_then(|sizes| sizes.first().copied()).unwrap_or(0)
     }
 

@@ -82,7 +82,7 @@ impl Storage {
                 continue;
             }
             let id = document.get("_id")?;
-            if collection.kind == CollectionKind::Clustered && !id.is_some_and(|id| record_key(id).is_ok_and(|key| *key == *record)) {
+            if collection.kind == CollectionKind::Clustered && !id.is_some_and(|id| record_key(id).is_ok_and(|key| key.as_slice() == record)) {
                 report.invalid_documents += 1;
                 report.fault(format!("document {}: its _id {id:?} does not belong where it lies", report.documents));
             }

@@ -6,12 +6,13 @@
 
 use crate::catalog::{Collection, CollectionKind, Index};
 use crate::format::{RecordKey, document_key, family, record_key};
-use crate::index::{Entry, entries_of, entry_key};
+use crate::index::{Entry, encodes_to, entries_of, entry_key};
 use crate::machine::read_failure;
 use crate::oplog::{OplogEntry, OplogKind, RetryableFields};
 use crate::sessions::{SessionHandle, SessionRecord, SessionUpdate};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
+use baton_document::index_keys::index_keys;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -226,12 +227,11 @@ impl Storage {
                 break;
             }
             if &key[low.len()..] != record {
-                let paths: Vec<_> = index.definition.fields.iter().map(|(path, _)| path).collect();
                 let mut values = RawDocumentBuf::new();
-                let keys = baton_document::index_keys::index_keys(document, &paths)?;
+                let keys = index_keys(document, &index.definition.paths, index.definition.sparse)?;
                 // Several keys: the one that collided is the one that encodes to this entry.
-                let values_of = keys.keys.iter().find(|key| crate::index::encodes_to(index, key, entry)).or(keys.keys.first());
-                for (path, value) in paths.iter().zip(values_of.into_iter().flatten()) {
+                let collided = keys.keys.iter().find(|key| encodes_to(index, &key.values, entry)).or(keys.keys.first());
+                for (path, value) in index.definition.paths.iter().zip(collided.map_or(&[][..], |key| &key.values)) {
                     values.append(bson::raw::CString::try_from(path.as_str())?, *value);
                 }
                 return Err(duplicate_key(collection, Some(index), &values));
