@@ -59,7 +59,7 @@ pub fn prefix_end(id: u32) -> [u8; PREFIX_BYTES] {
 /// The record key of a document with this `_id`.
 pub fn record_key(id: RawBsonRef<'_>) -> Result<RecordKey> {
     let mut buffer = Vec::with_capacity(24);
-    keys::encode(&mut buffer, id, Direction::Ascending)?;
+    keys::encode(&mut buffer, id, Direction::Ascending);
     Ok(RecordKey::from_slice(&buffer))
 }
 

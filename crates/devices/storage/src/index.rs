@@ -59,7 +59,7 @@ pub(crate) fn field_kinds(key: &RawDocument) -> Result<Vec<(Path, IndexFieldKind
 /// The hash that a hashed index stores, and that a query on it looks for.
 pub fn hash_value(value: Option<RawBsonRef<'_>>) -> Result<i64> {
     let mut bytes = Vec::new();
-    keys::encode(&mut bytes, value.unwrap_or(RawBsonRef::Null), Direction::Ascending)?;
+    keys::encode(&mut bytes, value.unwrap_or(RawBsonRef::Null), Direction::Ascending);
     // Stable over versions and machines: these hashes are on disk.
     let hash = ahash::RandomState::with_seeds(0x6261_746f, 0x6e20_6861, 0x7368_6564, 0x2069_6478).hash_one(&bytes);
     Ok(hash as i64)
@@ -97,11 +97,11 @@ fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) ->
                 return Err(Error::new(ErrorCode(16766), format!("Error: hashed indexes do not currently support array values. Found array at path: {path}")));
             }
             IndexFieldKind::Hashed => {
-                keys::encode(&mut encoded, RawBsonRef::Int64(hash_value(Some(*value))?), Direction::Ascending)?;
+                keys::encode(&mut encoded, RawBsonRef::Int64(hash_value(Some(*value))?), Direction::Ascending);
                 lossless = false;
             }
-            IndexFieldKind::Ascending | IndexFieldKind::Unsearchable => keys::encode(&mut encoded, *value, Direction::Ascending)?,
-            IndexFieldKind::Descending => keys::encode(&mut encoded, *value, Direction::Descending)?,
+            IndexFieldKind::Ascending | IndexFieldKind::Unsearchable => keys::encode(&mut encoded, *value, Direction::Ascending),
+            IndexFieldKind::Descending => keys::encode(&mut encoded, *value, Direction::Descending),
         }
         lossless &= keys::is_lossless(*value);
     }
