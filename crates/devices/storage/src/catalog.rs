@@ -16,7 +16,7 @@ use baton_query::matcher::Matcher;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,7 +110,10 @@ impl CollectionOptions {
         };
         if matches!(document.get("capped")?, Some(RawBsonRef::Boolean(true))) {
             let Some(bytes) = number("size")?.filter(|bytes| *bytes > 0) else {
-                return Err(Error::new(ErrorCode::InvalidOptions, "the 'size' field is required when 'capped' is true"));
+                return Err(Error::new(
+                    ErrorCode::InvalidOptions,
+                    "the 'size' field is required when 'capped' is true",
+                ));
             };
             options.capped = Some((bytes.max(4096), number("max")?.filter(|max| *max > 0)));
         }
@@ -120,7 +123,9 @@ impl CollectionOptions {
             if let Some(stages) = document.get("pipeline")? {
                 let stages = stages.as_array().ok_or_else(|| Error::type_mismatch("'pipeline' must be an array"))?;
                 for stage in stages {
-                    let stage = stage?.as_document().ok_or_else(|| Error::type_mismatch("Each element of the 'pipeline' array must be an object"))?;
+                    let stage = stage?.as_document().ok_or_else(|| {
+                        Error::type_mismatch("Each element of the 'pipeline' array must be an object")
+                    })?;
                     pipeline.push(stage.to_owned());
                 }
             }
@@ -297,12 +302,15 @@ pub(crate) struct Shared {
     pub(crate) ddl: RwLock<()>,
     /// The next record key of a capped collection.
     pub(crate) next_sequence: AtomicU64,
-    /// Held over a capped insert until it is applied, so that record keys become visible in order.
-    pub(crate) capped: Mutex<()>,
 }
 
 impl Collection {
-    pub(crate) fn new(id: CollectionId, namespace: Namespace, uuid: [u8; 16], options: CollectionOptions) -> Result<Self> {
+    pub(crate) fn new(
+        id: CollectionId,
+        namespace: Namespace,
+        uuid: [u8; 16],
+        options: CollectionOptions,
+    ) -> Result<Self> {
         let kind = match (&options.view, &options.capped) {
             (Some(_), _) => CollectionKind::View,
             (None, Some(_)) => CollectionKind::Capped,
@@ -368,7 +376,10 @@ impl Collection {
             });
         }
         let mut entry = rawdoc! { "ns": self.namespace.as_str() };
-        entry.append(cstr!("uuid"), bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: self.uuid.to_vec() });
+        entry.append(
+            cstr!("uuid"),
+            bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: self.uuid.to_vec() },
+        );
         entry.append(cstr!("options"), self.options.document.clone());
         entry.append(cstr!("indexes"), indexes);
         entry
@@ -376,7 +387,12 @@ impl Collection {
 
     /// The inverse of [`Collection::encode`].
     pub(crate) fn decode(id: CollectionId, bytes: &[u8], counts: Counts) -> Result<Self> {
-        let broken = |what: &str| Error::new(ErrorCode::InternalError, format!("The catalog entry {id} has no valid '{what}'. Restore this member from another"));
+        let broken = |what: &str| {
+            Error::new(
+                ErrorCode::InternalError,
+                format!("The catalog entry {id} has no valid '{what}'. Restore this member from another"),
+            )
+        };
         let entry = RawDocument::from_bytes(bytes).map_err(|_| broken("document"))?;
         let namespace = Namespace::parse(entry.get_str("ns").map_err(|_| broken("ns"))?)?;
         let uuid = entry.get_binary("uuid").ok().and_then(|b| b.bytes.try_into().ok()).ok_or_else(|| broken("uuid"))?;

@@ -327,8 +327,16 @@ impl CommitQueue {
     }
 
     /// Adds one transaction to the batch; returns the clock after its last OpTime.
-    fn append(&self, batch: &mut WriteBatch, transaction: &mut Transaction, mut clock: u64, term: Term, wall_ms: i64) -> u64 {
-        let handle = |name: &str| self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"));
+    fn append(
+        &self,
+        batch: &mut WriteBatch,
+        transaction: &mut Transaction,
+        mut clock: u64,
+        term: Term,
+        wall_ms: i64,
+    ) -> u64 {
+        let handle =
+            |name: &str| self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"));
         // The timestamps of this transaction's entries; what belongs to none (local writes, clean-up) gets the clock's.
         let stamps: SmallVec<[u64; 4]> = transaction
             .oplog

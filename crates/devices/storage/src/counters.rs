@@ -41,11 +41,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters that start from a stored value.
-    pub fn new(counts: Counts) -> Self {
-        Self { documents: AtomicI64::new(counts.documents), bytes: AtomicI64::new(counts.bytes) }
-    }
-
     /// What they say now.
     pub fn get(&self) -> Counts {
         Counts { documents: self.documents.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }

@@ -42,7 +42,13 @@ pub enum CreateOutcome {
 pub type IndexBuildProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 impl Storage {
-    fn command_entry(&self, transaction: &mut Transaction, namespace: &Namespace, uuid: Option<[u8; 16]>, o: &RawDocument) {
+    fn command_entry(
+        &self,
+        transaction: &mut Transaction,
+        namespace: &Namespace,
+        uuid: Option<[u8; 16]>,
+        o: &RawDocument,
+    ) {
         if namespace.is_local() {
             return;
         }
@@ -58,7 +64,12 @@ impl Storage {
     }
 
     /// Creates a collection or view. `uuid` is the caller's, drawn at random.
-    pub fn create_collection(&self, namespace: &Namespace, options: CollectionOptions, uuid: [u8; 16]) -> Result<CreateOutcome> {
+    pub fn create_collection(
+        &self,
+        namespace: &Namespace,
+        options: CollectionOptions,
+        uuid: [u8; 16],
+    ) -> Result<CreateOutcome> {
         let _change = self.catalog_change.lock();
         if let Some(existing) = self.collection(namespace) {
             return Ok(CreateOutcome::Exists(existing));
@@ -69,7 +80,8 @@ impl Storage {
         if collection.kind == CollectionKind::Capped {
             let mut document = Collection::id_index_document();
             document.append(cstr!("unique"), true);
-            let index = Index::new(self.allocate_id(&mut transaction), IndexDefinition::parse(&document)?, IndexState::Ready);
+            let index =
+                Index::new(self.allocate_id(&mut transaction), IndexDefinition::parse(&document)?, IndexState::Ready);
             collection.indexes.store(Arc::new(vec![Arc::new(index)]));
             collection.shared.next_sequence.store(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -88,7 +100,11 @@ impl Storage {
     }
 
     /// The collection of this name, created plain if there is none.
-    pub fn collection_or_create(&self, namespace: &Namespace, uuid: impl FnOnce() -> [u8; 16]) -> Result<Arc<Collection>> {
+    pub fn collection_or_create(
+        &self,
+        namespace: &Namespace,
+        uuid: impl FnOnce() -> [u8; 16],
+    ) -> Result<Arc<Collection>> {
         if let Some(collection) = self.collection(namespace) {
             return Ok(collection);
         }
@@ -133,7 +149,8 @@ impl Storage {
     fn forget(&self, transaction: &mut Transaction, collection: &Collection) {
         transaction.delete(family::CATALOG, &prefix(collection.id));
         transaction.delete(family::META, &crate::format::counts_key(collection.id));
-        let ids = std::iter::once(collection.id).chain(collection.indexes().iter().map(|index| index.id).collect::<Vec<_>>());
+        let ids =
+            std::iter::once(collection.id).chain(collection.indexes().iter().map(|index| index.id).collect::<Vec<_>>());
         for id in ids {
             transaction.put(family::META, &dropped_key(id), &[]);
         }
@@ -142,7 +159,10 @@ impl Storage {
     /// Deletes the keys of everything dropped; also what a crash interrupted.
     pub(crate) fn finish_interrupted_ddl(&self) -> Result<()> {
         let mut dropped = Vec::new();
-        for item in self.db().iterator_cf(self.family(family::META), IteratorMode::From(&[DROPPED], rust_rocksdb::Direction::Forward)) {
+        for item in self
+            .db()
+            .iterator_cf(self.family(family::META), IteratorMode::From(&[DROPPED], rust_rocksdb::Direction::Forward))
+        {
             let (key, _) = item.map_err(read_failure)?;
             match key.strip_prefix(&[DROPPED]).and_then(|id| <[u8; 4]>::try_from(id).ok()) {
                 Some(id) => dropped.push(u32::from_be_bytes(id)),
@@ -220,7 +240,10 @@ impl Storage {
         let mut transaction = Transaction::default();
         let mut o = rawdoc! { "renameCollection": from.as_str(), "to": to.as_str(), "stayTemp": false };
         if let Some(target) = &target {
-            o.append(cstr!("dropTarget"), bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: target.uuid.to_vec() });
+            o.append(
+                cstr!("dropTarget"),
+                bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: target.uuid.to_vec() },
+            );
             self.forget(&mut transaction, target);
         }
         transaction.store_catalog_entry(&renamed);
@@ -251,7 +274,13 @@ impl Storage {
     }
 
     /// Replaces an index's specification where that needs no rebuild (`collMod`: hidden, expireAfterSeconds).
-    pub fn alter_index(&self, collection: &Arc<Collection>, name: &str, document: &RawDocument, o: &RawDocument) -> Result<()> {
+    pub fn alter_index(
+        &self,
+        collection: &Arc<Collection>,
+        name: &str,
+        document: &RawDocument,
+        o: &RawDocument,
+    ) -> Result<()> {
         let _change = self.catalog_change.lock();
         let _guard = collection.shared.ddl.write();
         let definition = IndexDefinition::parse(document)?;
@@ -276,7 +305,12 @@ impl Storage {
     }
 
     /// Builds an index. Writers go on meanwhile; on error nothing of the index stays.
-    pub fn create_index(&self, namespace: &Namespace, definition: IndexDefinition, progress: IndexBuildProgress<'_>) -> Result<()> {
+    pub fn create_index(
+        &self,
+        namespace: &Namespace,
+        definition: IndexDefinition,
+        progress: IndexBuildProgress<'_>,
+    ) -> Result<()> {
         let document = definition.document.clone();
         let (collection, index) = {
             let _change = self.catalog_change.lock();
@@ -322,7 +356,13 @@ impl Storage {
 
     /// Gives an index the entries of every document. Each document is read again under its lock, so that an entry never
     /// overtakes a writer that removes it.
-    fn fill_index(&self, collection: &Arc<Collection>, index: &Arc<Index>, task: &TaskGuard, progress: IndexBuildProgress<'_>) -> Result<()> {
+    fn fill_index(
+        &self,
+        collection: &Arc<Collection>,
+        index: &Arc<Index>,
+        task: &TaskGuard,
+        progress: IndexBuildProgress<'_>,
+    ) -> Result<()> {
         let total = collection.counts().documents.max(0) as u64;
         let mut done = 0;
         let mut from = Some(Vec::new());
@@ -365,7 +405,15 @@ impl Storage {
         Ok(())
     }
 
-    fn add_entries(&self, transaction: &mut Transaction, collection: &Arc<Collection>, index: &Arc<Index>, entries: &Entries, record: &[u8], document: &RawDocument) -> Result<()> {
+    fn add_entries(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        index: &Arc<Index>,
+        entries: &Entries,
+        record: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
         if index.definition.unique {
             let keys = || entries.entries.iter().map(|entry| (index.id, entry.fields.as_slice()));
             if !self.locks.try_lock_all_new(&mut transaction.locks, keys()) {

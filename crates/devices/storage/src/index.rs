@@ -49,7 +49,12 @@ pub(crate) fn field_kinds(key: &RawDocument) -> Result<Vec<(Path, IndexFieldKind
             RawBsonRef::Int64(n) if n < 0 => IndexFieldKind::Descending,
             RawBsonRef::Double(n) if n < 0.0 => IndexFieldKind::Descending,
             RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) => IndexFieldKind::Ascending,
-            _ => return Err(Error::new(ErrorCode::CannotCreateIndex, format!("Values in v:2 index key pattern cannot be of this type: field '{}'", name.as_str()))),
+            _ => {
+                return Err(Error::new(
+                    ErrorCode::CannotCreateIndex,
+                    format!("Values in v:2 index key pattern cannot be of this type: field '{}'", name.as_str()),
+                ));
+            }
         };
         fields.push((Path::parse(name.as_str()), kind));
     }
@@ -94,19 +99,27 @@ fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) ->
     for ((path, kind), value) in fields.iter().zip(values) {
         match kind {
             IndexFieldKind::Hashed if matches!(value, RawBsonRef::Array(_)) => {
-                return Err(Error::new(ErrorCode(16766), format!("Error: hashed indexes do not currently support array values. Found array at path: {path}")));
+                return Err(Error::new(
+                    ErrorCode(16766),
+                    format!("Error: hashed indexes do not currently support array values. Found array at path: {path}"),
+                ));
             }
             IndexFieldKind::Hashed => {
                 keys::encode(&mut encoded, RawBsonRef::Int64(hash_value(Some(*value))?), Direction::Ascending);
                 lossless = false;
             }
-            IndexFieldKind::Ascending | IndexFieldKind::Unsearchable => keys::encode(&mut encoded, *value, Direction::Ascending),
+            IndexFieldKind::Ascending | IndexFieldKind::Unsearchable => {
+                keys::encode(&mut encoded, *value, Direction::Ascending)
+            }
             IndexFieldKind::Descending => keys::encode(&mut encoded, *value, Direction::Descending),
         }
         lossless &= keys::is_lossless(*value);
     }
     if encoded.len() > FIELDS_BYTES_MAX {
-        return Err(Error::new(ErrorCode::KeyTooLong, format!("An index key of {} bytes is too large: at most {FIELDS_BYTES_MAX} fit", encoded.len())));
+        return Err(Error::new(
+            ErrorCode::KeyTooLong,
+            format!("An index key of {} bytes is too large: at most {FIELDS_BYTES_MAX} fit", encoded.len()),
+        ));
     }
     let mut value = (encoded.len() as u16).to_le_bytes().to_vec();
     if !lossless {
@@ -130,7 +143,12 @@ pub(crate) fn entry_key(index: &Index, fields: &[u8], record: &[u8]) -> SmallVec
 
 /// Takes a stored entry apart; `position` is its key without the prefix.
 pub(crate) fn split_entry<'a>(position: &'a [u8], value: &'a [u8]) -> Result<IndexEntry<'a>> {
-    let broken = || Error::new(ErrorCode(310), "Data corruption detected: an index entry has no valid length. Run validate, then drop and rebuild the index");
+    let broken = || {
+        Error::new(
+            ErrorCode(310),
+            "Data corruption detected: an index entry has no valid length. Run validate, then drop and rebuild the index",
+        )
+    };
     let (length, originals) = value.split_at_checked(2).ok_or_else(broken)?;
     let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
     let (fields, record) = position.split_at_checked(length).ok_or_else(broken)?;

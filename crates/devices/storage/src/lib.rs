@@ -33,7 +33,10 @@ mod validate;
 mod view;
 mod write;
 
-pub use catalog::{Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind, IndexState};
+pub use catalog::{
+    Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind,
+    IndexState,
+};
 pub use commit::{CommitQueue, Durability};
 pub use counters::Counts;
 pub use ddl::{CreateOutcome, IndexBuildProgress};

@@ -10,7 +10,10 @@ use rust_rocksdb::ErrorKind;
 pub fn read_failure(error: rust_rocksdb::Error) -> Error {
     tracing::error!(component = "STORAGE", error = %error, "A read failed");
     match error.kind() {
-        ErrorKind::Corruption => Error::new(ErrorCode(310), format!("Data corruption detected: {error}. Run validate, and restore this member from another")),
+        ErrorKind::Corruption => Error::new(
+            ErrorCode(310),
+            format!("Data corruption detected: {error}. Run validate, and restore this member from another"),
+        ),
         _ => Error::new(ErrorCode::UnknownError, format!("Storage cannot read: {error}")),
     }
 }

@@ -153,8 +153,14 @@ mod tests {
         let lsid = bson::rawdoc! { "id": 7 };
         let prev = OpTime { term: 1, timestamp: Timestamp { seconds: 5, increment: 6 } };
         let retryable = Some(RetryableFields { lsid: &lsid, txn_number: 3, stmt_id: 4, prev });
-        let entry =
-            OplogEntry { kind: OplogKind::Update, namespace: &namespace, uuid: Some([9; 16]), o: &o, o2: Some(RawBsonRef::Int32(1)), retryable };
+        let entry = OplogEntry {
+            kind: OplogKind::Update,
+            namespace: &namespace,
+            uuid: Some([9; 16]),
+            o: &o,
+            o2: Some(RawBsonRef::Int32(1)),
+            retryable,
+        };
         let mut bytes = entry.encode();
         let optime = OpTime { term: 8, timestamp: Timestamp { seconds: 1_700_000_000, increment: 42 } };
         stamp(&mut bytes, optime, 1_700_000_000_123);

@@ -6,8 +6,8 @@
 
 use crate::oplog::optime_of;
 use baton_types::{Error, ErrorCode, OpTime, Result};
-use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use bson::raw::cstr;
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use parking_lot::{Mutex, MutexGuard};
 use rust_rocksdb::DB;
 use std::collections::HashMap;

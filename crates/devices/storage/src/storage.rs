@@ -80,7 +80,9 @@ impl Storage {
                 let found = i32::from_le_bytes(version);
                 return Err(Error::new(
                     ErrorCode::UnsupportedFormat,
-                    format!("The data directory has storage format {found}; this Baton reads {FORMAT_VERSION}. Use the Baton that wrote it, or restore a dump"),
+                    format!(
+                        "The data directory has storage format {found}; this Baton reads {FORMAT_VERSION}. Use the Baton that wrote it, or restore a dump"
+                    ),
                 ));
             }
             None => db.put_cf(family, meta::FORMAT, FORMAT_VERSION.to_le_bytes()).map_err(read_failure)?,
@@ -94,7 +96,8 @@ impl Storage {
         let mut iterator = db.raw_iterator_cf(family);
         iterator.seek_to_last();
         iterator.status().map_err(read_failure)?;
-        let newest = iterator.value().and_then(|value| crate::oplog::optime_of(bson::RawDocument::from_bytes(value).ok()?));
+        let newest =
+            iterator.value().and_then(|value| crate::oplog::optime_of(bson::RawDocument::from_bytes(value).ok()?));
         Ok(newest.unwrap_or(OpTime { term: 1, ..OpTime::ZERO }))
     }
 
@@ -192,10 +195,11 @@ impl Storage {
         self.commit.sync();
         let mut options = rust_rocksdb::FlushOptions::default();
         options.set_wait(true);
-        let families: Vec<_> = [family::CATALOG, family::META, family::SESSIONS, family::DOCUMENTS, family::INDEXES, family::OPLOG]
-            .into_iter()
-            .map(|name| self.family(name))
-            .collect();
+        let families: Vec<_> =
+            [family::CATALOG, family::META, family::SESSIONS, family::DOCUMENTS, family::INDEXES, family::OPLOG]
+                .into_iter()
+                .map(|name| self.family(name))
+                .collect();
         self.db.flush_cfs_opt(&families, &options).map_err(read_failure)
     }
 

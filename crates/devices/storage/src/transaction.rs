@@ -81,7 +81,13 @@ impl Transaction {
         self.arena.extend_from_slice(first);
         let middle = self.arena.len();
         self.arena.extend_from_slice(second);
-        self.records.push(Record { kind, family, entry: self.oplog.len(), first: start..middle, second: middle..self.arena.len() });
+        self.records.push(Record {
+            kind,
+            family,
+            entry: self.oplog.len(),
+            first: start..middle,
+            second: middle..self.arena.len(),
+        });
     }
 
     pub(crate) fn actions(&self) -> impl Iterator<Item = Action<'_>> {

@@ -82,7 +82,9 @@ impl Storage {
                 continue;
             }
             let id = document.get("_id")?;
-            if collection.kind == CollectionKind::Clustered && !id.is_some_and(|id| record_key(id).is_ok_and(|key| key.as_slice() == record)) {
+            if collection.kind == CollectionKind::Clustered
+                && !id.is_some_and(|id| record_key(id).is_ok_and(|key| key.as_slice() == record))
+            {
                 report.invalid_documents += 1;
                 report.fault(format!("document {}: its _id {id:?} does not belong where it lies", report.documents));
             }
@@ -97,7 +99,10 @@ impl Storage {
                     if stored.map_err(read_failure)?.is_none_or(|value| *value != *entry.value) {
                         expected.missing += 1;
                         report.missing_entries += 1;
-                        report.fault(format!("index {}: no entry for the document with _id {id:?}", index.definition.name));
+                        report.fault(format!(
+                            "index {}: no entry for the document with _id {id:?}",
+                            index.definition.name
+                        ));
                     }
                 }
             }
@@ -120,12 +125,18 @@ impl Storage {
             let there = expected.entries - expected.missing;
             if seen > there {
                 report.extra_entries += seen - there;
-                report.fault(format!("index {}: {} entries that no document gives", index.definition.name, seen - there));
+                report.fault(format!(
+                    "index {}: {} entries that no document gives",
+                    index.definition.name,
+                    seen - there
+                ));
             }
         }
         if collection.counts() != counts && collection.kind != CollectionKind::Oplog {
             collection.counters.set(counts);
-            self.db().put_cf(self.family(family::META), counts_key(collection.id), counts.encode()).map_err(read_failure)?;
+            self.db()
+                .put_cf(self.family(family::META), counts_key(collection.id), counts.encode())
+                .map_err(read_failure)?;
             report.counters_mended = true;
         }
         Ok(report)

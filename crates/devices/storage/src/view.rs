@@ -4,7 +4,7 @@
 //! position. So no view outlives the moment somebody waits for it, and compaction is never held up by an idle cursor.
 
 use crate::catalog::{Collection, CollectionKind, Index};
-use crate::format::{NEWEST, PREFIX_BYTES, is_versioned, document_key, family, oplog_key, prefix, prefix_end};
+use crate::format::{NEWEST, PREFIX_BYTES, document_key, family, is_versioned, oplog_key, prefix, prefix_end};
 use crate::index::split_entry;
 use crate::machine::read_failure;
 use crate::storage::Storage;
@@ -196,8 +196,9 @@ impl IndexCursor<'_> {
 /// A stored value as a document: only its outer length is checked, because it was validated when it came in and
 /// RocksDB's checksums guard it since.
 pub fn stored_document(value: &[u8]) -> Result<&RawDocument> {
-    RawDocument::from_bytes(value)
-        .map_err(|_| Error::new(ErrorCode(310), "Data corruption detected: a stored document has no valid length. Run validate"))
+    RawDocument::from_bytes(value).map_err(|_| {
+        Error::new(ErrorCode(310), "Data corruption detected: a stored document has no valid length. Run validate")
+    })
 }
 
 impl Storage {

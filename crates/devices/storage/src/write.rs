@@ -84,7 +84,8 @@ impl Storage {
         }
         let unique: Vec<_> = added.iter().filter(|(index, _)| index.definition.unique).collect();
         if !unique.is_empty() {
-            let keys = unique.iter().flat_map(|(index, e)| e.entries.iter().map(|entry| (index.id, entry.fields.as_slice())));
+            let keys =
+                unique.iter().flat_map(|(index, e)| e.entries.iter().map(|entry| (index.id, entry.fields.as_slice())));
             if first {
                 self.locks.lock_sorted(&mut transaction.locks, keys);
             } else if !self.locks.try_lock_all_new(&mut transaction.locks, keys) {
@@ -122,15 +123,18 @@ impl Storage {
         let mut plan = Vec::new();
         for index in collection.indexes().iter() {
             let (old, new) = (entries_of(index, before)?, entries_of(index, after)?);
-            let gone: Vec<Entry> = old.entries.iter().filter(|e| new.entries.binary_search(e).is_err()).cloned().collect();
-            let fresh: Vec<Entry> = new.entries.iter().filter(|e| old.entries.binary_search(e).is_err()).cloned().collect();
+            let gone: Vec<Entry> =
+                old.entries.iter().filter(|e| new.entries.binary_search(e).is_err()).cloned().collect();
+            let fresh: Vec<Entry> =
+                new.entries.iter().filter(|e| old.entries.binary_search(e).is_err()).cloned().collect();
             if !gone.is_empty() || !fresh.is_empty() {
                 plan.push((Arc::clone(index), gone, fresh, new.multikey));
             }
         }
         let unique = || plan.iter().filter(|(index, ..)| index.definition.unique);
         if unique().next().is_some() {
-            let keys = unique().flat_map(|(index, _, fresh, _)| fresh.iter().map(|entry| (index.id, entry.fields.as_slice())));
+            let keys =
+                unique().flat_map(|(index, _, fresh, _)| fresh.iter().map(|entry| (index.id, entry.fields.as_slice())));
             self.locks.lock_sorted(&mut transaction.locks, keys);
             for (index, _, fresh, _) in unique() {
                 for entry in fresh {
@@ -169,7 +173,13 @@ impl Storage {
     }
 
     /// Takes a document and its index entries away, without an oplog entry.
-    fn remove(&self, transaction: &mut Transaction, collection: &Arc<Collection>, record: &[u8], before: &RawDocument) -> Result<()> {
+    fn remove(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        record: &[u8],
+        before: &RawDocument,
+    ) -> Result<()> {
         for index in collection.indexes().iter() {
             for entry in entries_of(index, before)?.entries {
                 transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
@@ -190,7 +200,13 @@ impl Storage {
     }
 
     /// Logs an entry that changes nothing (`op: "n"`).
-    pub fn log_noop(&self, transaction: &mut Transaction, collection: &Collection, o: &RawDocument, statement: Option<Statement<'_>>) {
+    pub fn log_noop(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Collection,
+        o: &RawDocument,
+        statement: Option<Statement<'_>>,
+    ) {
         self.log(transaction, collection, OplogKind::Noop, o, None, statement);
     }
 
@@ -218,9 +234,17 @@ impl Storage {
     }
 
     /// `DuplicateKey` (11000) if another document has this key. The caller holds the lock on it.
-    pub(crate) fn check_unique(&self, collection: &Collection, index: &Index, entry: &Entry, record: &[u8], document: &RawDocument) -> Result<()> {
+    pub(crate) fn check_unique(
+        &self,
+        collection: &Collection,
+        index: &Index,
+        entry: &Entry,
+        record: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
         let low = entry_key(index, &entry.fields, &[]);
-        let mut iterator = self.db().raw_iterator_cf_opt(self.family(family::INDEXES), crate::view::newest(family::INDEXES));
+        let mut iterator =
+            self.db().raw_iterator_cf_opt(self.family(family::INDEXES), crate::view::newest(family::INDEXES));
         iterator.seek(&low);
         while let Some(key) = iterator.key() {
             if !key.starts_with(&low) {
@@ -241,7 +265,13 @@ impl Storage {
         iterator.status().map_err(read_failure)
     }
 
-    pub(crate) fn note_multikey(&self, transaction: &mut Transaction, collection: &Arc<Collection>, index: &Index, bits: u64) {
+    pub(crate) fn note_multikey(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        index: &Index,
+        bits: u64,
+    ) {
         if index.add_multikey(bits) {
             transaction.store_catalog_entry(collection);
         }
@@ -250,14 +280,22 @@ impl Storage {
     /// The next record key of a capped collection, with deletions of the oldest documents that no longer fit.
     ///
     /// One capped insert at a time: its order is the collection's order. `None` if this transaction already holds one.
-    fn next_capped_record(&self, transaction: &mut Transaction, collection: &Arc<Collection>, document: &RawDocument) -> Result<Option<RecordKey>> {
+    fn next_capped_record(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        document: &RawDocument,
+    ) -> Result<Option<RecordKey>> {
         if !transaction.is_empty() || !transaction.locks.is_empty() {
             return Ok(None);
         }
         let Some((bytes_max, documents_max)) = collection.options.capped else { unreachable!("a capped collection") };
         let size = document.as_bytes().len() as i64;
         if size > bytes_max {
-            return Err(Error::new(ErrorCode::BadValue, format!("object to insert exceeds cappedMaxSize of {bytes_max} bytes")));
+            return Err(Error::new(
+                ErrorCode::BadValue,
+                format!("object to insert exceeds cappedMaxSize of {bytes_max} bytes"),
+            ));
         }
         self.locks.lock(&mut transaction.locks, collection.id, b"capped");
         let sequence = collection.shared.next_sequence.fetch_add(1, Ordering::Relaxed);

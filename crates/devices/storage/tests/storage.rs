@@ -97,7 +97,11 @@ fn a_second_document_with_the_same_id_is_refused_with_its_key() {
     insert(&storage, &collection, &rawdoc! { "_id": 1 }).expect("inserted");
     let error = insert(&storage, &collection, &rawdoc! { "_id": 1.0 }).expect_err("the same number in another type");
     assert_eq!(error.code, ErrorCode::DuplicateKey);
-    assert!(error.message.contains("E11000 duplicate key error collection: test.c index: _id_ dup key: { _id: 1.0 }"), "{}", error.message);
+    assert!(
+        error.message.contains("E11000 duplicate key error collection: test.c index: _id_ dup key: { _id: 1.0 }"),
+        "{}",
+        error.message
+    );
     assert_eq!(collection.counts().documents, 1);
 }
 
@@ -110,7 +114,8 @@ fn an_index_built_over_documents_and_kept_by_writers_validates() {
         insert(&storage, &collection, &rawdoc! { "_id": id, "a": [id, id % 7], "u": id }).expect("inserted");
     }
     index(&storage, &collection, &rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("built");
-    index(&storage, &collection, &rawdoc! { "v": 2, "key": { "u": -1 }, "name": "u_-1", "unique": true }).expect("built");
+    index(&storage, &collection, &rawdoc! { "v": 2, "key": { "u": -1 }, "name": "u_-1", "unique": true })
+        .expect("built");
     replace(&storage, &collection, 3, &rawdoc! { "_id": 3, "a": "now a string", "u": 1000 });
     let a = collection.index("a_1").expect("there");
     assert_eq!((a.state(), a.multikey()), (IndexState::Ready, 1));
