@@ -1,0 +1,158 @@
+//! `$facet`: several pipelines over the same input, their results side by side in one document.
+//!
+//! Source: MongoDB manual, "$facet (aggregation)". Every document is pushed through all pipelines as it comes; what is
+//! held is their results, within the request's memory bound (4031700 beyond it).
+
+use crate::Context;
+use crate::expression::Dependencies;
+use crate::pipeline::Pipeline;
+use crate::pipeline::chain::Chain;
+use crate::pipeline::field::{self, cstring};
+use crate::pipeline::scope::{Inside, Scope};
+use crate::pipeline::stage::{Flow, Host, Stage};
+use crate::pipeline::text::{text_of, type_of};
+use baton_types::{Error, Result};
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The argument of `$facet`.
+#[derive(Clone, Debug)]
+pub struct FacetSpec {
+    /// The pipelines by the field their results go to.
+    pub facets: Vec<(String, Pipeline)>,
+}
+
+impl FacetSpec {
+    /// Parses the argument: 40169 to 40171, 40600 for a stage that may not stand in a facet.
+    pub(crate) fn parse(value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Self> {
+        let Some(spec) = value.as_document().filter(|spec| !spec.is_empty()) else {
+            let message =
+                format!("the $facet specification must be a non-empty object, but found: $facet: {}", text_of(value));
+            return Err(Error::location(40169, message));
+        };
+        let inner = scope.within(Inside::Facet)?;
+        let mut facets = Vec::new();
+        for element in spec.iter() {
+            let (name, value) = element?;
+            field::check_name(name.as_str())?;
+            let stages = stage_documents(name.as_str(), value)?;
+            facets.push((name.as_str().to_owned(), Pipeline::parse_within(&stages, &inner)?));
+        }
+        Ok(Self { facets })
+    }
+
+    /// Adds what the pipelines read; the input goes no further than this stage.
+    pub(crate) fn collect_dependencies(&self, into: &mut Dependencies) {
+        for (_, pipeline) in &self.facets {
+            into.merge(pipeline.dependencies());
+        }
+    }
+
+    pub(crate) fn start(&self, ctx: &Arc<Context>, host: &dyn Host) -> Result<FacetStage> {
+        let facets = self
+            .facets
+            .iter()
+            .map(|(name, pipeline)| {
+                let chain = pipeline.start_with(ctx, host)?;
+                Ok(Facet { name: name.clone(), chain, wants_more: true, results: RawArrayBuf::new() })
+            })
+            .collect::<Result<_>>()?;
+        Ok(FacetStage { facets, result_bytes: 0, result_bytes_max: ctx.memory_bytes_max, taken: VecDeque::new() })
+    }
+}
+
+fn stage_documents<'v>(name: &str, value: RawBsonRef<'v>) -> Result<Vec<&'v RawDocument>> {
+    let Some(array) = value.as_array() else {
+        let message = format!("arguments to $facet must be arrays, {name} is type {}", type_of(value));
+        return Err(Error::location(40170, message));
+    };
+    array
+        .into_iter()
+        .map(|element| {
+            let element = element?;
+            element.as_document().ok_or_else(|| {
+                let message = format!(
+                    "elements of arrays in $facet spec must be non-empty objects, {name} argument contained an \
+                     element of type {}: {}",
+                    type_of(element),
+                    text_of(element)
+                );
+                Error::location(40171, message)
+            })
+        })
+        .collect()
+}
+
+struct Facet {
+    name: String,
+    chain: Chain,
+    wants_more: bool,
+    results: RawArrayBuf,
+}
+
+/// `$facet` at work.
+pub(crate) struct FacetStage {
+    facets: Vec<Facet>,
+    result_bytes: usize,
+    result_bytes_max: usize,
+    /// What a pipeline has just emitted; empty between calls.
+    taken: VecDeque<RawDocumentBuf>,
+}
+
+impl FacetStage {
+    /// Moves what facet number `at` has emitted to its results.
+    fn keep(&mut self, at: usize) -> Result<()> {
+        while let Some(doc) = self.taken.pop_front() {
+            self.result_bytes += doc.as_bytes().len();
+            if self.result_bytes > self.result_bytes_max {
+                let message = format!(
+                    "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
+                    self.result_bytes, self.result_bytes_max
+                );
+                return Err(Error::location(4031700, message));
+            }
+            if let Some(facet) = self.facets.get_mut(at) {
+                facet.results.push(&doc);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stage for FacetStage {
+    fn push(&mut self, doc: RawDocumentBuf, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        let mut wanted = false;
+        for at in 0..self.facets.len() {
+            let facet = &mut self.facets[at];
+            if facet.wants_more {
+                facet.wants_more = facet.chain.push(doc.clone(), &mut self.taken)? == Flow::More;
+                wanted |= facet.wants_more;
+                self.keep(at)?;
+            }
+        }
+        Ok(if wanted { Flow::More } else { Flow::Done })
+    }
+
+    fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        for at in 0..self.facets.len() {
+            loop {
+                let flow = self.facets[at].chain.finish(&mut self.taken)?;
+                self.keep(at)?;
+                if flow == Flow::Done {
+                    break;
+                }
+            }
+        }
+        let mut doc = RawDocumentBuf::new();
+        for facet in &self.facets {
+            doc.append(cstring(&facet.name)?, &facet.results);
+        }
+        out.push_back(doc);
+        Ok(Flow::Done)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.result_bytes + self.facets.iter().map(|facet| facet.chain.memory_bytes()).sum::<usize>()
+    }
+}

@@ -1,0 +1,139 @@
+//! `$redact`: keeps, descends into or prunes each document and subdocument, by an expression.
+//!
+//! Source: MongoDB manual, "$redact (aggregation)". The expression sees the subdocument at hand as `$$CURRENT`
+//! and yields one of the variables `$$KEEP`, `$$DESCEND` and `$$PRUNE`. Arrays are descended into element by element;
+//! what is no document stays.
+
+use crate::Context;
+use crate::expression::Expression;
+use crate::pipeline::field::{Element, Elements, Writer, single};
+use crate::pipeline::stage::{Flow, Stage};
+use crate::pipeline::text::text_of;
+use baton_types::{Error, Result};
+use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The variable under which the subdocument at hand is passed to the expression.
+const LEVEL: &str = "redactLevel";
+/// The variables that say what is to be done, and the values they carry.
+const VERDICTS: [(&str, &str); 3] = [("KEEP", "keep"), ("DESCEND", "descend"), ("PRUNE", "prune")];
+
+/// The argument of `$redact`.
+#[derive(Clone, Debug)]
+pub struct RedactSpec {
+    expression: Expression,
+    /// The expression as the client wrote it.
+    pub spec: RawBson,
+}
+
+impl RedactSpec {
+    /// Parses the expression.
+    pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &Context) -> Result<Self> {
+        let vars = single("CURRENT", RawBsonRef::String("$$redactLevel"))?;
+        let mut bound = RawDocumentBuf::new();
+        bound.append(bson::raw::cstr!("vars"), &vars);
+        bound.append(bson::raw::cstr!("in"), value);
+        let wrapped = single("$let", (&*bound).into())?;
+        let expression = Expression::parse((&*wrapped).into(), &with_verdicts(ctx))?;
+        Ok(Self { expression, spec: value.into() })
+    }
+
+    pub(crate) fn start(self: &Arc<Self>, ctx: &Context) -> RedactStage {
+        RedactStage { spec: Arc::clone(self), ctx: with_verdicts(ctx) }
+    }
+}
+
+/// `ctx` with the variables of `$redact`, the level last.
+fn with_verdicts(ctx: &Context) -> Context {
+    let mut ctx = ctx.clone();
+    let verdicts = VERDICTS.iter().map(|(name, value)| ((*name).to_owned(), Bson::String((*value).to_owned())));
+    ctx.variables.extend(verdicts);
+    ctx.variables.push((LEVEL.to_owned(), Bson::Null));
+    ctx
+}
+
+/// `$redact` at work.
+pub(crate) struct RedactStage {
+    spec: Arc<RedactSpec>,
+    ctx: Context,
+}
+
+impl RedactStage {
+    /// What is left of `level`, a part of `root`; `None` if it is pruned.
+    fn redact(&mut self, root: &RawDocument, level: &RawDocument) -> Result<Option<RawDocumentBuf>> {
+        if let Some((_, value)) = self.ctx.variables.last_mut() {
+            *value = Bson::Document(Document::try_from(level)?);
+        }
+        let verdict = self.spec.expression.evaluate(root, &self.ctx)?;
+        match verdict.as_ref().and_then(Bson::as_str) {
+            Some("keep") => Ok(Some(level.to_owned())),
+            Some("prune") => Ok(None),
+            Some("descend") => self.descend(root, level).map(Some),
+            _ => {
+                let shown = match verdict {
+                    Some(value) => text_of(RawBson::try_from(value)?.as_raw_bson_ref()),
+                    None => "MISSING".to_owned(),
+                };
+                let message = format!(
+                    "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and \
+                     $$PRUNE, but returned {shown}"
+                );
+                Err(Error::location(17053, message))
+            }
+        }
+    }
+
+    fn descend(&mut self, root: &RawDocument, level: &RawDocument) -> Result<RawDocumentBuf> {
+        let mut out = Writer::with_capacity(level.as_bytes().len());
+        for element in Elements::of(level) {
+            let element = element?;
+            let name = element.name;
+            self.keep_element(root, &element, name, &mut out)?;
+        }
+        out.finish()
+    }
+
+    fn descend_array(&mut self, root: &RawDocument, array: &RawArray) -> Result<RawDocumentBuf> {
+        let mut out = Writer::with_capacity(array.as_bytes().len());
+        let mut position = 0;
+        for element in Elements::of_array(array) {
+            if self.keep_element(root, &element?, &position.to_string(), &mut out)? {
+                position += 1;
+            }
+        }
+        out.finish()
+    }
+
+    /// Writes what is left of an element; whether anything is.
+    fn keep_element(
+        &mut self,
+        root: &RawDocument,
+        element: &Element<'_>,
+        name: &str,
+        out: &mut Writer,
+    ) -> Result<bool> {
+        let kept = match element.value()? {
+            RawBsonRef::Document(inner) => self.redact(root, inner)?,
+            RawBsonRef::Array(array) => Some(self.descend_array(root, array)?),
+            _ => {
+                out.append_bytes(name, element.kind, element.value_bytes);
+                return Ok(true);
+            }
+        };
+        if let Some(kept) = &kept {
+            out.append_bytes(name, element.kind, kept.as_bytes());
+        }
+        Ok(kept.is_some())
+    }
+}
+
+impl Stage for RedactStage {
+    fn push(&mut self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        if let Some(kept) = self.redact(&doc, &doc)? {
+            out.push_back(kept);
+        }
+        Ok(Flow::More)
+    }
+}

@@ -1,0 +1,174 @@
+//! `$unwind`: one document for each element of an array.
+//!
+//! Source: MongoDB manual, "$unwind (aggregation)". A value that is no array counts as an array of itself; a missing
+//! field, null and an empty array yield nothing, unless they are to be preserved.
+
+use crate::pipeline::field::{self, Element, Elements, Writer, components};
+use crate::pipeline::stage::{Flow, Stage};
+use crate::pipeline::text::type_of;
+use baton_types::{Error, Result};
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The arguments of `$unwind`.
+#[derive(Clone, Debug)]
+pub struct UnwindSpec {
+    /// The path of the array, without its `$`.
+    pub path: String,
+    /// Whether a document without elements passes, once.
+    pub preserve_null_and_empty: bool,
+    /// Where the element's position goes.
+    pub index_field: Option<String>,
+    names: Box<[Box<str>]>,
+    index_names: Option<Box<[Box<str>]>>,
+}
+
+impl UnwindSpec {
+    /// Parses either form, `"$path"` or a document: 15981, 28808 to 28812, 28818, 28822.
+    pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Self> {
+        let mut path = None;
+        let mut preserve = false;
+        let mut index_field = None;
+        match value {
+            RawBsonRef::String(text) => path = Some(text.to_owned()),
+            RawBsonRef::Document(spec) => {
+                for element in spec.iter() {
+                    let (name, value) = element?;
+                    match name.as_str() {
+                        "path" => path = Some(path_argument(value)?),
+                        "preserveNullAndEmptyArrays" => preserve = preserve_argument(value)?,
+                        "includeArrayIndex" => index_field = Some(index_argument(value)?),
+                        other => {
+                            let message = format!("unrecognized option to $unwind stage: {other}");
+                            return Err(Error::location(28811, message));
+                        }
+                    }
+                }
+            }
+            other => {
+                let message = format!(
+                    "expected either a string or an object as specification for $unwind stage, got {}",
+                    type_of(other)
+                );
+                return Err(Error::location(15981, message));
+            }
+        }
+        let path = path.ok_or_else(|| Error::location(28812, "no path specified to $unwind stage"))?;
+        let Some(path) = field::without_dollar(&path) else {
+            let message = format!("path option to $unwind stage should be prefixed with a '$': {path}");
+            return Err(Error::location(28818, message));
+        };
+        field::check_path(path)?;
+        let index_names = index_field.as_deref().map(components);
+        let names = components(path);
+        Ok(Self { path: path.to_owned(), preserve_null_and_empty: preserve, index_field, names, index_names })
+    }
+
+    pub(crate) fn start(self: &Arc<Self>) -> UnwindStage {
+        UnwindStage { spec: Arc::clone(self) }
+    }
+
+    /// `doc` with the position of its element, where one is asked for.
+    fn with_index(&self, doc: RawDocumentBuf, index: Option<i64>) -> Result<RawDocumentBuf> {
+        let Some(names) = &self.index_names else { return Ok(doc) };
+        field::set(&doc, names, Some(index.map_or(RawBsonRef::Null, RawBsonRef::Int64)))
+    }
+
+    fn without_elements(&self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
+        if self.preserve_null_and_empty {
+            out.push_back(self.with_index(doc, None)?);
+        }
+        Ok(())
+    }
+
+    fn unwind(&self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
+        match field::get(&doc, &self.names)? {
+            None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => self.without_elements(doc, out),
+            Some(RawBsonRef::Array(array)) if array.is_empty() => {
+                let doc = if self.preserve_null_and_empty { field::set(&doc, &self.names, None)? } else { doc };
+                self.without_elements(doc, out)
+            }
+            Some(RawBsonRef::Array(array)) => self.elements(&doc, array, out),
+            Some(_) => {
+                out.push_back(self.with_index(doc, None)?);
+                Ok(())
+            }
+        }
+    }
+
+    fn elements(&self, doc: &RawDocument, array: &RawArray, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
+        for (index, element) in (0..).zip(Elements::of_array(array)) {
+            let unwound = replace(doc, &self.names, &element?)?;
+            out.push_back(self.with_index(unwound, Some(index))?);
+        }
+        Ok(())
+    }
+}
+
+/// `doc` with the value at `names`, which exists, replaced by that of `element`, byte for byte.
+fn replace(doc: &RawDocument, names: &[Box<str>], element: &Element<'_>) -> Result<RawDocumentBuf> {
+    let mut out = Writer::with_capacity(doc.as_bytes().len());
+    let Some((first, rest)) = names.split_first() else { return Ok(doc.to_owned()) };
+    let mut found = false;
+    for old in Elements::of(doc) {
+        let old = old?;
+        if found || old.name != &**first {
+            out.copy(&old);
+            continue;
+        }
+        found = true;
+        match old.value()? {
+            RawBsonRef::Document(inner) if !rest.is_empty() => {
+                out.append_bytes(first, old.kind, replace(inner, rest, element)?.as_bytes());
+            }
+            _ => out.append_bytes(first, element.kind, element.value_bytes),
+        }
+    }
+    out.finish()
+}
+
+fn path_argument(value: RawBsonRef<'_>) -> Result<String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| {
+        let message = format!("expected a string as the path for $unwind stage, got {}", type_of(value));
+        Error::location(28808, message)
+    })
+}
+
+fn preserve_argument(value: RawBsonRef<'_>) -> Result<bool> {
+    value.as_bool().ok_or_else(|| {
+        let message = format!(
+            "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
+            type_of(value)
+        );
+        Error::location(28809, message)
+    })
+}
+
+fn index_argument(value: RawBsonRef<'_>) -> Result<String> {
+    let name = value.as_str().filter(|name| !name.is_empty()).ok_or_else(|| {
+        let message = format!(
+            "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got {}",
+            type_of(value)
+        );
+        Error::location(28810, message)
+    })?;
+    if name.starts_with('$') {
+        let message = format!("includeArrayIndex option to $unwind stage should not be prefixed with a '$': {name}");
+        return Err(Error::location(28822, message));
+    }
+    field::check_path(name)?;
+    Ok(name.to_owned())
+}
+
+/// `$unwind` at work.
+pub(crate) struct UnwindStage {
+    spec: Arc<UnwindSpec>,
+}
+
+impl Stage for UnwindStage {
+    fn push(&mut self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        self.spec.unwind(doc, out)?;
+        Ok(Flow::More)
+    }
+}

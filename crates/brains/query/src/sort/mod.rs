@@ -1,0 +1,14 @@
+//! Sorting: the pattern ([`SortPattern`]), a document's key under it ([`SortKey`]), and the sorter that holds a result
+//! in memory ([`Sorter`]).
+//!
+//! Invariant: keys are bytes, made once a document; from then on comparing is `memcmp`.
+
+mod pattern;
+mod sorter;
+#[cfg(test)]
+mod tests;
+
+pub use pattern::{SortKey, SortPart, SortPattern, natural_direction};
+pub use sorter::Sorter;
+
+use crate::pipeline::text::text_of;
