@@ -59,7 +59,7 @@ fn push_inserts_at_a_position() {
         check(
             rawdoc! { "_id": 1, "a": [1, 2] },
             rawdoc! { "$push": { "a": { "$each": [9], "$position": position } } },
-            rawdoc! { "_id": 1, "a": expected.map(|n| bson::RawBson::Int32(n)).into_iter().collect::<bson::RawArrayBuf>() },
+            rawdoc! { "_id": 1, "a": expected.map(bson::RawBson::Int32).into_iter().collect::<bson::RawArrayBuf>() },
         );
     }
 }
