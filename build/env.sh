@@ -14,4 +14,6 @@ if [ -e "$BATON_CACHE/rocksdb/current/librocksdb.a" ]; then
   export ROCKSDB_LIB_DIR="$BATON_CACHE/rocksdb/current"
   export ROCKSDB_INCLUDE_DIR="$BATON_CACHE/rocksdb/current/include"
   export ROCKSDB_STATIC=1
+  # The crate compiles a few C++ lines of its own beside the library; they must agree with it about run-time types.
+  export CXXFLAGS="-fno-rtti"
 fi

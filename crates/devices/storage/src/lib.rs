@@ -1,1 +1,54 @@
-//! Placeholder.
+//! Baton's storage on RocksDB: collections clustered by `_id`, indexes, the oplog, and the one queue every write
+//! goes through.
+//!
+//! Entry points: [`Storage::open`]; [`Storage::view`] for reads; [`Transaction`] and [`Storage::commit`] for writes;
+//! [`Catalog`] for what exists. The format on disk is drawn in `docs/storage-format.md`.
+//!
+//! Invariants:
+//! - One write path. Documents, index entries, oplog entry, counters and session record of one operation reach RocksDB
+//!   in one `WriteBatch`, in OpTime order; no crash shows a part of it.
+//! - OpTimes strictly increase, and the oplog has no hole: an entry becomes readable together with all before it.
+//! - What a durable commit acknowledged was synced before the acknowledgement. A failed write or sync stops the
+//!   process; it is never tried again.
+//!
+//! Not here: what a document means (`baton-query`), who may write, when a task may begin ([`tasks::Gate`] is asked).
+
+mod catalog;
+mod commit;
+mod counters;
+mod ddl;
+mod format;
+mod index;
+mod locks;
+mod machine;
+mod oplog;
+mod options;
+mod retention;
+mod sessions;
+mod statistics;
+mod storage;
+pub mod tasks;
+mod transaction;
+mod validate;
+mod view;
+mod write;
+
+pub use catalog::{
+    Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind,
+    IndexState,
+};
+pub use commit::{CommitQueue, Durability};
+pub use counters::Counts;
+pub use ddl::{CreateOutcome, IndexBuildProgress};
+pub use format::{CollectionId, IndexId, RecordKey, record_key};
+pub use index::hash_value;
+pub use locks::{LockSet, LockTable};
+pub use oplog::{OplogKind, optime_document, optime_of};
+pub use options::StorageOptions;
+pub use sessions::{SessionHandle, SessionRecord, SessionTable, StatementRecord};
+pub use statistics::StorageStatistics;
+pub use storage::Storage;
+pub use transaction::Transaction;
+pub use validate::{ValidateProgress, ValidateReport};
+pub use view::{Bounds, DocumentCursor, IndexCursor, IndexEntry, Order, View, stored_document};
+pub use write::{Inserted, Statement, id_of};

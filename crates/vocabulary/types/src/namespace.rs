@@ -21,7 +21,9 @@ impl Namespace {
     /// `db.coll`, or `InvalidNamespace` (73) with the part that is wrong.
     pub fn new(db: &str, coll: &str) -> Result<Self> {
         check_database(db)?;
-        let invalid = |why: &str| Err(Error::new(ErrorCode::InvalidNamespace, format!("Invalid namespace specified '{db}.{coll}': {why}")));
+        let invalid = |why: &str| {
+            Err(Error::new(ErrorCode::InvalidNamespace, format!("Invalid namespace specified '{db}.{coll}': {why}")))
+        };
         if coll.is_empty() {
             return invalid("the collection name is empty");
         }

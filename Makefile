@@ -1,0 +1,57 @@
+# Baton's commands. `make help` lists them; each says what it needs and installs it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+ENV := . build/env.sh;
+DATA ?= $(HOME)/.local/share/baton
+PORT ?= 27017
+
+.PHONY: help tools rocksdb build release up test check-format check-house lint unit cluster clients fuzz crash deny bench-one clean-data
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+tools: ## install what the build needs (Debian packages), if it is missing
+	@build/tools.sh
+
+rocksdb: tools ## compile RocksDB once, into the cache
+	@build/rocksdb.sh
+
+build: rocksdb ## build the binary that `make up` runs
+	@$(ENV) cargo build --locked --profile quick -p baton
+
+release: rocksdb ## build the optimised binary
+	@$(ENV) cargo build --locked --release -p baton
+
+up: build ## start one member, a replica set rs0 on 127.0.0.1:27017, and print its connection string
+	@$(ENV) exec "$$CARGO_TARGET_DIR/quick/baton" up --port $(PORT) --data "$(DATA)"
+
+test: rocksdb check-format check-house lint unit cluster fuzz ## everything that must hold (CI runs exactly this)
+	@echo "make test: all passed"
+
+check-format:
+	@cargo fmt --all --check
+
+check-house: ## compare every Cargo.toml with the law of imports in ARCHITECTURE.md
+	@build/check-house.py
+
+lint:
+	@$(ENV) cargo clippy --locked --workspace --all-targets -- -D warnings
+
+unit: ## unit, property and golden tests of all crates
+	@$(ENV) cargo test --locked --workspace
+
+cluster: build ## real processes, real SIGKILL, real drivers
+	@$(ENV) BATON="$$CARGO_TARGET_DIR/quick/baton" tests/run.sh
+
+clients: build ## every official client, the tools that are on the PATH, and YCSB
+	@$(ENV) BATON="$$CARGO_TARGET_DIR/quick/baton" tests/compat/run.sh
+
+crash: ## a hundred kills at random moments and at every named crash point
+	@$(ENV) tests/crash/run.sh
+
+fuzz: ## a short run of every fuzz target (FUZZ_SECONDS each)
+	@$(ENV) build/fuzz.sh $${FUZZ_SECONDS:-5}
+
+deny: ## licences, advisories, duplicate versions (needs cargo-deny)
+	@cargo deny check

@@ -1,0 +1,434 @@
+//! What exists: collections, views and their indexes.
+//!
+//! Readers take an immutable map ([`Catalog`]) and never wait; DDL swaps in a new one. A collection's own index list is
+//! swapped the same way.
+//!
+//! Invariant: the entry in the catalog family is what [`Collection::encode`] gave at the last commit that changed it.
+//! The commit queue encodes it while it writes, so that two changes at once cannot store the older one last.
+
+use crate::counters::{Counters, Counts};
+use crate::format::{CollectionId, IndexId};
+use crate::index::field_kinds;
+use arc_swap::ArcSwap;
+use baton_document::path::Path;
+use baton_query::Context;
+use baton_query::matcher::Matcher;
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::raw::cstr;
+use bson::{Bson, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Name of the index on `_id`.
+pub const ID_INDEX: &str = "_id_";
+
+/// All collections and views, by name. Immutable; ask [`crate::Storage::catalog`] for the newest.
+#[derive(Default, Clone)]
+pub struct Catalog {
+    by_namespace: BTreeMap<Namespace, Arc<Collection>>,
+}
+
+impl Catalog {
+    /// The collection or view of this name.
+    pub fn get(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
+        self.by_namespace.get(namespace)
+    }
+
+    /// The collection with this UUID.
+    pub fn by_uuid(&self, uuid: [u8; 16]) -> Option<&Arc<Collection>> {
+        self.by_namespace.values().find(|collection| collection.uuid == uuid)
+    }
+
+    /// All, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Collection>> {
+        self.by_namespace.values()
+    }
+
+    /// Those of one database, in order of their names.
+    pub fn database<'a>(&'a self, db: &'a str) -> impl Iterator<Item = &'a Arc<Collection>> {
+        self.iter().filter(move |collection| collection.namespace.db() == db)
+    }
+
+    /// Names of databases that hold something, in order.
+    pub fn databases(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.iter().map(|collection| collection.namespace.db().to_owned()).collect();
+        names.dedup();
+        names
+    }
+
+    pub(crate) fn insert(&mut self, collection: Arc<Collection>) {
+        self.by_namespace.insert(collection.namespace.clone(), collection);
+    }
+
+    pub(crate) fn remove(&mut self, namespace: &Namespace) {
+        self.by_namespace.remove(namespace);
+    }
+}
+
+/// What a name in the catalog stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectionKind {
+    /// Documents clustered by `_id`.
+    Clustered,
+    /// Documents in the order they came, the oldest dropped when there are too many.
+    Capped,
+    /// A pipeline over another collection.
+    View,
+    /// `local.oplog.rs`: the oplog family, read-only.
+    Oplog,
+}
+
+/// What `create` and `collMod` set.
+#[derive(Clone, Debug, Default)]
+pub struct CollectionOptions {
+    /// The options document, as `listCollections` shows it.
+    pub document: RawDocumentBuf,
+    /// Bytes and (if limited) documents of a capped collection.
+    pub capped: Option<(i64, Option<i64>)>,
+    /// Source collection and pipeline of a view.
+    pub view: Option<(String, Vec<RawDocumentBuf>)>,
+    /// The validator, and whether violations are errors (else warnings).
+    pub validator: Option<(RawDocumentBuf, bool)>,
+    /// Whether existing invalid documents may be updated (`validationLevel: "moderate"`).
+    pub validation_moderate: bool,
+}
+
+impl CollectionOptions {
+    /// Reads and checks an options document.
+    pub fn parse(document: &RawDocument) -> Result<Self> {
+        let mut options = Self { document: document.to_owned(), ..Self::default() };
+        let number = |name: &str| -> Result<Option<i64>> {
+            match document.get(name)? {
+                None => Ok(None),
+                Some(RawBsonRef::Int32(n)) => Ok(Some(n.into())),
+                Some(RawBsonRef::Int64(n)) => Ok(Some(n)),
+                Some(RawBsonRef::Double(n)) => Ok(Some(n as i64)),
+                Some(_) => Err(Error::type_mismatch(format!("BSON field 'create.{name}' must be a number"))),
+            }
+        };
+        if matches!(document.get("capped")?, Some(RawBsonRef::Boolean(true))) {
+            let Some(bytes) = number("size")?.filter(|bytes| *bytes > 0) else {
+                return Err(Error::new(
+                    ErrorCode::InvalidOptions,
+                    "the 'size' field is required when 'capped' is true",
+                ));
+            };
+            options.capped = Some((bytes.max(4096), number("max")?.filter(|max| *max > 0)));
+        }
+        if let Some(on) = document.get("viewOn")? {
+            let on = on.as_str().ok_or_else(|| Error::type_mismatch("'viewOn' must be a string"))?;
+            let mut pipeline = Vec::new();
+            if let Some(stages) = document.get("pipeline")? {
+                let stages = stages.as_array().ok_or_else(|| Error::type_mismatch("'pipeline' must be an array"))?;
+                for stage in stages {
+                    let stage = stage?.as_document().ok_or_else(|| {
+                        Error::type_mismatch("Each element of the 'pipeline' array must be an object")
+                    })?;
+                    pipeline.push(stage.to_owned());
+                }
+            }
+            options.view = Some((on.to_owned(), pipeline));
+        }
+        if let Some(validator) = document.get("validator")?.and_then(|v| v.as_document())
+            && !validator.is_empty()
+            && document.get("validationLevel")?.and_then(|v| v.as_str()) != Some("off")
+        {
+            let strict = document.get("validationAction")?.and_then(|v| v.as_str()) != Some("warn");
+            options.validator = Some((validator.to_owned(), strict));
+            options.validation_moderate = document.get("validationLevel")?.and_then(|v| v.as_str()) == Some("moderate");
+        }
+        Ok(options)
+    }
+}
+
+/// How far along an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexState {
+    /// Kept up to date by writers, but not yet filled: not for queries.
+    Building,
+    /// Complete.
+    Ready,
+}
+
+/// What one field of an index does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexFieldKind {
+    /// Values in their order.
+    Ascending,
+    /// Values in the opposite order.
+    Descending,
+    /// Values' hashes.
+    Hashed,
+    /// A definition kept without entries (`text`, `2d`, `2dsphere`), until it can be searched.
+    Unsearchable,
+}
+
+/// The checked definition of an index.
+#[derive(Clone)]
+pub struct IndexDefinition {
+    /// Its name within the collection.
+    pub name: String,
+    /// The specification as `listIndexes` shows it.
+    pub document: RawDocumentBuf,
+    /// Field paths with what the index does with them.
+    pub fields: Vec<(Path, IndexFieldKind)>,
+    /// The paths alone.
+    pub paths: Vec<Path>,
+    /// Whether two documents may not share a key.
+    pub unique: bool,
+    /// Whether documents without any of the fields are left out.
+    pub sparse: bool,
+    /// Which documents it covers, if not all.
+    pub partial: Option<Arc<Matcher>>,
+    /// Whether the planner overlooks it.
+    pub hidden: bool,
+    /// Seconds after the field's date when a document expires.
+    pub expire_after_secs: Option<i64>,
+}
+
+impl IndexDefinition {
+    /// Reads a specification that the command has normalised: `v`, `key`, `name` and options.
+    pub fn parse(document: &RawDocument) -> Result<Self> {
+        let flag = |name: &str| -> Result<bool> {
+            Ok(match document.get(name)? {
+                Some(RawBsonRef::Boolean(value)) => value,
+                Some(RawBsonRef::Int32(value)) => value != 0,
+                Some(RawBsonRef::Int64(value)) => value != 0,
+                Some(RawBsonRef::Double(value)) => value != 0.0,
+                _ => false,
+            })
+        };
+        let partial = match document.get("partialFilterExpression")?.and_then(|filter| filter.as_document()) {
+            Some(filter) => Some(Arc::new(Matcher::parse(filter, &Context::new(bson::DateTime::from_millis(0), 0))?)),
+            None => None,
+        };
+        let expire_after_secs = match document.get("expireAfterSeconds")? {
+            Some(RawBsonRef::Int32(secs)) => Some(secs.into()),
+            Some(RawBsonRef::Int64(secs)) => Some(secs),
+            Some(RawBsonRef::Double(secs)) => Some(if secs.is_nan() { i64::from(i32::MAX) } else { secs as i64 }),
+            _ => None,
+        };
+        let fields = field_kinds(document.get_document("key").map_err(|e| Error::failed_to_parse(e.to_string()))?)?;
+        Ok(Self {
+            name: document.get_str("name").map_err(|e| Error::failed_to_parse(e.to_string()))?.to_owned(),
+            paths: fields.iter().map(|(path, _)| path.clone()).collect(),
+            fields,
+            unique: flag("unique")?,
+            sparse: flag("sparse")?,
+            hidden: flag("hidden")?,
+            partial,
+            expire_after_secs,
+            document: document.to_owned(),
+        })
+    }
+
+    /// The key pattern, as given.
+    pub fn key_pattern(&self) -> &RawDocument {
+        self.document.get_document("key").unwrap_or_else(|_| unreachable!("checked by parse"))
+    }
+}
+
+/// One index of a collection.
+pub struct Index {
+    /// Its place on disk.
+    pub id: IndexId,
+    /// What it is.
+    pub definition: IndexDefinition,
+    ready: AtomicBool,
+    /// Bit i: some document has an array on the path of field i. Only ever gains bits.
+    multikey: AtomicU64,
+    /// Uses by queries since the start, and since when: `$indexStats`.
+    pub uses: AtomicU64,
+}
+
+impl Index {
+    pub(crate) fn new(id: IndexId, definition: IndexDefinition, state: IndexState) -> Self {
+        Self {
+            id,
+            definition,
+            ready: AtomicBool::new(state == IndexState::Ready),
+            multikey: AtomicU64::new(0),
+            uses: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether queries may use it.
+    pub fn state(&self) -> IndexState {
+        if self.ready.load(Ordering::Acquire) { IndexState::Ready } else { IndexState::Building }
+    }
+
+    pub(crate) fn set_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// Which fields some document has an array on, as bits.
+    pub fn multikey(&self) -> u64 {
+        self.multikey.load(Ordering::Acquire)
+    }
+
+    /// Adds multikey bits; tells whether any was new.
+    pub(crate) fn add_multikey(&self, bits: u64) -> bool {
+        bits != 0 && bits & !self.multikey.load(Ordering::Relaxed) != 0 && {
+            bits & !self.multikey.fetch_or(bits, Ordering::AcqRel) != 0
+        }
+    }
+}
+
+/// One collection or view.
+pub struct Collection {
+    /// Its place on disk.
+    pub id: CollectionId,
+    /// Its name.
+    pub namespace: Namespace,
+    /// Its UUID: survives a rename, not a drop.
+    pub uuid: [u8; 16],
+    /// What it is.
+    pub kind: CollectionKind,
+    /// What it was created with.
+    pub options: CollectionOptions,
+    /// The parsed validator.
+    pub validator: Option<Matcher>,
+    pub(crate) indexes: Arc<ArcSwap<Vec<Arc<Index>>>>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What a renamed collection shares with the one it was.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Read-held by writers for one operation; write-held by DDL.
+    pub(crate) ddl: RwLock<()>,
+    /// The next record key of a capped collection.
+    pub(crate) next_sequence: AtomicU64,
+}
+
+impl Collection {
+    pub(crate) fn new(
+        id: CollectionId,
+        namespace: Namespace,
+        uuid: [u8; 16],
+        options: CollectionOptions,
+    ) -> Result<Self> {
+        let kind = match (&options.view, &options.capped) {
+            (Some(_), _) => CollectionKind::View,
+            (None, Some(_)) => CollectionKind::Capped,
+            (None, None) => CollectionKind::Clustered,
+        };
+        let validator = match &options.validator {
+            Some((document, _)) => Some(Matcher::parse(document, &Context::new(bson::DateTime::from_millis(0), 0))?),
+            None => None,
+        };
+        Ok(Self {
+            id,
+            namespace,
+            uuid,
+            kind,
+            options,
+            validator,
+            indexes: Arc::new(ArcSwap::from_pointee(Vec::new())),
+            counters: Arc::new(Counters::default()),
+            shared: Arc::new(Shared::default()),
+        })
+    }
+
+    /// The same collection under another name or with other options.
+    pub(crate) fn altered(&self, namespace: Namespace, options: CollectionOptions) -> Result<Self> {
+        let fresh = Self::new(self.id, namespace, self.uuid, options)?;
+        Ok(Self {
+            indexes: Arc::clone(&self.indexes),
+            counters: Arc::clone(&self.counters),
+            shared: Arc::clone(&self.shared),
+            ..fresh
+        })
+    }
+
+    /// Documents and their bytes.
+    pub fn counts(&self) -> Counts {
+        self.counters.get()
+    }
+
+    /// All indexes but the clustered one on `_id`, in order of creation; those being built too.
+    pub fn indexes(&self) -> Arc<Vec<Arc<Index>>> {
+        self.indexes.load_full()
+    }
+
+    /// The index of this name.
+    pub fn index(&self, name: &str) -> Option<Arc<Index>> {
+        self.indexes.load().iter().find(|index| index.definition.name == name).cloned()
+    }
+
+    /// The specification of the index on `_id`.
+    pub fn id_index_document() -> RawDocumentBuf {
+        rawdoc! { "v": 2, "key": { "_id": 1 }, "name": ID_INDEX }
+    }
+
+    /// The catalog entry.
+    pub(crate) fn encode(&self) -> RawDocumentBuf {
+        let mut indexes = RawArrayBuf::new();
+        for index in self.indexes.load().iter() {
+            indexes.push(rawdoc! {
+                "id": i64::from(index.id),
+                "ready": index.state() == IndexState::Ready,
+                "multikey": index.multikey() as i64,
+                "spec": index.definition.document.clone(),
+            });
+        }
+        let mut entry = rawdoc! { "ns": self.namespace.as_str() };
+        entry.append(
+            cstr!("uuid"),
+            bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: self.uuid.to_vec() },
+        );
+        entry.append(cstr!("options"), self.options.document.clone());
+        entry.append(cstr!("indexes"), indexes);
+        entry
+    }
+
+    /// The inverse of [`Collection::encode`].
+    pub(crate) fn decode(id: CollectionId, bytes: &[u8], counts: Counts) -> Result<Self> {
+        let broken = |what: &str| {
+            Error::new(
+                ErrorCode::InternalError,
+                format!("The catalog entry {id} has no valid '{what}'. Restore this member from another"),
+            )
+        };
+        let entry = RawDocument::from_bytes(bytes).map_err(|_| broken("document"))?;
+        let namespace = Namespace::parse(entry.get_str("ns").map_err(|_| broken("ns"))?)?;
+        let uuid = entry.get_binary("uuid").ok().and_then(|b| b.bytes.try_into().ok()).ok_or_else(|| broken("uuid"))?;
+        let options = CollectionOptions::parse(entry.get_document("options").map_err(|_| broken("options"))?)?;
+        let collection = Self::new(id, namespace, uuid, options)?;
+        collection.counters.set(counts);
+        let mut indexes = Vec::new();
+        for element in entry.get_array("indexes").map_err(|_| broken("indexes"))? {
+            let element = element?.as_document().ok_or_else(|| broken("indexes"))?;
+            let id = element.get_i64("id").map_err(|_| broken("indexes.id"))? as IndexId;
+            let ready = element.get_bool("ready").map_err(|_| broken("indexes.ready"))?;
+            let definition = IndexDefinition::parse(element.get_document("spec").map_err(|_| broken("indexes.spec"))?)?;
+            let index = Index::new(id, definition, if ready { IndexState::Ready } else { IndexState::Building });
+            index.add_multikey(element.get_i64("multikey").map_err(|_| broken("indexes.multikey"))? as u64);
+            indexes.push(Arc::new(index));
+        }
+        collection.indexes.store(Arc::new(indexes));
+        Ok(collection)
+    }
+
+    /// The UUID as a BSON value.
+    pub fn uuid_bson(&self) -> Bson {
+        Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: self.uuid.to_vec() })
+    }
+}
+
+impl Collection {
+    /// Id of the oplog's collection: no other has it, and it has no keys of its own in the documents family.
+    const OPLOG_ID: CollectionId = 0;
+
+    /// `local.oplog.rs`.
+    pub(crate) fn oplog() -> Result<Self> {
+        let options = CollectionOptions::parse(&rawdoc! { "capped": true, "size": 1_i64 << 30, "autoIndexId": false })?;
+        let namespace = Namespace::new("local", "oplog.rs")?;
+        let mut collection = Self::new(Self::OPLOG_ID, namespace, *b"baton-oplog-uuid", options)?;
+        collection.kind = CollectionKind::Oplog;
+        Ok(collection)
+    }
+}

@@ -1,0 +1,435 @@
+//! The commit queue: the one place where OpTimes are given out and where anything reaches RocksDB.
+//!
+//! A committing thread puts its transaction into the queue. If nobody is writing, it leads: it takes everything that
+//! waits, gives out OpTimes, and writes one `WriteBatch`; else it sleeps until a leader is done with it, or makes it
+//! the next leader. Whoever wants durability waits further for a sync, and one sync serves all that were written
+//! before it began. A lone writer therefore pays neither a hand-off nor a wake-up, and sixty-four share one sync.
+//!
+//! Invariants:
+//! - At most one thread writes, and at most one syncs; a thread may write while another syncs only to serve writers
+//!   that do not wait for durability.
+//! - OpTimes are given out by the writing thread alone, in the order of the batch: order of OpTimes is order of commit,
+//!   and a reader that sees an entry sees all before it.
+//! - `durable` never exceeds `applied`; a durable commit returns only when `durable` has reached its OpTime.
+//! - Locks of a transaction are released once it is applied, not once it is durable: whoever reads the new value and
+//!   asks for durability is synced with it, because the log is one sequence.
+
+use crate::counters::Counts;
+use crate::format::{counts_key, family, is_versioned, oplog_key};
+use crate::locks::LockTable;
+use crate::machine;
+use crate::oplog;
+use crate::transaction::{Action, Transaction};
+use baton_types::{OpTime, Term, Timestamp};
+use fail::fail_point;
+use parking_lot::{Condvar, Mutex};
+use rust_rocksdb::{DB, WriteBatch, WriteOptions};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Transactions one leader takes at once, at most. Bounds how long the first of them waits for the rest.
+const GROUP_TRANSACTIONS_MAX: usize = 512;
+/// Bytes one leader takes at once, at most (reached, not exceeded by more than one transaction).
+const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// When a commit may return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When others can read it (`w: 1`). A crash of the process loses nothing; a crash of the machine may.
+    Applied,
+    /// When it would survive the loss of power (`j: true`, and `w: "majority"` of a set with one member).
+    Synced,
+}
+
+const WAITING: u8 = 0;
+const LEAD_WRITE: u8 = 1;
+const LEAD_SYNC: u8 = 2;
+const DONE: u8 = 3;
+
+/// One committing thread.
+struct Waiter {
+    state: AtomicU8,
+    thread: Thread,
+    durability: Durability,
+    transaction: Mutex<Option<Transaction>>,
+    /// The last OpTime given to the transaction; valid once applied.
+    timestamp: AtomicU64,
+}
+
+impl Waiter {
+    fn signal(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    fn wait(&self) -> u8 {
+        loop {
+            let state = self.state.swap(WAITING, Ordering::Acquire);
+            if state != WAITING {
+                return state;
+            }
+            std::thread::park();
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    pending: VecDeque<Arc<Waiter>>,
+    /// Applied, and waiting for a sync that has not begun.
+    awaiting_sync: Vec<Arc<Waiter>>,
+    writing: bool,
+    syncing: bool,
+}
+
+/// Figures of the queue since the start, for serverStatus.
+#[derive(Debug, Default)]
+pub struct CommitMetrics {
+    /// Batches written.
+    pub batches: AtomicU64,
+    /// Transactions in them.
+    pub transactions: AtomicU64,
+    /// Syncs of the log.
+    pub syncs: AtomicU64,
+    /// Nanoseconds spent in those syncs.
+    pub sync_nanos: AtomicU64,
+    /// Nanoseconds spent writing batches.
+    pub write_nanos: AtomicU64,
+}
+
+/// See the file's header.
+pub struct CommitQueue {
+    db: Arc<DB>,
+    locks: Arc<LockTable>,
+    state: Mutex<State>,
+    term: AtomicI64,
+    /// Last OpTime's timestamp given out and readable.
+    applied: AtomicU64,
+    durable: AtomicU64,
+    /// Highest cluster time heard of; OpTimes exceed it.
+    floor: AtomicU64,
+    /// Signalled after each batch, for tailing readers of the oplog, and after each sync, for majority readers.
+    advanced: Condvar,
+    advanced_lock: Mutex<()>,
+    /// Threads waiting on `advanced`, so that a commit without any pays no lock.
+    watchers: AtomicU64,
+    write_options: WriteOptions,
+    /// What the queue did since the start.
+    pub metrics: CommitMetrics,
+}
+
+impl CommitQueue {
+    /// A queue whose next OpTime follows `last`, which is on disk.
+    pub fn new(db: Arc<DB>, locks: Arc<LockTable>, last: OpTime) -> Self {
+        let mut write_options = WriteOptions::default();
+        write_options.set_sync(false);
+        Self {
+            db,
+            locks,
+            state: Mutex::default(),
+            term: AtomicI64::new(last.term.max(1)),
+            applied: AtomicU64::new(last.timestamp.as_u64()),
+            durable: AtomicU64::new(last.timestamp.as_u64()),
+            floor: AtomicU64::new(0),
+            advanced: Condvar::new(),
+            advanced_lock: Mutex::new(()),
+            watchers: AtomicU64::new(0),
+            write_options,
+            metrics: CommitMetrics::default(),
+        }
+    }
+
+    /// The last OpTime that readers see.
+    pub fn applied(&self) -> OpTime {
+        self.optime(self.applied.load(Ordering::Acquire))
+    }
+
+    /// The last OpTime known to be on disk.
+    pub fn durable(&self) -> OpTime {
+        self.optime(self.durable.load(Ordering::Acquire))
+    }
+
+    fn optime(&self, timestamp: u64) -> OpTime {
+        OpTime { term: self.term.load(Ordering::Relaxed), timestamp: Timestamp::from_u64(timestamp) }
+    }
+
+    /// Hears of a cluster time: OpTimes given out from now on exceed it.
+    pub fn advance_floor(&self, to: Timestamp) {
+        self.floor.fetch_max(to.as_u64(), Ordering::Relaxed);
+    }
+
+    /// The highest cluster time known: the last OpTime's, or one heard of.
+    pub fn cluster_time(&self) -> Timestamp {
+        Timestamp::from_u64(self.applied.load(Ordering::Acquire).max(self.floor.load(Ordering::Relaxed)))
+    }
+
+    /// Commits a transaction and returns its last OpTime (the last applied one, if it logged nothing).
+    pub fn commit(&self, transaction: Transaction, durability: Durability) -> OpTime {
+        let waiter = Arc::new(Waiter {
+            state: AtomicU8::new(WAITING),
+            thread: std::thread::current(),
+            durability,
+            transaction: Mutex::new(Some(transaction)),
+            timestamp: AtomicU64::new(0),
+        });
+        let mut role = {
+            let mut state = self.state.lock();
+            state.pending.push_back(Arc::clone(&waiter));
+            if state.writing || (state.syncing && durability == Durability::Synced) {
+                WAITING
+            } else {
+                state.writing = true;
+                LEAD_WRITE
+            }
+        };
+        loop {
+            match role {
+                LEAD_WRITE => self.lead_write(&waiter),
+                LEAD_SYNC => self.lead_sync(),
+                DONE => break,
+                _ => {}
+            }
+            role = waiter.wait();
+        }
+        self.optime(waiter.timestamp.load(Ordering::Relaxed))
+    }
+
+    /// Waits until everything applied before the call is durable.
+    pub fn sync(&self) -> OpTime {
+        let target = self.applied.load(Ordering::Acquire);
+        if self.durable.load(Ordering::Acquire) >= target {
+            return self.optime(target);
+        }
+        self.commit(Transaction::empty(), Durability::Synced);
+        self.optime(target)
+    }
+
+    /// Writes one group. On entry this thread holds `writing`; on return it does not.
+    fn lead_write(&self, own: &Arc<Waiter>) {
+        let group = self.take_group();
+        let started = std::time::Instant::now();
+        self.write_group(&group);
+        self.metrics.write_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let mut own_done = false;
+        let sync_here = {
+            let mut state = self.state.lock();
+            state.writing = false;
+            for waiter in group {
+                match waiter.durability {
+                    Durability::Synced => state.awaiting_sync.push(waiter),
+                    Durability::Applied if Arc::ptr_eq(&waiter, own) => own_done = true,
+                    Durability::Applied => waiter.signal(DONE),
+                }
+            }
+            let sync_here = own.durability == Durability::Synced && !state.syncing;
+            if sync_here {
+                state.syncing = true;
+            }
+            self.pass_on(&mut state);
+            sync_here
+        };
+        if own_done {
+            own.state.store(DONE, Ordering::Release);
+        }
+        if sync_here {
+            self.lead_sync();
+        }
+    }
+
+    fn take_group(&self) -> Vec<Arc<Waiter>> {
+        let mut state = self.state.lock();
+        let mut bytes = 0;
+        let mut group = Vec::with_capacity(state.pending.len().min(GROUP_TRANSACTIONS_MAX));
+        while let Some(waiter) = state.pending.pop_front() {
+            bytes += waiter.transaction.lock().as_ref().map_or(0, Transaction::bytes);
+            group.push(waiter);
+            if group.len() == GROUP_TRANSACTIONS_MAX || bytes >= GROUP_BYTES_MAX {
+                break;
+            }
+        }
+        group
+    }
+
+    /// Finds leaders for the work nobody does.
+    fn pass_on(&self, state: &mut State) {
+        if !state.syncing && !state.awaiting_sync.is_empty() {
+            state.syncing = true;
+            state.awaiting_sync[0].signal(LEAD_SYNC);
+        }
+        if !state.writing {
+            // During a sync only a writer that does not wait for durability may go ahead (see the header). It may
+            // stand behind others; it takes them along.
+            if let Some(next) = state.pending.iter().find(|w| !state.syncing || w.durability == Durability::Applied) {
+                next.signal(LEAD_WRITE);
+                state.writing = true;
+            }
+        }
+    }
+
+    /// Syncs the log for everybody who awaits it. On entry `syncing` is held; on return it is not.
+    fn lead_sync(&self) {
+        let served = std::mem::take(&mut self.state.lock().awaiting_sync);
+        let target = self.applied.load(Ordering::Acquire);
+        fail_point!("commit-before-sync");
+        let started = std::time::Instant::now();
+        if let Err(error) = self.db.flush_wal(true) {
+            machine::stop("syncing the log", &error);
+        }
+        fail_point!("commit-after-sync");
+        self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
+        self.durable.fetch_max(target, Ordering::AcqRel);
+        self.announce();
+        {
+            let mut state = self.state.lock();
+            state.syncing = false;
+            self.pass_on(&mut state);
+        }
+        for waiter in served {
+            waiter.signal(DONE);
+        }
+    }
+
+    fn write_group(&self, group: &[Arc<Waiter>]) {
+        let mut transactions: Vec<Transaction> =
+            group.iter().filter_map(|waiter| waiter.transaction.lock().take()).collect();
+        let bytes: usize = transactions.iter().map(Transaction::bytes).sum();
+        if bytes > 0 {
+            let mut batch = WriteBatch::with_capacity_bytes(bytes + 64 * transactions.len());
+            let wall_ms = wall_clock_ms();
+            let term = self.term.load(Ordering::Relaxed);
+            let mut clock = self.applied.load(Ordering::Relaxed).max(self.floor.load(Ordering::Relaxed));
+            for (waiter, transaction) in group.iter().zip(&mut transactions) {
+                clock = self.append(&mut batch, transaction, clock, term, wall_ms);
+                waiter.timestamp.store(clock, Ordering::Relaxed);
+            }
+            fail_point!("commit-before-write");
+            if let Err(error) = self.db.write_opt(&batch, &self.write_options) {
+                machine::stop("writing to the log", &error);
+            }
+            fail_point!("commit-after-write");
+            self.applied.swap(clock, Ordering::SeqCst);
+            self.metrics.batches.fetch_add(1, Ordering::Relaxed);
+            self.metrics.transactions.fetch_add(transactions.len() as u64, Ordering::Relaxed);
+            self.announce();
+        } else {
+            for waiter in group {
+                waiter.timestamp.store(self.applied.load(Ordering::Acquire), Ordering::Relaxed);
+            }
+        }
+        for transaction in &mut transactions {
+            self.locks.release(&mut transaction.locks);
+        }
+    }
+
+    /// Adds one transaction to the batch; returns the clock after its last OpTime.
+    fn append(
+        &self,
+        batch: &mut WriteBatch,
+        transaction: &mut Transaction,
+        mut clock: u64,
+        term: Term,
+        wall_ms: i64,
+    ) -> u64 {
+        let handle =
+            |name: &str| self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"));
+        // The timestamps of this transaction's entries; what belongs to none (local writes, clean-up) gets the clock's.
+        let stamps: SmallVec<[u64; 4]> = transaction
+            .oplog
+            .iter()
+            .map(|_| {
+                clock = next_timestamp(clock, wall_ms);
+                clock
+            })
+            .collect();
+        for action in transaction.actions() {
+            let stamp = |entry: usize| stamps.get(entry).copied().unwrap_or(clock).to_le_bytes();
+            match action {
+                Action::Put { family, entry, key, value } if is_versioned(family) => {
+                    batch.put_cf_with_ts(handle(family), key, stamp(entry), value);
+                }
+                Action::Put { family, key, value, .. } => batch.put_cf(handle(family), key, value),
+                Action::Delete { family, entry, key } if is_versioned(family) => {
+                    batch.delete_cf_with_ts(handle(family), key, stamp(entry));
+                }
+                Action::Delete { family, key, .. } => batch.delete_cf(handle(family), key),
+            }
+        }
+        if !transaction.oplog.is_empty() {
+            let oplog = handle(family::OPLOG);
+            for (entry, stamp) in transaction.oplog.iter_mut().zip(stamps) {
+                let optime = OpTime { term, timestamp: Timestamp::from_u64(stamp) };
+                oplog::stamp(entry, optime, wall_ms);
+                batch.put_cf(oplog, oplog_key(optime.timestamp), &entry);
+            }
+        }
+        for (collection, change) in &transaction.counts {
+            if *change != Counts::default() {
+                let counts = collection.counters.add(*change);
+                batch.put_cf(handle(family::META), counts_key(collection.id), counts.encode());
+            }
+        }
+        for collection in &transaction.catalog_entries {
+            batch.put_cf(handle(family::CATALOG), crate::format::prefix(collection.id), collection.encode().as_bytes());
+        }
+        if let Some(session) = &transaction.session {
+            let optime = OpTime { term, timestamp: Timestamp::from_u64(clock) };
+            batch.put_cf(handle(family::SESSIONS), &session.key, session.encode(optime));
+        }
+        clock
+    }
+
+    fn announce(&self) {
+        if self.watchers.load(Ordering::SeqCst) > 0 {
+            let _guard = self.advanced_lock.lock();
+            self.advanced.notify_all();
+        }
+    }
+
+    /// Waits until something beyond `seen` is applied, or the deadline; tells whether there is.
+    pub fn wait_applied_beyond(&self, seen: Timestamp, timeout: std::time::Duration) -> bool {
+        self.wait_until(timeout, || self.applied.load(Ordering::Acquire) > seen.as_u64())
+    }
+
+    fn wait_until(&self, timeout: std::time::Duration, reached: impl Fn() -> bool) -> bool {
+        let deadline = std::time::Instant::now() + timeout;
+        self.watchers.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.advanced_lock.lock();
+        let mut there = reached();
+        while !there && !self.advanced.wait_until(&mut guard, deadline).timed_out() {
+            there = reached();
+        }
+        drop(guard);
+        self.watchers.fetch_sub(1, Ordering::SeqCst);
+        there || reached()
+    }
+}
+
+/// The timestamp after `clock`: this second's first, or the next ordinal if the clock is at or past this second.
+fn next_timestamp(clock: u64, wall_ms: i64) -> u64 {
+    let second = (wall_ms / 1000).clamp(0, i64::from(u32::MAX)) as u64;
+    (clock + 1).max((second << 32) | 1)
+}
+
+/// Milliseconds since 1970 by this machine's clock.
+pub fn wall_clock_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_timestamp;
+
+    #[test]
+    fn timestamps_increase_even_when_the_clock_goes_back() {
+        let first = next_timestamp(0, 10_000);
+        assert_eq!(first, (10 << 32) | 1);
+        assert_eq!(next_timestamp(first, 10_999), (10 << 32) | 2);
+        assert_eq!(next_timestamp(first, 3_000), (10 << 32) | 2);
+        assert_eq!(next_timestamp(first, 11_000), (11 << 32) | 1);
+    }
+}

@@ -1,0 +1,193 @@
+//! Locks on single keys: document-level concurrency.
+//!
+//! A lock stands for the hash of a key, so two keys may share one by chance; that costs a wait and is never wrong.
+//! Locks are taken before a document is read for a change and released by the commit queue once the change is applied.
+//!
+//! Invariant (no deadlock): whoever holds a lock waits for another only through [`LockTable::lock_sorted`], which takes
+//! unique-index keys in ascending order, and no holder of such a key waits for a document. Everybody else tries, and
+//! gives up what it holds when it must wait.
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
+
+const SHARDS: usize = 256;
+
+#[derive(Default)]
+struct Shard {
+    /// Locked hash → number of waiters.
+    held: Mutex<HashMap<u64, u32, RandomState>>,
+    released: Condvar,
+}
+
+/// All locks of one storage.
+pub struct LockTable {
+    shards: Box<[Shard]>,
+    hasher: RandomState,
+}
+
+/// Locks held by one transaction. Released by [`LockTable::release`]; a set must not be dropped while it holds any.
+#[derive(Default, Debug)]
+pub struct LockSet {
+    hashes: SmallVec<[u64; 4]>,
+}
+
+impl LockSet {
+    /// Whether the set already holds this hash.
+    fn holds(&self, hash: u64) -> bool {
+        self.hashes.contains(&hash)
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+}
+
+impl Default for LockTable {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), hasher: RandomState::new() }
+    }
+}
+
+impl LockTable {
+    fn hash(&self, space: u32, key: &[u8]) -> u64 {
+        self.hasher.hash_one((space, key))
+    }
+
+    fn shard(&self, hash: u64) -> &Shard {
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    /// Waits for the lock on `key` in `space` (a collection or index id) and adds it to `set`.
+    ///
+    /// The caller holds nothing yet (see the invariant above).
+    pub fn lock(&self, set: &mut LockSet, space: u32, key: &[u8]) {
+        let hash = self.hash(space, key);
+        debug_assert!(set.is_empty() || set.holds(hash));
+        self.lock_hash(set, hash);
+    }
+
+    /// Takes the lock if nobody else has it.
+    #[must_use]
+    pub fn try_lock(&self, set: &mut LockSet, space: u32, key: &[u8]) -> bool {
+        let hash = self.hash(space, key);
+        if set.holds(hash) {
+            return true;
+        }
+        let mut held = self.shard(hash).held.lock();
+        if held.contains_key(&hash) {
+            return false;
+        }
+        held.insert(hash, 0);
+        set.hashes.push(hash);
+        true
+    }
+
+    /// As [`LockTable::try_lock`], but fails on a key the set itself holds: its change is not readable yet.
+    #[must_use]
+    pub fn try_lock_new(&self, set: &mut LockSet, space: u32, key: &[u8]) -> bool {
+        !set.holds(self.hash(space, key)) && self.try_lock(set, space, key)
+    }
+
+    /// [`LockTable::try_lock_new`] on all keys. On failure those taken stay in the set.
+    #[must_use]
+    pub fn try_lock_all_new<'k>(&self, set: &mut LockSet, keys: impl Iterator<Item = (u32, &'k [u8])>) -> bool {
+        let mut hashes: SmallVec<[u64; 8]> = keys.map(|(space, key)| self.hash(space, key)).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        hashes.into_iter().all(|hash| {
+            if set.holds(hash) {
+                return false;
+            }
+            let mut held = self.shard(hash).held.lock();
+            if held.contains_key(&hash) {
+                return false;
+            }
+            held.insert(hash, 0);
+            set.hashes.push(hash);
+            true
+        })
+    }
+
+    /// Waits for the locks on all keys, in ascending order of their hashes.
+    pub fn lock_sorted<'k>(&self, set: &mut LockSet, keys: impl Iterator<Item = (u32, &'k [u8])>) {
+        let mut hashes: SmallVec<[u64; 8]> = keys.map(|(space, key)| self.hash(space, key)).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        for hash in hashes {
+            self.lock_hash(set, hash);
+        }
+    }
+
+    fn lock_hash(&self, set: &mut LockSet, hash: u64) {
+        if set.holds(hash) {
+            return;
+        }
+        let shard = self.shard(hash);
+        let mut held = shard.held.lock();
+        while let Some(waiters) = held.get_mut(&hash) {
+            *waiters += 1;
+            shard.released.wait(&mut held);
+            if let Some(waiters) = held.get_mut(&hash) {
+                *waiters = waiters.saturating_sub(1);
+            }
+        }
+        held.insert(hash, 0);
+        set.hashes.push(hash);
+    }
+
+    /// Gives back everything in `set`.
+    pub fn release(&self, set: &mut LockSet) {
+        for hash in set.hashes.drain(..) {
+            let shard = self.shard(hash);
+            let waiters = shard.held.lock().remove(&hash).unwrap_or(0);
+            if waiters > 0 {
+                shard.released.notify_all();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn a_second_holder_waits_until_the_first_lets_go() {
+        let table = Arc::new(LockTable::default());
+        let inside = Arc::new(AtomicU32::new(0));
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                let (table, inside) = (Arc::clone(&table), Arc::clone(&inside));
+                std::thread::spawn(move || {
+                    for _ in 0..500 {
+                        let mut set = LockSet::default();
+                        table.lock(&mut set, 1, b"hot");
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders at once");
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        table.release(&mut set);
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("a holder panicked");
+        }
+    }
+
+    #[test]
+    fn trying_fails_on_a_held_key_and_succeeds_on_ones_own() {
+        let table = LockTable::default();
+        let (mut mine, mut other) = (LockSet::default(), LockSet::default());
+        assert!(table.try_lock(&mut mine, 1, b"a"));
+        assert!(table.try_lock(&mut mine, 1, b"a"));
+        assert!(!table.try_lock(&mut other, 1, b"a"));
+        table.release(&mut mine);
+        assert!(table.try_lock(&mut other, 1, b"a"));
+        table.release(&mut other);
+    }
+}

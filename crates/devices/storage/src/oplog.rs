@@ -1,0 +1,177 @@
+//! Oplog entries in MongoDB's format (version 2), built before their OpTime is known.
+//!
+//! Layout: everything the request determines comes first; `ts`, `t`, `v` and `wall` come last, so that they lie at
+//! fixed distances from the end and the commit queue can fill them in without another pass. A `prevOpTime` of a
+//! retryable write, where there is one, is among the first part: it names an earlier entry.
+//!
+//! Invariant: entries are idempotent. Applying one to a document that already has its effect changes nothing.
+
+use baton_types::{Namespace, OpTime, Timestamp};
+use bson::{RawBsonRef, RawDocument};
+
+/// What an entry does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OplogKind {
+    /// `i`: `o` is the document.
+    Insert,
+    /// `u`: `o` is a diff or a replacement, `o2` the `_id`.
+    Update,
+    /// `d`: `o` is the `_id`.
+    Delete,
+    /// `c`: `o` is the command.
+    Command,
+    /// `n`: a message for readers of the oplog.
+    Noop,
+}
+
+impl OplogKind {
+    /// The value of the entry's `op` field.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Insert => "i",
+            Self::Update => "u",
+            Self::Delete => "d",
+            Self::Command => "c",
+            Self::Noop => "n",
+        }
+    }
+}
+
+/// What makes an entry part of a retryable write.
+pub struct RetryableFields<'a> {
+    /// The logical session (`lsid`), as replicated: `{id, uid}`.
+    pub lsid: &'a RawDocument,
+    /// The session's write number.
+    pub txn_number: i64,
+    /// The statement's number within the write.
+    pub stmt_id: i32,
+    /// The session's entry before this one.
+    pub prev: OpTime,
+}
+
+/// Everything about an entry but its OpTime.
+pub struct OplogEntry<'a> {
+    /// What it does.
+    pub kind: OplogKind,
+    /// On which collection; `db.$cmd` for commands.
+    pub namespace: &'a Namespace,
+    /// The collection's UUID.
+    pub uuid: Option<[u8; 16]>,
+    /// `o`.
+    pub o: &'a RawDocument,
+    /// `o2`, for updates: `{_id: …}`.
+    pub o2: Option<RawBsonRef<'a>>,
+    /// Session fields of a retryable write.
+    pub retryable: Option<RetryableFields<'a>>,
+}
+
+/// Bytes from the `ts` value to the end of an entry: `ts`, `t`, `v`, `wall`, terminator.
+const TS_FROM_END: usize = 8 + T_FROM_ELEMENT;
+const T_FROM_ELEMENT: usize = 1 + 2 + 8 + V_ELEMENT;
+const V_ELEMENT: usize = 1 + 2 + 8 + WALL_ELEMENT;
+const WALL_ELEMENT: usize = 1 + 5 + 8 + 1;
+
+impl OplogEntry<'_> {
+    /// The entry as BSON with zeros for `ts`, `t` and `wall`; [`stamp`] fills them in.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.o.as_bytes().len() + 192);
+        out.extend_from_slice(&[0; 4]);
+        if let Some(retryable) = &self.retryable {
+            element(&mut out, 0x03, b"lsid\0", retryable.lsid.as_bytes());
+            element(&mut out, 0x12, b"txnNumber\0", &retryable.txn_number.to_le_bytes());
+        }
+        string(&mut out, b"op\0", self.kind.code());
+        string(&mut out, b"ns\0", self.namespace.as_str());
+        if let Some(uuid) = self.uuid {
+            out.extend_from_slice(b"\x05ui\0\x10\0\0\0\x04");
+            out.extend_from_slice(&uuid);
+        }
+        element(&mut out, 0x03, b"o\0", self.o.as_bytes());
+        if let Some(id) = self.o2 {
+            let mut o2 = bson::RawDocumentBuf::new();
+            o2.append(bson::raw::cstr!("_id"), id);
+            element(&mut out, 0x03, b"o2\0", o2.as_bytes());
+        }
+        if let Some(retryable) = &self.retryable {
+            element(&mut out, 0x10, b"stmtId\0", &retryable.stmt_id.to_le_bytes());
+            out.extend_from_slice(b"\x03prevOpTime\0");
+            out.extend_from_slice(optime_document(retryable.prev).as_bytes());
+        }
+        element(&mut out, 0x11, b"ts\0", &[0; 8]);
+        element(&mut out, 0x12, b"t\0", &[0; 8]);
+        element(&mut out, 0x12, b"v\0", &2_i64.to_le_bytes());
+        element(&mut out, 0x09, b"wall\0", &[0; 8]);
+        out.push(0);
+        let length = out.len() as i32;
+        out[..4].copy_from_slice(&length.to_le_bytes());
+        out
+    }
+}
+
+/// Fills OpTime and wall-clock time (milliseconds since 1970) into an entry made by [`OplogEntry::encode`].
+pub fn stamp(entry: &mut [u8], optime: OpTime, wall_ms: i64) {
+    let end = entry.len();
+    let mut patch = |from_end: usize, bytes: [u8; 8]| entry[end - from_end..end - from_end + 8].copy_from_slice(&bytes);
+    patch(TS_FROM_END, optime.timestamp.as_u64().to_le_bytes());
+    patch(8 + V_ELEMENT, optime.term.to_le_bytes());
+    patch(9, wall_ms.to_le_bytes());
+}
+
+/// `{ts, t}`, as in `prevOpTime` and in replies.
+pub fn optime_document(optime: OpTime) -> bson::RawDocumentBuf {
+    bson::rawdoc! { "ts": bson::Timestamp::from(optime.timestamp), "t": optime.term }
+}
+
+/// The OpTime of a stored entry.
+pub fn optime_of(entry: &RawDocument) -> Option<OpTime> {
+    let timestamp: Timestamp = entry.get_timestamp("ts").ok()?.into();
+    Some(OpTime { term: entry.get_i64("t").ok()?, timestamp })
+}
+
+fn element(out: &mut Vec<u8>, kind: u8, name: &[u8], value: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
+}
+
+fn string(out: &mut Vec<u8>, name: &[u8], value: &str) {
+    out.push(0x02);
+    out.extend_from_slice(name);
+    out.extend_from_slice(&(value.len() as i32 + 1).to_le_bytes());
+    out.extend_from_slice(value.as_bytes());
+    out.push(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_valid_bson_and_its_optime_reads_back() {
+        let namespace = Namespace::new("shop", "carts").expect("a valid name");
+        let o = bson::rawdoc! { "_id": 1, "items": ["a", "b"] };
+        let lsid = bson::rawdoc! { "id": 7 };
+        let prev = OpTime { term: 1, timestamp: Timestamp { seconds: 5, increment: 6 } };
+        let retryable = Some(RetryableFields { lsid: &lsid, txn_number: 3, stmt_id: 4, prev });
+        let entry = OplogEntry {
+            kind: OplogKind::Update,
+            namespace: &namespace,
+            uuid: Some([9; 16]),
+            o: &o,
+            o2: Some(RawBsonRef::Int32(1)),
+            retryable,
+        };
+        let mut bytes = entry.encode();
+        let optime = OpTime { term: 8, timestamp: Timestamp { seconds: 1_700_000_000, increment: 42 } };
+        stamp(&mut bytes, optime, 1_700_000_000_123);
+        let read = RawDocument::from_bytes(&bytes).expect("well-formed");
+        assert_eq!(optime_of(read), Some(optime));
+        assert_eq!(read.get_str("op").expect("op"), "u");
+        assert_eq!(read.get_document("o").expect("o"), &*o);
+        assert_eq!(read.get_document("o2").expect("o2").get_i32("_id").expect("_id"), 1);
+        assert_eq!(read.get_i64("v").expect("v"), 2);
+        assert_eq!(read.get_datetime("wall").expect("wall").timestamp_millis(), 1_700_000_000_123);
+        assert_eq!(read.get_document("prevOpTime").map(optime_of).expect("prevOpTime"), Some(prev));
+        assert_eq!(read.iter().filter(|element| element.is_err()).count(), 0);
+    }
+}

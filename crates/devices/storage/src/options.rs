@@ -1,0 +1,150 @@
+//! How RocksDB is set up, and what an operator may set.
+
+use crate::format::family;
+use crate::tasks::TaskListener;
+use rust_rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, DataBlockIndexType, Options,
+    WriteBufferManager,
+};
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// What an operator may set about storage.
+#[derive(Clone, Debug)]
+pub struct StorageOptions {
+    /// Memory for blocks and memtables together, in bytes.
+    pub cache_bytes: usize,
+    /// Size at which the oplog is truncated from its old end, in bytes.
+    pub oplog_bytes_max: u64,
+    /// Entries younger than this stay, whatever the oplog's size, in seconds.
+    pub oplog_retention_secs_min: u64,
+    /// Threads for flushes and compactions.
+    pub background_jobs: i32,
+    /// How far back documents can be read as they were, in seconds. Older versions go with the next compaction.
+    pub history_secs: u32,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 1024 * MIB,
+            oplog_bytes_max: 990 * MIB as u64,
+            oplog_retention_secs_min: 0,
+            background_jobs: 2,
+            history_secs: 10,
+        }
+    }
+}
+
+impl StorageOptions {
+    /// Memtables of all families together; charged to the cache. Also bounds the log that a restart replays.
+    fn memtable_bytes(&self) -> usize {
+        (self.cache_bytes / 4).clamp(16 * MIB, 128 * MIB)
+    }
+
+    /// The block cache, shared by all families.
+    pub(crate) fn cache(&self) -> Cache {
+        Cache::new_lru_cache(self.cache_bytes)
+    }
+
+    /// Options of the database as a whole.
+    pub(crate) fn database(&self, cache: &Cache, listener: TaskListener) -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_max_background_jobs(self.background_jobs);
+        options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
+            self.memtable_bytes(),
+            false,
+            cache.clone(),
+        ));
+        // A torn tail is what a crash leaves; anything else in the log is damage, and the member must not start on it.
+        options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+        options.set_max_total_wal_size(2 * self.memtable_bytes() as u64);
+        options.set_bytes_per_sync(MIB as u64);
+        options.set_compaction_readahead_size(2 * MIB);
+        options.set_max_open_files(4096);
+        options.set_keep_log_file_num(4);
+        options.set_max_log_file_size(8 * MIB);
+        options.set_stats_dump_period_sec(0);
+        options.set_stats_persist_period_sec(0);
+        options.add_event_listener(listener);
+        options
+    }
+
+    /// All column families with their options.
+    pub(crate) fn families(&self, cache: &Cache) -> Vec<ColumnFamilyDescriptor> {
+        [
+            (rust_rocksdb::DEFAULT_COLUMN_FAMILY_NAME, self.small(cache)),
+            (family::CATALOG, self.small(cache)),
+            (family::META, self.small(cache)),
+            (family::SESSIONS, self.small(cache)),
+            (family::DOCUMENTS, self.documents(cache)),
+            (family::INDEXES, self.indexes(cache)),
+            (family::OPLOG, self.oplog(cache)),
+        ]
+        .into_iter()
+        .map(|(name, options)| ColumnFamilyDescriptor::new(name, options))
+        .collect()
+    }
+
+    fn table(cache: &Cache, block_bytes: usize) -> BlockBasedOptions {
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(cache);
+        table.set_block_size(block_bytes);
+        table.set_format_version(6);
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_cache_index_and_filter_blocks_with_high_priority(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        table
+    }
+
+    fn documents(&self, cache: &Cache) -> Options {
+        let mut table = Self::table(cache, 4 * KIB);
+        table.set_bloom_filter(10.0, false);
+        table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+        table.set_data_block_hash_ratio(0.75);
+        let mut options = Self::versioned(self.leveled(&table));
+        options.set_memtable_whole_key_filtering(true);
+        options.set_memtable_prefix_bloom_ratio(0.02);
+        options
+    }
+
+    fn indexes(&self, cache: &Cache) -> Options {
+        Self::versioned(self.leveled(&Self::table(cache, 4 * KIB)))
+    }
+
+    /// RocksDB's own comparator for keys that end in a 64-bit timestamp; a comparator in Rust costs a call through C for
+    /// every comparison.
+    fn versioned(mut options: Options) -> Options {
+        options
+            .get_options_from_string("comparator=leveldb.BytewiseComparator.u64ts")
+            .unwrap_or_else(|error| unreachable!("RocksDB knows its own comparator: {error}"))
+    }
+
+    /// The oplog is written in key order and dropped by whole files from the old end: it needs no filters, and small
+    /// files, so that truncation follows its limit closely.
+    fn oplog(&self, cache: &Cache) -> Options {
+        let mut options = self.leveled(&Self::table(cache, 32 * KIB));
+        options.set_target_file_size_base(32 * MIB as u64);
+        options
+    }
+
+    fn small(&self, cache: &Cache) -> Options {
+        let mut options = self.leveled(&Self::table(cache, 4 * KIB));
+        options.set_write_buffer_size(4 * MIB);
+        options
+    }
+
+    fn leveled(&self, table: &BlockBasedOptions) -> Options {
+        let mut options = Options::default();
+        options.set_block_based_table_factory(table);
+        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_write_buffer_size(self.memtable_bytes() / 2);
+        options.set_max_write_buffer_number(4);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_target_file_size_base(64 * MIB as u64);
+        options
+    }
+}

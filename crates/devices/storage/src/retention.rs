@@ -1,0 +1,128 @@
+//! Truncation of the oplog: whole files dropped from its old end, which costs no compaction.
+//!
+//! Invariant: an entry younger than the minimum retention stays; and what goes is a prefix of the log, so no reader
+//! ever meets a gap, only an end. Cursors that stood in the dropped part get `CappedPositionLost` (136).
+
+use crate::format::{family, oplog_key};
+use crate::options::StorageOptions;
+use crate::storage::Storage;
+use crate::tasks::{Admission, TaskKind};
+use baton_types::Timestamp;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Commits between two looks at the oplog's size.
+const COMMITS_BETWEEN_LOOKS: u32 = 4096;
+
+/// When to look, and what is gone.
+pub struct Retention {
+    commits: AtomicU32,
+    running: AtomicBool,
+    bytes_max: AtomicU64,
+    retention_secs_min: AtomicU64,
+    /// Everything below this timestamp may be gone.
+    oldest: AtomicU64,
+}
+
+impl Retention {
+    pub(crate) fn new(options: &StorageOptions) -> Self {
+        Self {
+            commits: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            bytes_max: AtomicU64::new(options.oplog_bytes_max),
+            retention_secs_min: AtomicU64::new(options.oplog_retention_secs_min),
+            oldest: AtomicU64::new(0),
+        }
+    }
+
+    /// Called after each commit; every few thousand of them it looks at the oplog, at most one caller at a time.
+    pub(crate) fn consider(&self, storage: &Storage) {
+        if !self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_BETWEEN_LOOKS) {
+            return;
+        }
+        storage.truncate_oplog();
+    }
+
+    /// Timestamps below this may have been dropped.
+    pub fn oldest(&self) -> Timestamp {
+        Timestamp::from_u64(self.oldest.load(Ordering::Acquire))
+    }
+
+    /// Sets new limits (`replSetResizeOplog`).
+    pub fn resize(&self, bytes_max: Option<u64>, retention_secs_min: Option<u64>) {
+        if let Some(bytes) = bytes_max {
+            self.bytes_max.store(bytes, Ordering::Relaxed);
+        }
+        if let Some(secs) = retention_secs_min {
+            self.retention_secs_min.store(secs, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Storage {
+    /// Lets compaction drop versions of documents older than the history window. Called now and then.
+    pub fn forget_history(&self) {
+        let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let seconds = now_secs.saturating_sub(u64::from(self.options.history_secs)) as u32;
+        let low = Timestamp { seconds, increment: 0 }.as_u64().min(self.queue().applied().timestamp.as_u64());
+        for name in [family::DOCUMENTS, family::INDEXES] {
+            if let Err(error) = self.db().increase_full_history_ts_low(self.family(name), low.to_le_bytes()) {
+                tracing::debug!(component = "STORAGE", error = %error, family = name, "History window not moved");
+            }
+        }
+    }
+
+    /// Drops the oplog's oldest files while it is larger than it may be. Returns the bytes dropped.
+    pub fn truncate_oplog(&self) -> u64 {
+        let retention = &self.retention;
+        if self.oplog_bytes() <= retention.bytes_max.load(Ordering::Relaxed)
+            || self.gate.may_begin(TaskKind::OplogTruncation, "local.oplog.rs", Duration::ZERO) == Admission::Wait
+            || retention.running.swap(true, Ordering::AcqRel)
+        {
+            return 0;
+        }
+        let dropped = self.drop_oldest_files();
+        retention.running.store(false, Ordering::Release);
+        dropped
+    }
+
+    fn drop_oldest_files(&self) -> u64 {
+        let retention = &self.retention;
+        let mut excess = self.oplog_bytes().saturating_sub(retention.bytes_max.load(Ordering::Relaxed));
+        let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let keep_from_secs = now_secs.saturating_sub(retention.retention_secs_min.load(Ordering::Relaxed)) as u32;
+        let Ok(mut files) = self.db().live_files() else { return 0 };
+        files.retain(|file| file.column_family_name == family::OPLOG);
+        files.sort_by(|a, b| a.start_key.cmp(&b.start_key));
+        let task = self.tasks().begin(TaskKind::OplogTruncation, "local.oplog.rs");
+        let total = excess;
+        let mut dropped = 0;
+        for file in files {
+            let Some(last) = file.end_key.as_deref().and_then(crate::format::oplog_timestamp) else { continue };
+            if excess < file.size as u64 || last.seconds >= keep_from_secs {
+                break;
+            }
+            let end = Timestamp::from_u64(last.as_u64() + 1);
+            // Readers are told first, so that none takes a dropped file for the log's beginning.
+            retention.oldest.fetch_max(end.as_u64(), Ordering::AcqRel);
+            if let Err(error) = self.db().delete_file_in_range_cf(self.family(family::OPLOG), [0; 8], oplog_key(end)) {
+                tracing::warn!(component = "STORAGE", error = %error, "Could not drop an oplog file; trying again later");
+                break;
+            }
+            excess -= file.size as u64;
+            dropped += file.size as u64;
+            task.progress(dropped, total);
+        }
+        dropped
+    }
+
+    /// The oldest timestamp a reader of the oplog may begin at.
+    pub fn oplog_oldest(&self) -> Timestamp {
+        self.retention.oldest()
+    }
+
+    /// Sets new limits for the oplog.
+    pub fn resize_oplog(&self, bytes_max: Option<u64>, retention_secs_min: Option<u64>) {
+        self.retention.resize(bytes_max, retention_secs_min);
+    }
+}

@@ -1,0 +1,210 @@
+//! One data directory, open: the database, the catalog, the commit queue, and what keeps them in order.
+
+use crate::catalog::{Catalog, Collection};
+use crate::commit::{CommitQueue, Durability};
+use crate::counters::Counts;
+use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
+use crate::locks::LockTable;
+use crate::machine::read_failure;
+use crate::options::StorageOptions;
+use crate::retention::Retention;
+use crate::sessions::{SessionHandle, SessionTable};
+use crate::tasks::{Gate, TaskListener, TaskRegistry};
+use crate::transaction::Transaction;
+use arc_swap::ArcSwap;
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
+use parking_lot::Mutex;
+use rust_rocksdb::{Cache, ColumnFamily, DB};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// See the file's header.
+pub struct Storage {
+    // Fields drop in this order: nothing may outlive the database but the cache.
+    pub(crate) commit: CommitQueue,
+    db: Arc<DB>,
+    pub(crate) locks: Arc<LockTable>,
+    pub(crate) catalog: ArcSwap<Catalog>,
+    /// Held by the one DDL operation that changes the catalog.
+    pub(crate) catalog_change: Mutex<()>,
+    pub(crate) next_id: AtomicU32,
+    sessions: SessionTable,
+    pub(crate) retention: Retention,
+    tasks: Arc<TaskRegistry>,
+    pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) options: StorageOptions,
+    pub(crate) cache: Cache,
+}
+
+impl Storage {
+    /// Opens a data directory, makes it if it is not there, and recovers it if it was not closed.
+    pub fn open(path: &Path, options: StorageOptions, gate: Arc<dyn Gate>) -> Result<Arc<Self>> {
+        let tasks = Arc::new(TaskRegistry::default());
+        let cache = options.cache();
+        let database = options.database(&cache, TaskListener::new(Arc::clone(&tasks)));
+        let db = DB::open_cf_descriptors(&database, path, options.families(&cache)).map_err(|error| {
+            Error::new(ErrorCode::InternalError, format!("Cannot open the data directory {}: {error}", path.display()))
+        })?;
+        let db = Arc::new(db);
+        let next_id = Self::check_format(&db)?;
+        let locks = Arc::new(LockTable::default());
+        let last = Self::last_optime(&db)?;
+        let storage = Arc::new(Self {
+            commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&locks), last),
+            locks,
+            catalog: ArcSwap::from_pointee(Self::load_catalog(&db)?),
+            catalog_change: Mutex::new(()),
+            next_id: AtomicU32::new(next_id),
+            sessions: SessionTable::default(),
+            retention: Retention::new(&options),
+            tasks,
+            gate,
+            options,
+            cache,
+            db,
+        });
+        storage.finish_interrupted_ddl()?;
+        storage.load_capped_positions()?;
+        Ok(storage)
+    }
+
+    fn check_format(db: &DB) -> Result<u32> {
+        let family = db.cf_handle(family::META).unwrap_or_else(|| unreachable!("opened"));
+        let stored = |name: &[u8]| -> Result<Option<[u8; 4]>> {
+            Ok(db.get_pinned_cf(family, name).map_err(read_failure)?.and_then(|value| value.as_ref().try_into().ok()))
+        };
+        match stored(meta::FORMAT)? {
+            Some(version) if i32::from_le_bytes(version) == FORMAT_VERSION => {}
+            Some(version) => {
+                let found = i32::from_le_bytes(version);
+                return Err(Error::new(
+                    ErrorCode::UnsupportedFormat,
+                    format!(
+                        "The data directory has storage format {found}; this Baton reads {FORMAT_VERSION}. Use the Baton that wrote it, or restore a dump"
+                    ),
+                ));
+            }
+            None => db.put_cf(family, meta::FORMAT, FORMAT_VERSION.to_le_bytes()).map_err(read_failure)?,
+        }
+        Ok(stored(meta::NEXT_ID)?.map_or(1, u32::from_le_bytes))
+    }
+
+    /// The OpTime of the oplog's newest entry.
+    fn last_optime(db: &DB) -> Result<OpTime> {
+        let family = db.cf_handle(family::OPLOG).unwrap_or_else(|| unreachable!("opened"));
+        let mut iterator = db.raw_iterator_cf(family);
+        iterator.seek_to_last();
+        iterator.status().map_err(read_failure)?;
+        let newest =
+            iterator.value().and_then(|value| crate::oplog::optime_of(bson::RawDocument::from_bytes(value).ok()?));
+        Ok(newest.unwrap_or(OpTime { term: 1, ..OpTime::ZERO }))
+    }
+
+    fn load_catalog(db: &DB) -> Result<Catalog> {
+        let (catalog_family, meta_family) = match (db.cf_handle(family::CATALOG), db.cf_handle(family::META)) {
+            (Some(catalog), Some(meta)) => (catalog, meta),
+            _ => unreachable!("opened"),
+        };
+        let mut catalog = Catalog::default();
+        for item in db.iterator_cf(catalog_family, rust_rocksdb::IteratorMode::Start) {
+            let (key, value) = item.map_err(read_failure)?;
+            let Ok(id) = <[u8; 4]>::try_from(key.as_ref()) else { continue };
+            let id = u32::from_be_bytes(id);
+            let counts = db.get_pinned_cf(meta_family, counts_key(id)).map_err(read_failure)?;
+            let counts = counts.and_then(|value| Counts::decode(&value)).unwrap_or_default();
+            catalog.insert(Arc::new(Collection::decode(id, &value, counts)?));
+        }
+        catalog.insert(Arc::new(Collection::oplog()?));
+        Ok(catalog)
+    }
+
+    fn load_capped_positions(&self) -> Result<()> {
+        for collection in self.catalog().iter().filter(|c| c.kind == crate::CollectionKind::Capped) {
+            let mut cursor = self.view().documents(collection, &crate::Bounds::default(), crate::Order::Backward);
+            let last = cursor.next_document()?.and_then(|(key, _)| key.try_into().ok()).map_or(0, u64::from_be_bytes);
+            collection.shared.next_sequence.store(last + 1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn db(&self) -> &DB {
+        &self.db
+    }
+
+    pub(crate) fn family(&self, name: &str) -> &ColumnFamily {
+        self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"))
+    }
+
+    /// What exists now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// The collection or view of this name, if there is one.
+    pub fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
+        self.catalog.load().get(namespace).cloned()
+    }
+
+    /// Commits a transaction; see [`CommitQueue::commit`].
+    pub fn commit(&self, transaction: Transaction, durability: Durability) -> OpTime {
+        let optime = self.commit.commit(transaction, durability);
+        self.retention.consider(self);
+        optime
+    }
+
+    /// Gives back the locks of a transaction that is not to be committed.
+    pub fn abandon(&self, mut transaction: Transaction) {
+        self.locks.release(&mut transaction.locks);
+    }
+
+    /// Positions and waiting, for readers of the oplog and for concerns.
+    pub fn queue(&self) -> &CommitQueue {
+        &self.commit
+    }
+
+    /// The record of a logical session's retryable writes.
+    pub fn session(&self, key: &[u8]) -> Result<SessionHandle> {
+        self.sessions.get(&self.db, key)
+    }
+
+    /// Sessions in memory.
+    pub fn sessions(&self) -> &SessionTable {
+        &self.sessions
+    }
+
+    /// Background work on this member.
+    pub fn tasks(&self) -> &Arc<TaskRegistry> {
+        &self.tasks
+    }
+
+    /// A collection or index id never given out before. Durable with the transaction that uses it.
+    pub(crate) fn allocate_id(&self, transaction: &mut Transaction) -> u32 {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        transaction.put(family::META, meta::NEXT_ID, &(id + 1).to_le_bytes());
+        id
+    }
+
+    /// Makes everything applied so far durable.
+    pub fn sync(&self) -> OpTime {
+        self.commit.sync()
+    }
+
+    /// Writes memtables out, so that the next start replays nothing. For a clean shutdown and for `fsync`.
+    pub fn flush(&self) -> Result<()> {
+        self.commit.sync();
+        let mut options = rust_rocksdb::FlushOptions::default();
+        options.set_wait(true);
+        let families: Vec<_> =
+            [family::CATALOG, family::META, family::SESSIONS, family::DOCUMENTS, family::INDEXES, family::OPLOG]
+                .into_iter()
+                .map(|name| self.family(name))
+                .collect();
+        self.db.flush_cfs_opt(&families, &options).map_err(read_failure)
+    }
+
+    /// Prefix of a collection in the documents family, for tools that estimate sizes.
+    pub(crate) fn extent(id: u32) -> ([u8; 4], [u8; 4]) {
+        (format::prefix(id), format::prefix_end(id))
+    }
+}

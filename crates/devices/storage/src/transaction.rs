@@ -1,0 +1,119 @@
+//! What one operation writes, gathered by the thread that serves it and handed to the commit queue whole.
+//!
+//! Keys and values are copied once, into one arena; the commit queue copies them from there into its batch.
+//!
+//! Invariant: a transaction that reaches the commit queue cannot fail. Everything that can be refused (duplicate keys,
+//! sizes, parallel arrays) was checked while it was built, under the locks it holds.
+
+use crate::catalog::Collection;
+use crate::counters::Counts;
+use crate::locks::LockSet;
+use crate::sessions::SessionUpdate;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One change of one key. `entry` counts the oplog entries logged before it: it belongs to the one that follows.
+pub(crate) enum Action<'a> {
+    Put { family: &'static str, entry: usize, key: &'a [u8], value: &'a [u8] },
+    Delete { family: &'static str, entry: usize, key: &'a [u8] },
+}
+
+enum Kind {
+    Put,
+    Delete,
+}
+
+struct Record {
+    kind: Kind,
+    family: &'static str,
+    entry: usize,
+    first: Range<usize>,
+    second: Range<usize>,
+}
+
+/// See the file's header. Must reach [`crate::Storage::commit`] or [`crate::Storage::abandon`], which give its locks
+/// back.
+#[derive(Default)]
+pub struct Transaction {
+    pub(crate) locks: LockSet,
+    arena: Vec<u8>,
+    records: Vec<Record>,
+    pub(crate) oplog: Vec<Vec<u8>>,
+    pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
+    pub(crate) catalog_entries: SmallVec<[Arc<Collection>; 1]>,
+    pub(crate) session: Option<SessionUpdate>,
+}
+
+impl Transaction {
+    /// A transaction that writes nothing; committed as synced, it makes all before it durable.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Whether it writes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.oplog.is_empty() && self.catalog_entries.is_empty() && self.session.is_none()
+    }
+
+    /// Roughly what it adds to the log.
+    pub fn bytes(&self) -> usize {
+        let session = if self.session.is_some() { 256 } else { 0 };
+        self.arena.len() + self.oplog.iter().map(Vec::len).sum::<usize>() + 512 * self.catalog_entries.len() + session
+    }
+
+    /// How many oplog entries it has.
+    pub fn oplog_entries(&self) -> usize {
+        self.oplog.len()
+    }
+
+    pub(crate) fn put(&mut self, family: &'static str, key: &[u8], value: &[u8]) {
+        self.record(Kind::Put, family, key, value);
+    }
+
+    pub(crate) fn delete(&mut self, family: &'static str, key: &[u8]) {
+        self.record(Kind::Delete, family, key, &[]);
+    }
+
+    fn record(&mut self, kind: Kind, family: &'static str, first: &[u8], second: &[u8]) {
+        let start = self.arena.len();
+        self.arena.reserve(first.len() + second.len());
+        self.arena.extend_from_slice(first);
+        let middle = self.arena.len();
+        self.arena.extend_from_slice(second);
+        self.records.push(Record {
+            kind,
+            family,
+            entry: self.oplog.len(),
+            first: start..middle,
+            second: middle..self.arena.len(),
+        });
+    }
+
+    pub(crate) fn actions(&self) -> impl Iterator<Item = Action<'_>> {
+        self.records.iter().map(|record| {
+            let (key, value) = (&self.arena[record.first.clone()], &self.arena[record.second.clone()]);
+            let (family, entry) = (record.family, record.entry);
+            match record.kind {
+                Kind::Put => Action::Put { family, entry, key, value },
+                Kind::Delete => Action::Delete { family, entry, key },
+            }
+        })
+    }
+
+    pub(crate) fn count(&mut self, collection: &Arc<Collection>, documents: i64, bytes: i64) {
+        match self.counts.iter_mut().find(|(known, _)| known.id == collection.id) {
+            Some((_, counts)) => {
+                counts.documents += documents;
+                counts.bytes += bytes;
+            }
+            None => self.counts.push((Arc::clone(collection), Counts { documents, bytes })),
+        }
+    }
+
+    pub(crate) fn store_catalog_entry(&mut self, collection: &Arc<Collection>) {
+        if !self.catalog_entries.iter().any(|known| known.id == collection.id) {
+            self.catalog_entries.push(Arc::clone(collection));
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Reading: points, ranges of documents, ranges of an index, the oplog, all as of one moment.
+//!
+//! A [`View`] is taken for one batch of a request and dropped with it; between batches a cursor keeps only its
+//! position. So no view outlives the moment somebody waits for it, and compaction is never held up by an idle cursor.
+
+use crate::catalog::{Collection, CollectionKind, Index};
+use crate::format::{NEWEST, PREFIX_BYTES, document_key, family, is_versioned, oplog_key, prefix, prefix_end};
+use crate::index::split_entry;
+use crate::machine::read_failure;
+use crate::storage::Storage;
+use baton_types::{Error, ErrorCode, Result, Timestamp};
+use bson::RawDocument;
+use rust_rocksdb::{DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
+
+/// Which way a range is walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// From low keys to high.
+    Forward,
+    /// From high keys to low.
+    Backward,
+}
+
+/// A half-open range of encoded keys, without the collection's or index's prefix: `from` inside, `to` outside.
+/// Empty `from` is the beginning; `None` as `to` is the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// First key inside.
+    pub from: Vec<u8>,
+    /// First key outside.
+    pub to: Option<Vec<u8>>,
+}
+
+/// Storage as of one moment.
+pub struct View<'s> {
+    storage: &'s Storage,
+    snapshot: SnapshotWithThreadMode<'s, DB>,
+}
+
+impl<'s> View<'s> {
+    pub(crate) fn new(storage: &'s Storage) -> Self {
+        Self { storage, snapshot: storage.db().snapshot() }
+    }
+
+    fn options(&self, family: &str) -> ReadOptions {
+        let mut options = newest(family);
+        options.set_snapshot(&self.snapshot);
+        options
+    }
+
+    /// The document with this record key.
+    pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<DBPinnableSlice<'s>>> {
+        let key = document_key(collection.id, record);
+        let options = self.options(family::DOCUMENTS);
+        self.storage.db().get_pinned_cf_opt(self.storage.family(family::DOCUMENTS), key, &options).map_err(read_failure)
+    }
+
+    /// Walks documents whose record keys lie in `bounds`.
+    pub fn documents(&self, collection: &Collection, bounds: &Bounds, order: Order) -> DocumentCursor<'s> {
+        let (family, skip, low, high) = match collection.kind {
+            CollectionKind::Oplog => (family::OPLOG, 0, bounds.from.clone(), bounds.to.clone()),
+            CollectionKind::Clustered | CollectionKind::Capped | CollectionKind::View => {
+                let (low, high) = absolute(collection.id, bounds);
+                (family::DOCUMENTS, PREFIX_BYTES, low, Some(high))
+            }
+        };
+        DocumentCursor { walk: self.walk(family, low, high, order), skip }
+    }
+
+    /// Walks entries of an index whose encoded fields lie in `bounds`.
+    pub fn entries(&self, index: &Index, bounds: &Bounds, order: Order) -> IndexCursor<'s> {
+        let (low, high) = absolute(index.id, bounds);
+        IndexCursor { walk: self.walk(family::INDEXES, low, Some(high), order) }
+    }
+
+    fn walk(&self, family: &'static str, low: Vec<u8>, high: Option<Vec<u8>>, order: Order) -> Walk<'s> {
+        let mut options = self.options(family);
+        options.set_iterate_lower_bound(low.clone());
+        if let Some(high) = high.clone() {
+            options.set_iterate_upper_bound(high);
+        }
+        options.set_total_order_seek(true);
+        let mut iterator = self.storage.db().raw_iterator_cf_opt(self.storage.family(family), options);
+        match order {
+            Order::Forward => iterator.seek(&low),
+            Order::Backward => iterator.seek_to_last(),
+        }
+        Walk { iterator, order, fresh: true }
+    }
+}
+
+/// Options that read the newest version of a family's keys.
+pub(crate) fn newest(family: &str) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    if is_versioned(family) {
+        options.set_timestamp(NEWEST);
+    }
+    options
+}
+
+/// Absolute keys of a range below an id.
+fn absolute(id: u32, bounds: &Bounds) -> (Vec<u8>, Vec<u8>) {
+    let mut low = prefix(id).to_vec();
+    low.extend_from_slice(&bounds.from);
+    let high = match &bounds.to {
+        Some(to) => {
+            let mut high = prefix(id).to_vec();
+            high.extend_from_slice(to);
+            high
+        }
+        None => prefix_end(id).to_vec(),
+    };
+    (low, high)
+}
+
+struct Walk<'s> {
+    iterator: DBRawIteratorWithThreadMode<'s, DB>,
+    order: Order,
+    fresh: bool,
+}
+
+impl Walk<'_> {
+    fn advance(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.fresh {
+            self.fresh = false;
+        } else if self.iterator.valid() {
+            match self.order {
+                Order::Forward => self.iterator.next(),
+                Order::Backward => self.iterator.prev(),
+            }
+        }
+        if !self.iterator.valid() {
+            self.iterator.status().map_err(read_failure)?;
+            return Ok(None);
+        }
+        Ok(self.iterator.item())
+    }
+}
+
+/// Documents of a range, one after the other.
+pub struct DocumentCursor<'s> {
+    walk: Walk<'s>,
+    skip: usize,
+}
+
+impl DocumentCursor<'_> {
+    /// The next document with its record key (for the oplog: its timestamp's eight bytes).
+    pub fn next_document(&mut self) -> Result<Option<(&[u8], &RawDocument)>> {
+        let skip = self.skip;
+        match self.walk.advance()? {
+            None => Ok(None),
+            Some((key, value)) => Ok(Some((&key[skip..], stored_document(value)?))),
+        }
+    }
+}
+
+/// Entries of an index, one after the other.
+pub struct IndexCursor<'s> {
+    walk: Walk<'s>,
+}
+
+/// One index entry.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexEntry<'a> {
+    /// The whole key below the index's prefix: fields, then record key. A position to resume at.
+    pub position: &'a [u8],
+    /// The encoded fields.
+    pub fields: &'a [u8],
+    /// The document's record key.
+    pub record: &'a [u8],
+    /// The fields' values as an array, where decoding the key would not give them back exactly.
+    pub originals: Option<&'a RawDocument>,
+}
+
+impl IndexCursor<'_> {
+    /// The next entry.
+    pub fn next_entry(&mut self) -> Result<Option<IndexEntry<'_>>> {
+        match self.walk.advance()? {
+            None => Ok(None),
+            Some((key, value)) => split_entry(&key[PREFIX_BYTES..], value).map(Some),
+        }
+    }
+
+    /// Goes on at the first entry at or after `position` (at or before it, when walking backward).
+    pub fn seek(&mut self, index: &Index, position: &[u8]) {
+        let mut key = prefix(index.id).to_vec();
+        key.extend_from_slice(position);
+        match self.walk.order {
+            Order::Forward => self.walk.iterator.seek(&key),
+            Order::Backward => self.walk.iterator.seek_for_prev(&key),
+        }
+        self.walk.fresh = true;
+    }
+}
+
+/// A stored value as a document: only its outer length is checked, because it was validated when it came in and
+/// RocksDB's checksums guard it since.
+pub fn stored_document(value: &[u8]) -> Result<&RawDocument> {
+    RawDocument::from_bytes(value).map_err(|_| {
+        Error::new(ErrorCode(310), "Data corruption detected: a stored document has no valid length. Run validate")
+    })
+}
+
+impl Storage {
+    /// Storage as of now.
+    pub fn view(&self) -> View<'_> {
+        View::new(self)
+    }
+
+    /// The document with this record key, as of now: the cheapest read there is.
+    pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
+        thread_local! {
+            static OPTIONS: ReadOptions = newest(family::DOCUMENTS);
+        }
+        let key = document_key(collection.id, record);
+        OPTIONS
+            .with(|options| self.db().get_pinned_cf_opt(self.family(family::DOCUMENTS), key, options))
+            .map_err(read_failure)
+    }
+
+    /// The bounds of oplog entries at or after a timestamp.
+    pub fn oplog_from(timestamp: Timestamp) -> Bounds {
+        Bounds { from: oplog_key(timestamp).to_vec(), to: None }
+    }
+}

@@ -1,0 +1,349 @@
+//! Changing documents: locks, uniqueness, index entries, oplog entry and counters of one insert, update or delete.
+//!
+//! The caller decides what a document becomes; these functions see to it that everything that belongs to the change is
+//! in the transaction with it. A document that is to be changed is locked first ([`Storage::lock_document`]) and read
+//! under the lock.
+
+use crate::catalog::{Collection, CollectionKind, Index};
+use crate::format::{RecordKey, document_key, family, record_key};
+use crate::index::{Entry, encodes_to, entries_of, entry_key};
+use crate::machine::read_failure;
+use crate::oplog::{OplogEntry, OplogKind, RetryableFields};
+use crate::sessions::{SessionHandle, SessionRecord, SessionUpdate};
+use crate::storage::Storage;
+use crate::transaction::Transaction;
+use baton_document::index_keys::index_keys;
+use baton_types::{Error, ErrorCode, OpTime, Result};
+use bson::raw::cstr;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Makes a change part of a retryable write.
+#[derive(Clone, Copy)]
+pub struct Statement<'a> {
+    /// The logical session, as it goes into the oplog.
+    pub lsid: &'a RawDocument,
+    /// The session's write number.
+    pub txn_number: i64,
+    /// The statement within it.
+    pub stmt_id: i32,
+    /// The session's newest oplog entry so far.
+    pub prev: OpTime,
+}
+
+impl<'a> Statement<'a> {
+    fn fields(self) -> RetryableFields<'a> {
+        RetryableFields { lsid: self.lsid, txn_number: self.txn_number, stmt_id: self.stmt_id, prev: self.prev }
+    }
+}
+
+/// What came of adding an insert to a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// It is in the transaction.
+    Added,
+    /// It must wait for somebody, perhaps for this very transaction: commit first, then try again.
+    CommitFirst,
+}
+
+impl Storage {
+    /// Waits for the lock on one document. The transaction must hold no other.
+    pub fn lock_document(&self, transaction: &mut Transaction, collection: &Collection, record: &[u8]) {
+        self.locks.lock(&mut transaction.locks, collection.id, record);
+    }
+
+    /// Adds an insert. The document has an `_id` of a permitted type as its first field.
+    pub fn insert(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        document: &RawDocument,
+        statement: Option<Statement<'_>>,
+    ) -> Result<Inserted> {
+        let id = id_of(document)?;
+        let record = match collection.kind {
+            CollectionKind::Capped => self.next_capped_record(transaction, collection, document)?,
+            CollectionKind::Clustered | CollectionKind::Oplog | CollectionKind::View => Some(record_key(id)?),
+        };
+        let Some(record) = record else { return Ok(Inserted::CommitFirst) };
+        let first = transaction.is_empty() && transaction.locks.is_empty();
+        if !self.locks.try_lock_new(&mut transaction.locks, collection.id, &record) {
+            if !first {
+                return Ok(Inserted::CommitFirst);
+            }
+            self.locks.lock(&mut transaction.locks, collection.id, &record);
+        }
+        if collection.kind == CollectionKind::Clustered && self.get(collection, &record)?.is_some() {
+            return Err(duplicate_key(collection, None, &rawdoc! { "_id": id }));
+        }
+        let mut added = Vec::new();
+        for index in collection.indexes().iter() {
+            let entries = entries_of(index, document)?;
+            added.push((Arc::clone(index), entries));
+        }
+        let unique: Vec<_> = added.iter().filter(|(index, _)| index.definition.unique).collect();
+        if !unique.is_empty() {
+            let keys =
+                unique.iter().flat_map(|(index, e)| e.entries.iter().map(|entry| (index.id, entry.fields.as_slice())));
+            if first {
+                self.locks.lock_sorted(&mut transaction.locks, keys);
+            } else if !self.locks.try_lock_all_new(&mut transaction.locks, keys) {
+                return Ok(Inserted::CommitFirst);
+            }
+            for (index, entries) in &unique {
+                for entry in &entries.entries {
+                    self.check_unique(collection, index, entry, &record, document)?;
+                }
+            }
+        }
+        for (index, entries) in &added {
+            self.note_multikey(transaction, collection, index, entries.multikey);
+            for entry in &entries.entries {
+                transaction.put(family::INDEXES, &entry_key(index, &entry.fields, &record), &entry.value);
+            }
+        }
+        transaction.put(family::DOCUMENTS, &document_key(collection.id, &record), document.as_bytes());
+        transaction.count(collection, 1, document.as_bytes().len() as i64);
+        self.log(transaction, collection, OplogKind::Insert, document, None, statement);
+        Ok(Inserted::Added)
+    }
+
+    /// Adds an update of the document locked by this transaction. `change` is the oplog's `o`: a diff or a replacement.
+    pub fn update(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        record: &[u8],
+        (before, after): (&RawDocument, &RawDocument),
+        change: &RawDocument,
+        statement: Option<Statement<'_>>,
+    ) -> Result<()> {
+        let id = id_of(after)?;
+        let mut plan = Vec::new();
+        for index in collection.indexes().iter() {
+            let (old, new) = (entries_of(index, before)?, entries_of(index, after)?);
+            let gone: Vec<Entry> =
+                old.entries.iter().filter(|e| new.entries.binary_search(e).is_err()).cloned().collect();
+            let fresh: Vec<Entry> =
+                new.entries.iter().filter(|e| old.entries.binary_search(e).is_err()).cloned().collect();
+            if !gone.is_empty() || !fresh.is_empty() {
+                plan.push((Arc::clone(index), gone, fresh, new.multikey));
+            }
+        }
+        let unique = || plan.iter().filter(|(index, ..)| index.definition.unique);
+        if unique().next().is_some() {
+            let keys =
+                unique().flat_map(|(index, _, fresh, _)| fresh.iter().map(|entry| (index.id, entry.fields.as_slice())));
+            self.locks.lock_sorted(&mut transaction.locks, keys);
+            for (index, _, fresh, _) in unique() {
+                for entry in fresh {
+                    self.check_unique(collection, index, entry, record, after)?;
+                }
+            }
+        }
+        for (index, gone, fresh, multikey) in &plan {
+            self.note_multikey(transaction, collection, index, *multikey);
+            for entry in gone {
+                transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
+            }
+            for entry in fresh {
+                transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
+            }
+        }
+        transaction.put(family::DOCUMENTS, &document_key(collection.id, record), after.as_bytes());
+        transaction.count(collection, 0, after.as_bytes().len() as i64 - before.as_bytes().len() as i64);
+        self.log(transaction, collection, OplogKind::Update, change, Some(id), statement);
+        Ok(())
+    }
+
+    /// Adds the deletion of a document locked by this transaction.
+    pub fn delete(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        record: &[u8],
+        before: &RawDocument,
+        statement: Option<Statement<'_>>,
+    ) -> Result<()> {
+        self.remove(transaction, collection, record, before)?;
+        let o = rawdoc! { "_id": id_of(before)? };
+        self.log(transaction, collection, OplogKind::Delete, &o, None, statement);
+        Ok(())
+    }
+
+    /// Takes a document and its index entries away, without an oplog entry.
+    fn remove(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        record: &[u8],
+        before: &RawDocument,
+    ) -> Result<()> {
+        for index in collection.indexes().iter() {
+            for entry in entries_of(index, before)?.entries {
+                transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
+            }
+        }
+        transaction.delete(family::DOCUMENTS, &document_key(collection.id, record));
+        transaction.count(collection, -1, -(before.as_bytes().len() as i64));
+        Ok(())
+    }
+
+    /// Stores what a retryable write did so far together with this transaction.
+    pub fn record_session(&self, transaction: &mut Transaction, session: &SessionHandle, record: &SessionRecord) {
+        transaction.session = Some(SessionUpdate {
+            key: session.key().to_vec(),
+            txn_number: record.txn_number,
+            statements: record.statements.clone(),
+        });
+    }
+
+    /// Logs an entry that changes nothing (`op: "n"`).
+    pub fn log_noop(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Collection,
+        o: &RawDocument,
+        statement: Option<Statement<'_>>,
+    ) {
+        self.log(transaction, collection, OplogKind::Noop, o, None, statement);
+    }
+
+    fn log(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Collection,
+        kind: OplogKind,
+        o: &RawDocument,
+        o2: Option<RawBsonRef<'_>>,
+        statement: Option<Statement<'_>>,
+    ) {
+        if collection.namespace.is_local() {
+            return;
+        }
+        let entry = OplogEntry {
+            kind,
+            namespace: &collection.namespace,
+            uuid: Some(collection.uuid),
+            o,
+            o2,
+            retryable: statement.map(Statement::fields),
+        };
+        transaction.oplog.push(entry.encode());
+    }
+
+    /// `DuplicateKey` (11000) if another document has this key. The caller holds the lock on it.
+    pub(crate) fn check_unique(
+        &self,
+        collection: &Collection,
+        index: &Index,
+        entry: &Entry,
+        record: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
+        let low = entry_key(index, &entry.fields, &[]);
+        let mut iterator =
+            self.db().raw_iterator_cf_opt(self.family(family::INDEXES), crate::view::newest(family::INDEXES));
+        iterator.seek(&low);
+        while let Some(key) = iterator.key() {
+            if !key.starts_with(&low) {
+                break;
+            }
+            if &key[low.len()..] != record {
+                let mut values = RawDocumentBuf::new();
+                let keys = index_keys(document, &index.definition.paths, index.definition.sparse)?;
+                // Several keys: the one that collided is the one that encodes to this entry.
+                let collided = keys.keys.iter().find(|key| encodes_to(index, &key.values, entry)).or(keys.keys.first());
+                for (path, value) in index.definition.paths.iter().zip(collided.map_or(&[][..], |key| &key.values)) {
+                    values.append(bson::raw::CString::try_from(path.as_str())?, *value);
+                }
+                return Err(duplicate_key(collection, Some(index), &values));
+            }
+            iterator.next();
+        }
+        iterator.status().map_err(read_failure)
+    }
+
+    pub(crate) fn note_multikey(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        index: &Index,
+        bits: u64,
+    ) {
+        if index.add_multikey(bits) {
+            transaction.store_catalog_entry(collection);
+        }
+    }
+
+    /// The next record key of a capped collection, with deletions of the oldest documents that no longer fit.
+    ///
+    /// One capped insert at a time: its order is the collection's order. `None` if this transaction already holds one.
+    fn next_capped_record(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        document: &RawDocument,
+    ) -> Result<Option<RecordKey>> {
+        if !transaction.is_empty() || !transaction.locks.is_empty() {
+            return Ok(None);
+        }
+        let Some((bytes_max, documents_max)) = collection.options.capped else { unreachable!("a capped collection") };
+        let size = document.as_bytes().len() as i64;
+        if size > bytes_max {
+            return Err(Error::new(
+                ErrorCode::BadValue,
+                format!("object to insert exceeds cappedMaxSize of {bytes_max} bytes"),
+            ));
+        }
+        self.locks.lock(&mut transaction.locks, collection.id, b"capped");
+        let sequence = collection.shared.next_sequence.fetch_add(1, Ordering::Relaxed);
+        let counts = collection.counts();
+        let (mut documents, mut bytes) = (counts.documents + 1, counts.bytes + size);
+        let view = self.view();
+        let mut oldest = view.documents(collection, &crate::Bounds::default(), crate::Order::Forward);
+        while bytes > bytes_max || documents_max.is_some_and(|max| documents > max) {
+            let Some((record, before)) = oldest.next_document()? else { break };
+            documents -= 1;
+            bytes -= before.as_bytes().len() as i64;
+            self.remove(transaction, collection, record, before)?;
+        }
+        Ok(Some(RecordKey::from_slice(&sequence.to_be_bytes())))
+    }
+}
+
+/// A document's `_id`.
+pub fn id_of(document: &RawDocument) -> Result<RawBsonRef<'_>> {
+    document.get("_id")?.ok_or_else(|| Error::new(ErrorCode::InvalidIdField, "document has no _id"))
+}
+
+/// MongoDB's duplicate-key error. `index` is `None` for the clustered one on `_id`.
+fn duplicate_key(collection: &Collection, index: Option<&Index>, values: &RawDocument) -> Error {
+    let (name, pattern) = match index {
+        Some(index) => (index.definition.name.as_str(), index.definition.key_pattern().to_owned()),
+        None => (crate::catalog::ID_INDEX, rawdoc! { "_id": 1 }),
+    };
+    let shown = bson::Document::try_from(values).map_or_else(|_| String::from("{}"), |values| shell_document(&values));
+    let mut info = RawDocumentBuf::new();
+    info.append(cstr!("keyPattern"), pattern);
+    info.append(cstr!("keyValue"), values.to_owned());
+    Error::new(
+        ErrorCode::DuplicateKey,
+        format!("E11000 duplicate key error collection: {} index: {name} dup key: {shown}", collection.namespace),
+    )
+    .with_info(info)
+}
+
+/// A document as MongoDB's messages print it.
+fn shell_document(document: &bson::Document) -> String {
+    let fields: Vec<String> = document
+        .iter()
+        .map(|(name, value)| match value {
+            bson::Bson::ObjectId(id) => format!("{name}: ObjectId('{id}')"),
+            bson::Bson::Double(n) if n.fract() == 0.0 && n.abs() < 1e15 => format!("{name}: {n:.1}"),
+            value => format!("{name}: {value}"),
+        })
+        .collect();
+    format!("{{ {} }}", fields.join(", "))
+}

@@ -1,0 +1,194 @@
+//! Storage on a real directory: what is written is read back, over a restart too, and every index agrees with its
+//! documents.
+
+use baton_storage::tasks::AlwaysOpen;
+use baton_storage::{
+    Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, IndexState, Inserted, Order,
+    Storage, StorageOptions, Transaction, record_key,
+};
+use baton_types::{ErrorCode, Namespace};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use std::path::Path;
+use std::sync::Arc;
+
+fn open(path: &Path) -> Arc<Storage> {
+    let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
+    Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+}
+
+fn create(storage: &Storage, name: &str, options: RawDocumentBuf) -> Arc<Collection> {
+    let namespace = Namespace::new("test", name).expect("a valid name");
+    let options = CollectionOptions::parse(&options).expect("valid options");
+    match storage.create_collection(&namespace, options, [7; 16]).expect("created") {
+        CreateOutcome::Created(collection) | CreateOutcome::Exists(collection) => collection,
+    }
+}
+
+fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocument) -> baton_types::Result<()> {
+    let mut transaction = Transaction::default();
+    match storage.insert(&mut transaction, collection, document, None) {
+        Ok(Inserted::Added) => {
+            storage.commit(transaction, Durability::Synced);
+            Ok(())
+        }
+        Ok(Inserted::CommitFirst) => panic!("a transaction of one never waits for itself"),
+        Err(error) => {
+            storage.abandon(transaction);
+            Err(error)
+        }
+    }
+}
+
+fn replace(storage: &Storage, collection: &Arc<Collection>, id: i32, after: &RawDocument) {
+    let record = record_key(RawBsonRef::Int32(id)).expect("a key");
+    let mut transaction = Transaction::default();
+    storage.lock_document(&mut transaction, collection, &record);
+    let before = storage.get(collection, &record).expect("readable").expect("there").to_vec();
+    let before = RawDocument::from_bytes(&before).expect("a document");
+    storage.update(&mut transaction, collection, &record, (before, after), after, None).expect("updated");
+    storage.commit(transaction, Durability::Applied);
+}
+
+fn documents(storage: &Storage, collection: &Collection) -> Vec<RawDocumentBuf> {
+    let mut cursor = storage.view().documents(collection, &Bounds::default(), Order::Forward);
+    let mut all = Vec::new();
+    while let Some((_, document)) = cursor.next_document().expect("readable") {
+        all.push(document.to_owned());
+    }
+    all
+}
+
+fn index(storage: &Storage, collection: &Collection, spec: &RawDocument) -> baton_types::Result<()> {
+    let definition = IndexDefinition::parse(spec)?;
+    storage.create_index(&collection.namespace, definition, &mut |_, _| Ok(()))
+}
+
+fn assert_valid(storage: &Storage, collection: &Arc<Collection>) {
+    let report = storage.validate(collection, &mut |_, _| Ok(())).expect("validated");
+    assert!(report.is_valid(), "{:?}", report.errors);
+    assert!(!report.counters_mended, "the counters were wrong");
+}
+
+#[test]
+fn documents_survive_a_restart_in_the_order_of_their_ids() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let last = {
+        let storage = open(directory.path());
+        let collection = create(&storage, "c", rawdoc! {});
+        for id in [5, 1, 3] {
+            insert(&storage, &collection, &rawdoc! { "_id": id, "x": "y" }).expect("inserted");
+        }
+        storage.queue().durable()
+    };
+    let storage = open(directory.path());
+    let collection = storage.collection(&Namespace::new("test", "c").expect("valid")).expect("still there");
+    let ids: Vec<i32> = documents(&storage, &collection).iter().map(|d| d.get_i32("_id").expect("an id")).collect();
+    assert_eq!(ids, [1, 3, 5]);
+    assert_eq!(collection.counts().documents, 3);
+    assert_eq!(storage.queue().applied(), last, "OpTimes go on from where they were");
+    assert_valid(&storage, &collection);
+}
+
+#[test]
+fn a_second_document_with_the_same_id_is_refused_with_its_key() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let collection = create(&storage, "c", rawdoc! {});
+    insert(&storage, &collection, &rawdoc! { "_id": 1 }).expect("inserted");
+    let error = insert(&storage, &collection, &rawdoc! { "_id": 1.0 }).expect_err("the same number in another type");
+    assert_eq!(error.code, ErrorCode::DuplicateKey);
+    assert!(
+        error.message.contains("E11000 duplicate key error collection: test.c index: _id_ dup key: { _id: 1.0 }"),
+        "{}",
+        error.message
+    );
+    assert_eq!(collection.counts().documents, 1);
+}
+
+#[test]
+fn an_index_built_over_documents_and_kept_by_writers_validates() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let collection = create(&storage, "c", rawdoc! {});
+    for id in 0..700 {
+        insert(&storage, &collection, &rawdoc! { "_id": id, "a": [id, id % 7], "u": id }).expect("inserted");
+    }
+    index(&storage, &collection, &rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("built");
+    index(&storage, &collection, &rawdoc! { "v": 2, "key": { "u": -1 }, "name": "u_-1", "unique": true })
+        .expect("built");
+    replace(&storage, &collection, 3, &rawdoc! { "_id": 3, "a": "now a string", "u": 1000 });
+    let a = collection.index("a_1").expect("there");
+    assert_eq!((a.state(), a.multikey()), (IndexState::Ready, 1));
+    assert_valid(&storage, &collection);
+
+    let error = insert(&storage, &collection, &rawdoc! { "_id": 9999, "u": 5 }).expect_err("u is unique");
+    assert_eq!(error.code, ErrorCode::DuplicateKey);
+    assert!(error.message.ends_with("index: u_-1 dup key: { u: 5 }"), "{}", error.message);
+
+    let error = index(&storage, &collection, &rawdoc! { "v": 2, "key": { "a": 1 }, "name": "bad", "unique": true });
+    assert_eq!(error.expect_err("a repeats").code, ErrorCode::DuplicateKey);
+    assert!(collection.index("bad").is_none(), "a failed build leaves nothing");
+
+    storage.drop_index(&collection, "a_1").expect("dropped");
+    assert_eq!(collection.indexes().len(), 1);
+    assert_valid(&storage, &collection);
+}
+
+#[test]
+fn a_capped_collection_keeps_the_newest_in_order_of_arrival() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let collection = create(&storage, "log", rawdoc! { "capped": true, "size": 100_000, "max": 3 });
+    for id in [9, 8, 7, 6, 5] {
+        insert(&storage, &collection, &rawdoc! { "_id": id }).expect("inserted");
+    }
+    let ids: Vec<i32> = documents(&storage, &collection).iter().map(|d| d.get_i32("_id").expect("an id")).collect();
+    assert_eq!(ids, [7, 6, 5]);
+    assert_valid(&storage, &collection);
+}
+
+#[test]
+fn every_change_is_in_the_oplog_once_and_in_order() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let collection = create(&storage, "c", rawdoc! {});
+    let threads: Vec<_> = (0..8)
+        .map(|thread| {
+            let (storage, collection) = (Arc::clone(&storage), Arc::clone(&collection));
+            std::thread::spawn(move || {
+                for i in 0..50 {
+                    insert(&storage, &collection, &rawdoc! { "_id": thread * 1000 + i }).expect("inserted");
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("a writer panicked");
+    }
+    let oplog = storage.collection(&Namespace::new("local", "oplog.rs").expect("valid")).expect("there");
+    let entries = documents(&storage, &oplog);
+    assert_eq!(entries.len(), 401, "one create and four hundred inserts");
+    let stamps: Vec<_> = entries.iter().map(|e| e.get_timestamp("ts").expect("ts")).collect();
+    assert!(stamps.is_sorted_by(|a, b| a < b), "OpTimes strictly increase");
+    assert_eq!(entries[0].get_document("o").expect("o").get_str("create").expect("create"), "c");
+    assert_eq!(collection.counts().documents, 400);
+    assert_eq!(storage.queue().durable(), storage.queue().applied());
+}
+
+#[test]
+fn dropping_and_renaming_leave_no_keys_behind() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let collection = create(&storage, "c", rawdoc! {});
+    for id in 0..10 {
+        insert(&storage, &collection, &rawdoc! { "_id": id }).expect("inserted");
+    }
+    let renamed = Namespace::new("test", "d").expect("valid");
+    storage.rename_collection(&collection.namespace, &renamed, false).expect("renamed");
+    let now = storage.collection(&renamed).expect("there under its new name");
+    assert_eq!((documents(&storage, &now).len(), now.uuid), (10, collection.uuid));
+    storage.drop_collection(&renamed).expect("dropped").expect("was there");
+    assert!(storage.collection(&renamed).is_none());
+    assert!(documents(&storage, &collection).is_empty(), "the keys are gone");
+    storage.flush().expect("flushed");
+}
