@@ -9,12 +9,12 @@ use crate::request::Flags;
 use bson::RawDocument;
 
 /// Appends an OP_MSG with a body and one optional document sequence.
-pub fn encode_command<'d>(
+pub fn encode_command(
     out: &mut Vec<u8>,
     request_id: i32,
     flags: Flags,
     body: &RawDocument,
-    sequence: Option<(&str, &mut dyn Iterator<Item = &'d RawDocument>)>,
+    sequence: Option<(&str, &mut dyn Iterator<Item = &'_ RawDocument>)>,
 ) {
     let start = out.len();
     Header { message_length: 0, request_id, response_to: 0, op_code: OpCode::Msg.number() }.write(out);

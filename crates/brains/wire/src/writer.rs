@@ -220,7 +220,7 @@ mod tests {
             w.append(cstr!("ok"), 1.0);
         }
         let read = read(&out[2..]);
-        assert_eq!(read.get_f64("ok"), Ok(1.0));
+        assert_eq!(read.get_f64("ok").unwrap(), 1.0);
         let batch = read.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
         assert_eq!(batch.len(), 13);
         assert_eq!(batch[11], Bson::Document(doc! { "_id": 1, "v": "x" }));

@@ -9,7 +9,7 @@ use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
 use crate::counters::Counters;
 use crate::service::{After, Handler};
 use baton_wire::frame::{HEADER_SIZE_BYTES, HTTP_NOTICE};
-use baton_wire::{Failure, Frame, decode, frame};
+use baton_wire::{Failure, Frame, Request, decode, frame};
 use socket2::Socket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -191,34 +191,13 @@ impl<'s> Connection<'s> {
             self.resting = false;
         }
         out.clear();
-        let mut reply_id = self.last_reply_id.wrapping_add(1);
+        self.last_reply_id = self.last_reply_id.wrapping_add(1);
         let message = &self.received.received()[..length_bytes];
-        let served = match decode(message, scratch) {
-            Ok(mut request) => {
-                let active = Active::new(self.counters);
-                let wants_reply = !request.flags.more_to_come();
-                request.reply_id = reply_id;
-                let mut after = handler.handle(&request, out);
-                let served = loop {
-                    if wants_reply && after != After::NoReply && !out.is_empty() {
-                        if let Err(e) = self.send(out) {
-                            break Err(e.into());
-                        }
-                    }
-                    match after {
-                        After::Reply | After::NoReply => break Ok(()),
-                        After::Close => break Err(End::Asked),
-                        After::Exhaust if !wants_reply || self.stopping.load(Relaxed) => break Err(End::Asked),
-                        After::Exhaust => {
-                            request.request_id = reply_id;
-                            reply_id = reply_id.wrapping_add(1);
-                            request.reply_id = reply_id;
-                            out.clear();
-                            after = handler.resume(&request, out);
-                        }
-                    }
-                };
-                drop(active);
+        match decode(message, scratch) {
+            Ok(request) => {
+                let mut reply_id = self.last_reply_id;
+                let served = self.answer(request, &mut reply_id, handler, out);
+                self.last_reply_id = reply_id;
                 served
             }
             Err(Failure::Close(reason)) => {
@@ -227,18 +206,46 @@ impl<'s> Connection<'s> {
             }
             Err(Failure::Reject(rejection)) => {
                 self.counters.malformed.fetch_add(1, Relaxed);
-                rejection.write(reply_id, out);
+                rejection.write(self.last_reply_id, out);
                 if rejection.close {
                     self.send_farewell(out)?;
-                    Err(End::Malformed("a message refused for good"))
-                } else {
-                    self.send(out)?;
-                    Ok(())
+                    return Err(End::Malformed("a message refused for good"));
+                }
+                Ok(self.send(out)?)
+            }
+        }
+    }
+
+    /// Has a request handled and sends the reply, or the stream of them. `reply_id` is the number of the first, and
+    /// becomes that of the last.
+    fn answer(
+        &self,
+        mut request: Request<'_>,
+        reply_id: &mut i32,
+        handler: &mut impl Handler,
+        out: &mut Vec<u8>,
+    ) -> Result<(), End> {
+        let _active = Active::new(self.counters);
+        let wants_reply = !request.flags.more_to_come();
+        request.reply_id = *reply_id;
+        let mut after = handler.handle(&request, out);
+        loop {
+            if wants_reply && after != After::NoReply && !out.is_empty() {
+                self.send(out)?;
+            }
+            match after {
+                After::Reply | After::NoReply => return Ok(()),
+                After::Close => return Err(End::Asked),
+                After::Exhaust if !wants_reply || self.stopping.load(Relaxed) => return Err(End::Asked),
+                After::Exhaust => {
+                    request.request_id = *reply_id;
+                    *reply_id = reply_id.wrapping_add(1);
+                    request.reply_id = *reply_id;
+                    out.clear();
+                    after = handler.resume(&request, out);
                 }
             }
-        };
-        self.last_reply_id = reply_id;
-        served
+        }
     }
 
     /// Sends a last word. What the client still sends is read for a moment, because closing a socket with unread bytes
