@@ -4,6 +4,7 @@
 //! 200 of them. Reading and setting look through documents only, never into arrays; what is not touched is copied byte
 //! for byte, in its place.
 
+use crate::raw;
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{CString, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::borrow::Cow;
@@ -64,13 +65,14 @@ pub fn get<'d, S: AsRef<str>>(doc: &'d RawDocument, path: &[S]) -> Result<Option
 /// `doc` with the field at `path` set to `value`, or without it. A new field comes last; what stands on the way and is
 /// no document becomes one.
 pub fn set<S: AsRef<str>>(doc: &RawDocument, path: &[S], value: Option<RawBsonRef<'_>>) -> Result<RawDocumentBuf> {
-    let mut out = Writer::with_capacity(doc.as_bytes().len() + 32);
     let Some((first, rest)) = path.split_first() else { return Ok(doc.to_owned()) };
+    let mut out = Vec::with_capacity(doc.as_bytes().len() + 32);
+    let start = raw::begin(&mut out);
     let mut found = false;
-    for element in Elements::of(doc) {
+    for element in raw::elements(doc) {
         let element = element?;
-        if found || element.name != first.as_ref() {
-            out.copy(&element);
+        if found || element.key() != first.as_ref() {
+            out.extend_from_slice(element.bytes());
             continue;
         }
         found = true;
@@ -79,134 +81,28 @@ pub fn set<S: AsRef<str>>(doc: &RawDocument, path: &[S], value: Option<RawBsonRe
     if !found {
         put(&mut out, first.as_ref(), rest, None, value)?;
     }
-    out.finish()
+    raw::end(&mut out, start);
+    raw::finish(out)
 }
 
 /// Writes the field `name`, whose old value is `old`, with `value` set at `rest` below it.
 fn put<S: AsRef<str>>(
-    out: &mut Writer,
+    out: &mut Vec<u8>,
     name: &str,
     rest: &[S],
     old: Option<RawBsonRef<'_>>,
     value: Option<RawBsonRef<'_>>,
 ) -> Result<()> {
     match (rest.is_empty(), value, old) {
-        (true, Some(value), _) => out.append(name, value),
-        (true, None, _) => Ok(()),
-        (false, _, Some(RawBsonRef::Document(inner))) => out.append(name, (&*set(inner, rest, value)?).into()),
-        (false, Some(_), _) => out.append(name, (&*set(&RawDocumentBuf::new(), rest, value)?).into()),
-        (false, None, Some(other)) => out.append(name, other),
-        (false, None, None) => Ok(()),
+        (true, Some(value), _) => raw::put_value(out, name, value),
+        (false, _, Some(RawBsonRef::Document(inner))) => {
+            raw::put_value(out, name, (&*set(inner, rest, value)?).into());
+        }
+        (false, Some(_), _) => raw::put_value(out, name, (&*set(&RawDocumentBuf::new(), rest, value)?).into()),
+        (false, None, Some(other)) => raw::put_value(out, name, other),
+        (true, None, _) | (false, None, None) => {}
     }
-}
-
-/// One element of a document, with its bytes.
-pub struct Element<'d> {
-    /// The field's name.
-    pub name: &'d str,
-    /// The BSON type byte.
-    pub kind: u8,
-    /// Type byte, name and value.
-    pub bytes: &'d [u8],
-    /// The value alone.
-    pub value_bytes: &'d [u8],
-    raw: bson::raw::RawElement<'d>,
-}
-
-impl<'d> Element<'d> {
-    /// The value, decoded.
-    pub fn value(&self) -> Result<RawBsonRef<'d>> {
-        Ok(self.raw.value()?)
-    }
-}
-
-/// The elements of a document in order.
-pub struct Elements<'d> {
-    bytes: &'d [u8],
-    offset: usize,
-    inner: bson::raw::RawIter<'d>,
-}
-
-impl<'d> Elements<'d> {
-    /// All elements of `doc`.
-    pub fn of(doc: &'d RawDocument) -> Self {
-        Self { bytes: doc.as_bytes(), offset: 4, inner: doc.iter_elements() }
-    }
-
-    /// The elements of an array, named by position.
-    pub fn of_array(array: &'d bson::raw::RawArray) -> Self {
-        Self { bytes: array.as_bytes(), offset: 4, inner: array.iter_elements() }
-    }
-}
-
-impl<'d> Iterator for Elements<'d> {
-    type Item = Result<Element<'d>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let raw = match self.inner.next()? {
-            Ok(raw) => raw,
-            Err(e) => return Some(Err(e.into())),
-        };
-        let name: &'d str = raw.key().as_str();
-        let start = self.offset;
-        let value_start = start + 1 + name.len() + 1;
-        let end = value_start + raw.size();
-        self.offset = end;
-        Some(match (self.bytes.get(start..end), self.bytes.get(value_start..end)) {
-            (Some(bytes), Some(value_bytes)) => Ok(Element { name, kind: bytes[0], bytes, value_bytes, raw }),
-            _ => Err(Error::new(ErrorCode::InvalidBSON, "an element runs past its document's end")),
-        })
-    }
-}
-
-/// Builds a raw document from copied and new elements.
-pub struct Writer {
-    bytes: Vec<u8>,
-}
-
-impl Writer {
-    /// An empty document, with room for `capacity` bytes.
-    pub fn with_capacity(capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity(capacity);
-        bytes.extend_from_slice(&[0; 4]);
-        Self { bytes }
-    }
-
-    /// Appends an element as it is.
-    pub fn copy(&mut self, element: &Element<'_>) {
-        self.bytes.extend_from_slice(element.bytes);
-    }
-
-    /// Appends elements that are whole already.
-    pub fn copy_bytes(&mut self, elements: &[u8]) {
-        self.bytes.extend_from_slice(elements);
-    }
-
-    /// Appends a field whose value is given as bytes of type `kind`. `name` holds no null byte: it is a checked path's.
-    pub fn append_bytes(&mut self, name: &str, kind: u8, value_bytes: &[u8]) {
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(name.as_bytes());
-        self.bytes.push(0);
-        self.bytes.extend_from_slice(value_bytes);
-    }
-
-    /// Appends a field.
-    pub fn append(&mut self, name: &str, value: RawBsonRef<'_>) -> Result<()> {
-        let mut single = RawDocumentBuf::new();
-        single.append(cstring(name)?, value);
-        let bytes = single.as_bytes();
-        self.bytes.extend_from_slice(&bytes[4..bytes.len() - 1]);
-        Ok(())
-    }
-
-    /// The finished document.
-    pub fn finish(mut self) -> Result<RawDocumentBuf> {
-        self.bytes.push(0);
-        let length = i32::try_from(self.bytes.len())
-            .map_err(|_| Error::new(ErrorCode::BSONObjectTooLarge, "BSONObj exceeds maximum size"))?;
-        self.bytes[..4].copy_from_slice(&length.to_le_bytes());
-        Ok(RawDocumentBuf::from_bytes(self.bytes)?)
-    }
+    Ok(())
 }
 
 /// A field name for bson's builders; a name with a null byte is `BadValue` (2).

@@ -16,12 +16,15 @@ pub mod field;
 mod filter;
 mod leading;
 mod optimize;
+#[cfg(test)]
+mod property_tests;
 mod scope;
 mod spec;
 mod stage;
 mod stages;
 mod table;
-pub(crate) mod text;
+#[cfg(test)]
+mod tests;
 
 pub use chain::Chain;
 pub use leading::LeadingQuery;

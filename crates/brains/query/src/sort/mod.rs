@@ -10,5 +10,3 @@ mod tests;
 
 pub use pattern::{SortKey, SortPart, SortPattern, natural_direction};
 pub use sorter::Sorter;
-
-use crate::pipeline::text::text_of;

@@ -8,8 +8,8 @@
 //! What it deliberately does not do: `$meta` sorts (text score and the like) are not implemented, and `$natural` is no
 //! sort but a hint ([`natural_direction`]).
 
-use super::text_of;
 use crate::pipeline::field::check_path;
+use crate::show;
 use baton_document::keys::{self, Direction};
 use baton_document::path::{self, Part, Path};
 use baton_types::{Error, ErrorCode, Result};
@@ -50,7 +50,10 @@ pub fn natural_direction(spec: &RawDocument) -> Result<Option<Direction>> {
         return Ok(None);
     }
     if elements.next().is_some() {
-        return Err(Error::bad_value(format!("Cannot include '$natural' in compound sort: {}", text_of(spec.into()))));
+        return Err(Error::bad_value(format!(
+            "Cannot include '$natural' in compound sort: {}",
+            show::value(spec.into())
+        )));
     }
     match whole_number(first.1) {
         Some(1) => Ok(Some(Direction::Ascending)),
@@ -131,7 +134,7 @@ fn parse_part(name: &str, value: RawBsonRef<'_>) -> Result<SortPart> {
     if let RawBsonRef::Document(meta) = value {
         return Err(meta_sort(meta)?);
     }
-    let shown = || format!("{name}: {}", text_of(value));
+    let shown = || show::element(name, value);
     if !matches!(value, RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_))
     {
         return Err(Error::location(15974, format!("Illegal key in $sort specification: {}", shown())));
@@ -164,7 +167,7 @@ fn meta_sort(meta: &RawDocument) -> Result<Error> {
         Some(kind @ ("textScore" | "randVal" | "geoNearDistance" | "searchScore")) => {
             Error::not_implemented(format!("sorting by {{$meta: \"{kind}\"}}"))
         }
-        _ => Error::location(31138, format!("Illegal $meta sort: $meta: {}", text_of(value))),
+        _ => Error::location(31138, format!("Illegal $meta sort: $meta: {}", show::value(value))),
     })
 }
 

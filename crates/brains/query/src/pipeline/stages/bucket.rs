@@ -9,7 +9,7 @@ use crate::Context;
 use crate::expression::Expression;
 use crate::pipeline::StageSpec;
 use crate::pipeline::field::{cstring, first_name, raw_value};
-use crate::pipeline::text::{text_of, type_of};
+use crate::show;
 use baton_document::order;
 use baton_types::{Error, Result};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
@@ -44,7 +44,10 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &Context, out: &mut Vec<StageSpe
             }
         }
         Some(other) => {
-            let message = format!("The $bucket 'output' field must be an object, but found type: {}.", type_of(other));
+            let message = format!(
+                "The $bucket 'output' field must be an object, but found type: {}.",
+                show::type_name(other.element_type())
+            );
             return Err(Error::location(40196, message));
         }
         None => group.append(cstr!("count"), rawdoc! { "$sum": 1 }),
@@ -56,7 +59,10 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &Context, out: &mut Vec<StageSpe
 
 fn read<'v>(value: RawBsonRef<'v>, ctx: &Context) -> Result<Arguments<'v>> {
     let Some(spec) = value.as_document() else {
-        let message = format!("Argument to $bucket stage must be an object, but found type: {}.", type_of(value));
+        let message = format!(
+            "Argument to $bucket stage must be an object, but found type: {}.",
+            show::type_name(value.element_type())
+        );
         return Err(Error::location(40201, message));
     };
     let mut arguments = Arguments::default();
@@ -68,7 +74,7 @@ fn read<'v>(value: RawBsonRef<'v>, ctx: &Context) -> Result<Arguments<'v>> {
                     let message = format!(
                         "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression, but \
                          found: {}.",
-                        text_of(value)
+                        show::value(value)
                     );
                     return Err(Error::location(40202, message));
                 }
@@ -79,7 +85,7 @@ fn read<'v>(value: RawBsonRef<'v>, ctx: &Context) -> Result<Arguments<'v>> {
                 let not_constant = || {
                     let message = format!(
                         "The $bucket 'default' field must be a constant expression, but found: {}.",
-                        text_of(value)
+                        show::value(value)
                     );
                     Error::location(40195, message)
                 };
@@ -112,7 +118,10 @@ fn constant(value: RawBsonRef<'_>, ctx: &Context) -> Result<Option<RawBson>> {
 
 fn boundaries(value: RawBsonRef<'_>, ctx: &Context) -> Result<Vec<RawBson>> {
     let Some(array) = value.as_array() else {
-        let message = format!("The $bucket 'boundaries' field must be an array, but found type: {}.", type_of(value));
+        let message = format!(
+            "The $bucket 'boundaries' field must be an array, but found type: {}.",
+            show::type_name(value.element_type())
+        );
         return Err(Error::location(40200, message));
     };
     let mut values: Vec<RawBson> = Vec::new();
@@ -121,7 +130,7 @@ fn boundaries(value: RawBsonRef<'_>, ctx: &Context) -> Result<Vec<RawBson>> {
         let Some(value) = constant(element, ctx)? else {
             let message = format!(
                 "The $bucket 'boundaries' field must be an array of constant values, but found value: {}.",
-                text_of(element)
+                show::value(element)
             );
             return Err(Error::location(40191, message));
         };
@@ -143,8 +152,8 @@ fn check_ascending(i: usize, lower: RawBsonRef<'_>, upper: RawBsonRef<'_>) -> Re
         let message = format!(
             "All values in the the 'boundaries' option to $bucket must have the same type. Found conflicting types \
              {} and {}.",
-            type_of(lower),
-            type_of(upper)
+            show::type_name(lower.element_type()),
+            show::type_name(upper.element_type())
         );
         return Err(Error::location(40193, message));
     }
@@ -153,8 +162,8 @@ fn check_ascending(i: usize, lower: RawBsonRef<'_>, upper: RawBsonRef<'_>) -> Re
             "The 'boundaries' option to $bucket must be sorted, but elements {i} and {} are not in ascending order \
              ({} is not less than {}).",
             i + 1,
-            text_of(lower),
-            text_of(upper)
+            show::value(lower),
+            show::value(upper)
         );
         return Err(Error::location(40194, message));
     }

@@ -10,7 +10,7 @@ use crate::Context;
 use crate::expression::{Dependencies, Expression};
 use crate::pipeline::field::raw_value;
 use crate::pipeline::stage::{Flow, Stage};
-use crate::pipeline::text::{text_of, type_of};
+use crate::show;
 use crate::sort::Sorter;
 use baton_document::Number;
 use baton_document::keys::{self, Direction};
@@ -38,7 +38,10 @@ impl BucketAutoSpec {
     /// Parses the argument: 40239 to 40246, 40257, 40261.
     pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &Context) -> Result<Self> {
         let Some(spec) = value.as_document() else {
-            let message = format!("The argument to $bucketAuto must be an object, but found type: {}.", type_of(value));
+            let message = format!(
+                "The argument to $bucketAuto must be an object, but found type: {}.",
+                show::type_name(value.element_type())
+            );
             return Err(Error::location(40240, message));
         };
         let mut group_by = None;
@@ -55,7 +58,7 @@ impl BucketAutoSpec {
                     let Some(name) = value.as_str() else {
                         let message = format!(
                             "The $bucketAuto 'granularity' field must be a string, but found type: {}.",
-                            type_of(value)
+                            show::type_name(value.element_type())
                         );
                         return Err(Error::location(40261, message));
                     };
@@ -95,21 +98,23 @@ fn group_by_argument(value: RawBsonRef<'_>, ctx: &Context) -> Result<Expression>
     }
     let message = format!(
         "The $bucketAuto 'groupBy' field must be defined as a $-prefixed path or an expression object, but found: {}",
-        text_of(value)
+        show::value(value)
     );
     Err(Error::location(40239, message))
 }
 
 fn buckets_argument(value: RawBsonRef<'_>) -> Result<usize> {
     let Some(number) = Number::from_raw(value) else {
-        let message =
-            format!("The $bucketAuto 'buckets' field must be a numeric value, but found type: {}.", type_of(value));
+        let message = format!(
+            "The $bucketAuto 'buckets' field must be a numeric value, but found type: {}.",
+            show::type_name(value.element_type())
+        );
         return Err(Error::location(40241, message));
     };
     let Some(number) = number.to_i32_exact() else {
         let message = format!(
             "The $bucketAuto 'buckets' field must be representable as a 32-bit integer, but found {}.",
-            text_of(value)
+            show::value(value)
         );
         return Err(Error::location(40242, message));
     };
@@ -121,7 +126,10 @@ fn buckets_argument(value: RawBsonRef<'_>) -> Result<usize> {
 
 fn output_argument(value: RawBsonRef<'_>, ctx: &Context) -> Result<Vec<AccumulatedField>> {
     let Some(output) = value.as_document() else {
-        let message = format!("The $bucketAuto 'output' field must be an object, but found type: {}.", type_of(value));
+        let message = format!(
+            "The $bucketAuto 'output' field must be an object, but found type: {}.",
+            show::type_name(value.element_type())
+        );
         return Err(Error::location(40244, message));
     };
     output
@@ -265,7 +273,7 @@ fn check_roundable(value: RawBsonRef<'_>) -> Result<()> {
     let Some(number) = Number::from_raw(value) else {
         let message = format!(
             "$bucketAuto can specify a 'granularity' with numeric boundaries only, but found a value with type: {}",
-            type_of(value)
+            show::type_name(value.element_type())
         );
         return Err(Error::location(40258, message));
     };

@@ -7,7 +7,7 @@ use crate::Context;
 use crate::expression::Expression;
 use crate::pipeline::field::raw_value;
 use crate::pipeline::stage::{Flow, Stage};
-use crate::pipeline::text::{text_of, type_of};
+use crate::show;
 use baton_types::{Error, Result};
 use bson::Bson;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
@@ -41,8 +41,8 @@ impl DocumentsSpec {
                     let message = format!(
                         "'newRoot' expression must evaluate to an object, but resulting value was: {}. Type of \
                          resulting value: '{}'. Input document: {{}}",
-                        text_of(value),
-                        type_of(value)
+                        show::value(value),
+                        show::type_name(value.element_type())
                     );
                     Err(Error::location(40228, message))
                 }

@@ -10,7 +10,7 @@ use crate::pipeline::chain::Chain;
 use crate::pipeline::field::{self, cstring};
 use crate::pipeline::scope::{Inside, Scope};
 use crate::pipeline::stage::{Flow, Host, Stage};
-use crate::pipeline::text::{text_of, type_of};
+use crate::show;
 use baton_types::{Error, Result};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
@@ -27,8 +27,10 @@ impl FacetSpec {
     /// Parses the argument: 40169 to 40171, 40600 for a stage that may not stand in a facet.
     pub(crate) fn parse(value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Self> {
         let Some(spec) = value.as_document().filter(|spec| !spec.is_empty()) else {
-            let message =
-                format!("the $facet specification must be a non-empty object, but found: $facet: {}", text_of(value));
+            let message = format!(
+                "the $facet specification must be a non-empty object, but found: $facet: {}",
+                show::value(value)
+            );
             return Err(Error::location(40169, message));
         };
         let inner = scope.within(Inside::Facet)?;
@@ -64,7 +66,8 @@ impl FacetSpec {
 
 fn stage_documents<'v>(name: &str, value: RawBsonRef<'v>) -> Result<Vec<&'v RawDocument>> {
     let Some(array) = value.as_array() else {
-        let message = format!("arguments to $facet must be arrays, {name} is type {}", type_of(value));
+        let message =
+            format!("arguments to $facet must be arrays, {name} is type {}", show::type_name(value.element_type()));
         return Err(Error::location(40170, message));
     };
     array
@@ -75,8 +78,8 @@ fn stage_documents<'v>(name: &str, value: RawBsonRef<'v>) -> Result<Vec<&'v RawD
                 let message = format!(
                     "elements of arrays in $facet spec must be non-empty objects, {name} argument contained an \
                      element of type {}: {}",
-                    type_of(element),
-                    text_of(element)
+                    show::type_name(element.element_type()),
+                    show::value(element)
                 );
                 Error::location(40171, message)
             })

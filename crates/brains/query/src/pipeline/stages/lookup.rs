@@ -11,7 +11,7 @@ use crate::expression::{Dependencies, Expression};
 use crate::pipeline::Pipeline;
 use crate::pipeline::field::{self, components, cstring};
 use crate::pipeline::scope::{Inside, Scope};
-use crate::pipeline::text::{text_of, type_of};
+use crate::show;
 use baton_types::{Error, ErrorCode, Result};
 use bson::Bson;
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -60,7 +60,10 @@ impl LookupSpec {
     /// the sub-pipeline.
     pub(crate) fn parse(value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Self> {
         let Some(spec) = value.as_document() else {
-            let message = format!("the $lookup stage specification must be an object, but found {}", type_of(value));
+            let message = format!(
+                "the $lookup stage specification must be an object, but found {}",
+                show::type_name(value.element_type())
+            );
             return Err(Error::failed_to_parse(message));
         };
         let arguments = read(spec)?;
@@ -187,8 +190,8 @@ fn read(spec: &RawDocument) -> Result<Arguments<'_>> {
                 let Some(variables) = value.as_document() else {
                     let message = format!(
                         "$lookup argument 'let: {}' must be an object, is type {}",
-                        text_of(value),
-                        type_of(value)
+                        show::value(value),
+                        show::type_name(value.element_type())
                     );
                     return Err(Error::failed_to_parse(message));
                 };
@@ -198,8 +201,8 @@ fn read(spec: &RawDocument) -> Result<Arguments<'_>> {
                 let Some(path) = value.as_str() else {
                     let message = format!(
                         "$lookup argument '{name}: {}' must be a string, is type {}",
-                        text_of(value),
-                        type_of(value)
+                        show::value(value),
+                        show::type_name(value.element_type())
                     );
                     return Err(Error::failed_to_parse(message));
                 };
@@ -235,7 +238,8 @@ fn from_argument(value: RawBsonRef<'_>) -> Result<Target> {
             Ok(Target { db: Some(db.to_owned()), coll: coll.to_owned() })
         }
         other => {
-            let message = format!("$lookup 'from' field must be a string, but found {}", type_of(other));
+            let message =
+                format!("$lookup 'from' field must be a string, but found {}", show::type_name(other.element_type()));
             Err(Error::failed_to_parse(message))
         }
     }

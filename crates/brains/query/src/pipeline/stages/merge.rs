@@ -9,7 +9,7 @@ use crate::Context;
 use crate::expression::Expression;
 use crate::pipeline::field;
 use crate::pipeline::stage_documents;
-use crate::pipeline::text::type_of;
+use crate::show;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
@@ -72,7 +72,10 @@ impl MergeSpec {
             RawBsonRef::String(coll) => parsed.target.coll = coll.to_owned(),
             RawBsonRef::Document(spec) => parsed.read(spec, ctx)?,
             other => {
-                let message = format!("$merge requires a string or object argument, but found {}", type_of(other));
+                let message = format!(
+                    "$merge requires a string or object argument, but found {}",
+                    show::type_name(other.element_type())
+                );
                 return Err(Error::type_mismatch(message));
             }
         }
@@ -178,7 +181,7 @@ fn into_argument(value: RawBsonRef<'_>) -> Result<Target> {
                 let Some(text) = value.as_str() else {
                     let message = format!(
                         "BSON field '$merge.into.{name}' is the wrong type '{}', expected type 'string'",
-                        type_of(value)
+                        show::type_name(value.element_type())
                     );
                     return Err(Error::type_mismatch(message));
                 };
@@ -191,8 +194,10 @@ fn into_argument(value: RawBsonRef<'_>) -> Result<Target> {
             Ok(target)
         }
         other => {
-            let message =
-                format!("$merge 'into' field  must be either a string or an object, but found {}", type_of(other));
+            let message = format!(
+                "$merge 'into' field  must be either a string or an object, but found {}",
+                show::type_name(other.element_type())
+            );
             Err(Error::location(51178, message))
         }
     }
@@ -206,7 +211,10 @@ fn on_argument(value: RawBsonRef<'_>) -> Result<Vec<String>> {
             for name in names {
                 let name = name?;
                 let Some(name) = name.as_str() else {
-                    let message = format!("$merge 'on' array elements must be strings, but found {}", type_of(name));
+                    let message = format!(
+                        "$merge 'on' array elements must be strings, but found {}",
+                        show::type_name(name.element_type())
+                    );
                     return Err(Error::location(51134, message));
                 };
                 if fields.iter().any(|known| known == name) {
@@ -222,7 +230,7 @@ fn on_argument(value: RawBsonRef<'_>) -> Result<Vec<String>> {
         other => {
             let message = format!(
                 "$merge 'on' field  must be either a string or an array of strings, but found {}",
-                type_of(other)
+                show::type_name(other.element_type())
             );
             return Err(Error::location(51186, message));
         }
@@ -245,7 +253,7 @@ fn when_matched(value: RawBsonRef<'_>) -> Result<WhenMatched> {
         other => {
             let message = format!(
                 "$merge 'whenMatched' field  must be either a string or an array, but found {}",
-                type_of(other)
+                show::type_name(other.element_type())
             );
             Err(Error::location(51191, message))
         }
@@ -261,7 +269,7 @@ fn when_not_matched(value: RawBsonRef<'_>) -> Result<WhenNotMatched> {
         other => {
             let message = format!(
                 "BSON field '$merge.whenNotMatched' is the wrong type '{}', expected type 'string'",
-                type_of(other)
+                show::type_name(other.element_type())
             );
             Err(Error::type_mismatch(message))
         }
@@ -274,7 +282,10 @@ fn unknown_mode(field: &str, mode: &str) -> Error {
 
 fn let_argument(value: RawBsonRef<'_>) -> Result<&RawDocument> {
     value.as_document().ok_or_else(|| {
-        let message = format!("BSON field '$merge.let' is the wrong type '{}', expected type 'object'", type_of(value));
+        let message = format!(
+            "BSON field '$merge.let' is the wrong type '{}', expected type 'object'",
+            show::type_name(value.element_type())
+        );
         Error::type_mismatch(message)
     })
 }

@@ -25,14 +25,14 @@ pub(crate) mod sub_pipeline;
 pub(crate) mod union_with;
 pub(crate) mod unwind;
 
-use super::text::text_of;
+use crate::show;
 use baton_types::{Error, Result};
 use bson::raw::RawBsonRef;
 
 /// The whole, non-negative number that `$limit` and `$skip` take; the error names the stage and has `code`.
 fn bounded_count(stage: &str, code: i32, value: RawBsonRef<'_>) -> Result<u64> {
     let refuse = |why: &str| {
-        let message = format!("invalid argument to {stage} stage: {why} in: {stage}: {}", text_of(value));
+        let message = format!("invalid argument to {stage} stage: {why} in: {stage}: {}", show::value(value));
         Err(Error::location(code, message))
     };
     let number = match value {

@@ -4,7 +4,7 @@
 
 use super::lookup::Target;
 use super::stats::unknown_field;
-use crate::pipeline::text::type_of;
+use crate::show;
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{RawBson, RawBsonRef};
 
@@ -31,7 +31,7 @@ impl OutSpec {
                         value.as_str().map(str::to_owned).ok_or_else(|| {
                             let message = format!(
                                 "BSON field '$out.{name}' is the wrong type '{}', expected type 'string'",
-                                type_of(value)
+                                show::type_name(value.element_type())
                             );
                             Error::type_mismatch(message)
                         })
@@ -48,7 +48,10 @@ impl OutSpec {
                 Target { db: Some(db.ok_or_else(|| missing("db"))?), coll: coll.ok_or_else(|| missing("coll"))? }
             }
             other => {
-                let message = format!("$out only supports a string or object argument, but found {}", type_of(other));
+                let message = format!(
+                    "$out only supports a string or object argument, but found {}",
+                    show::type_name(other.element_type())
+                );
                 return Err(Error::location(16990, message));
             }
         };

@@ -1,15 +1,15 @@
 //! `$project`, `$addFields`, `$set` and `$unset`: the stages that reshape each document by a projection.
 //!
 //! Sources: MongoDB manual, the pages of these stages. The projection itself is [`crate::projection`]'s; here are the
-//! stages' own rules, and which fields go through untouched, for the optimiser. Until there is a projection, the stages
-//! are refused as not implemented.
+//! stages' own rules, and which fields go through untouched, for the optimiser.
 
 use crate::Context;
 use crate::expression::Dependencies;
 use crate::pipeline::field::root;
 use crate::pipeline::spec::Passing;
 use crate::pipeline::stage::{Flow, Stage};
-use crate::pipeline::text::type_of;
+use crate::projection::{Mode, Projection};
+use crate::show;
 use baton_document::Number;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -49,7 +49,8 @@ impl ProjectSpec {
     /// Parses `$addFields` or `$set`: 40272 unless the argument is an object.
     pub(crate) fn add_fields(name: &'static str, value: RawBsonRef<'_>, ctx: &Context) -> Result<Self> {
         let Some(spec) = value.as_document() else {
-            let message = format!("{name} specification stage must be an object, got {}", type_of(value));
+            let message =
+                format!("{name} specification stage must be an object, got {}", show::type_name(value.element_type()));
             return Err(Error::location(40272, message));
         };
         let projection = Projection::parse_add_fields(spec, ctx).map_err(|e| within(name, e))?;
@@ -170,41 +171,6 @@ fn is_false(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Boolean(flag) => !flag,
         other => Number::from_raw(other).is_some_and(Number::is_zero),
-    }
-}
-
-/// Placeholder for a parsed projection: none can be made yet.
-#[derive(Clone, Copy, Debug)]
-pub enum Projection {}
-
-/// Whose rules a projection follows.
-enum Mode {
-    Aggregate,
-}
-
-impl Projection {
-    fn parse(_: &RawDocument, _: Option<&()>, _: &Context, _: Mode) -> Result<Self> {
-        Err(Error::not_implemented("the stage $project"))
-    }
-
-    fn parse_add_fields(_: &RawDocument, _: &Context) -> Result<Self> {
-        Err(Error::not_implemented("the stage $addFields"))
-    }
-
-    fn parse_unset(_: RawBsonRef<'_>, _: &Context) -> Result<Self> {
-        Err(Error::not_implemented("the stage $unset"))
-    }
-
-    fn apply(&self, _: &RawDocument, _: Option<&()>) -> Result<RawDocumentBuf> {
-        match *self {}
-    }
-
-    fn required_fields(&self) -> Dependencies {
-        match *self {}
-    }
-
-    fn computes_from_whole_document(&self) -> bool {
-        match *self {}
     }
 }
 

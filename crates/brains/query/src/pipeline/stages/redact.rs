@@ -6,9 +6,10 @@
 
 use crate::Context;
 use crate::expression::Expression;
-use crate::pipeline::field::{Element, Elements, Writer, single};
+use crate::pipeline::field::single;
 use crate::pipeline::stage::{Flow, Stage};
-use crate::pipeline::text::text_of;
+use crate::raw::{self, Element};
+use crate::show;
 use baton_types::{Error, Result};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document};
@@ -73,7 +74,7 @@ impl RedactStage {
             Some("descend") => self.descend(root, level).map(Some),
             _ => {
                 let shown = match verdict {
-                    Some(value) => text_of(RawBson::try_from(value)?.as_raw_bson_ref()),
+                    Some(value) => show::value(RawBson::try_from(value)?.as_raw_bson_ref()),
                     None => "MISSING".to_owned(),
                 };
                 let message = format!(
@@ -86,24 +87,28 @@ impl RedactStage {
     }
 
     fn descend(&mut self, root: &RawDocument, level: &RawDocument) -> Result<RawDocumentBuf> {
-        let mut out = Writer::with_capacity(level.as_bytes().len());
-        for element in Elements::of(level) {
+        let mut out = Vec::with_capacity(level.as_bytes().len());
+        let start = raw::begin(&mut out);
+        for element in raw::elements(level) {
             let element = element?;
-            let name = element.name;
-            self.keep_element(root, &element, name, &mut out)?;
+            self.keep_element(root, &element, element.key(), &mut out)?;
         }
-        out.finish()
+        raw::end(&mut out, start);
+        raw::finish(out)
     }
 
     fn descend_array(&mut self, root: &RawDocument, array: &RawArray) -> Result<RawDocumentBuf> {
-        let mut out = Writer::with_capacity(array.as_bytes().len());
+        let mut out = Vec::with_capacity(array.as_bytes().len());
+        let start = raw::begin(&mut out);
+        let mut digits = raw::Digits::default();
         let mut position = 0;
-        for element in Elements::of_array(array) {
-            if self.keep_element(root, &element?, &position.to_string(), &mut out)? {
+        for element in raw::elements(raw::array_fields(array)?) {
+            if self.keep_element(root, &element?, digits.of(position), &mut out)? {
                 position += 1;
             }
         }
-        out.finish()
+        raw::end(&mut out, start);
+        raw::finish(out)
     }
 
     /// Writes what is left of an element; whether anything is.
@@ -112,18 +117,18 @@ impl RedactStage {
         root: &RawDocument,
         element: &Element<'_>,
         name: &str,
-        out: &mut Writer,
+        out: &mut Vec<u8>,
     ) -> Result<bool> {
         let kept = match element.value()? {
             RawBsonRef::Document(inner) => self.redact(root, inner)?,
             RawBsonRef::Array(array) => Some(self.descend_array(root, array)?),
             _ => {
-                out.append_bytes(name, element.kind, element.value_bytes);
+                raw::put_renamed(out, name, element);
                 return Ok(true);
             }
         };
         if let Some(kept) = &kept {
-            out.append_bytes(name, element.kind, kept.as_bytes());
+            raw::put_bytes(out, element.element_type(), name, kept.as_bytes());
         }
         Ok(kept.is_some())
     }

@@ -6,7 +6,7 @@ use crate::Context;
 use crate::expression::Expression;
 use crate::pipeline::field::raw_value;
 use crate::pipeline::stage::{Flow, Stage};
-use crate::pipeline::text::{text_of, type_of};
+use crate::show;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
@@ -25,7 +25,10 @@ impl ReplaceRootSpec {
     /// Parses `{newRoot: <expression>}`: 40229, 40230, 40231.
     pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &Context) -> Result<Self> {
         let Some(spec) = value.as_document() else {
-            let message = format!("expected an object as specification for $replaceRoot stage, got {}", type_of(value));
+            let message = format!(
+                "expected an object as specification for $replaceRoot stage, got {}",
+                show::type_name(value.element_type())
+            );
             return Err(Error::location(40229, message));
         };
         let mut new_root = None;
@@ -57,12 +60,12 @@ impl ReplaceRootSpec {
         match value {
             Some(RawBson::Document(new_root)) => Ok(new_root),
             other => {
-                let shown = other.as_ref().map_or("MISSING".to_owned(), |v| text_of(v.as_raw_bson_ref()));
-                let kind = other.as_ref().map_or("missing", |v| type_of(v.as_raw_bson_ref()));
+                let shown = other.as_ref().map_or("MISSING".to_owned(), |v| show::value(v.as_raw_bson_ref()));
+                let kind = other.as_ref().map_or("missing", |v| show::type_name(v.as_raw_bson_ref().element_type()));
                 let message = format!(
                     "'newRoot' expression must evaluate to an object, but resulting value was: {shown}. Type of \
                      resulting value: '{kind}'. Input document: {}",
-                    text_of(doc.into())
+                    show::value(doc.into())
                 );
                 Err(Error::location(40228, message))
             }

@@ -4,7 +4,7 @@
 //!
 //! Source: MongoDB manual, the page of each stage.
 
-use crate::pipeline::text::{text_of, type_of};
+use crate::show;
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 
@@ -34,7 +34,7 @@ impl CollStatsSpec {
     /// Parses the argument: 40166 unless it is an object, 40415 for what it may not hold.
     pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Self> {
         let Some(spec) = value.as_document() else {
-            let message = format!("$collStats must take a nested object but found: $collStats: {}", text_of(value));
+            let message = format!("$collStats must take a nested object but found: $collStats: {}", show::value(value));
             return Err(Error::location(40166, message));
         };
         let mut parsed = Self { spec: spec.to_owned(), ..Self::default() };
@@ -63,7 +63,10 @@ fn scale(options: &RawDocument) -> Result<i64> {
         Some(RawBsonRef::Int64(n)) => n,
         Some(RawBsonRef::Double(n)) => n as i64,
         Some(other) => {
-            let message = format!("BSON field '$collStats.storageStats.scale' is the wrong type '{}'", type_of(other));
+            let message = format!(
+                "BSON field '$collStats.storageStats.scale' is the wrong type '{}'",
+                show::type_name(other.element_type())
+            );
             return Err(Error::type_mismatch(message));
         }
     };
@@ -85,7 +88,8 @@ pub(crate) fn parse_index_stats(value: RawBsonRef<'_>) -> Result<()> {
 /// Checks `$planCacheStats`, which takes an object with at most `allHosts`.
 pub(crate) fn parse_plan_cache_stats(value: RawBsonRef<'_>) -> Result<()> {
     let Some(spec) = value.as_document() else {
-        let message = format!("$planCacheStats value must be an object. Found: {}", type_of(value));
+        let message =
+            format!("$planCacheStats value must be an object. Found: {}", show::type_name(value.element_type()));
         return Err(Error::failed_to_parse(message));
     };
     for element in spec.iter() {
@@ -129,7 +133,10 @@ impl CurrentOpSpec {
     /// Parses the argument: `FailedToParse` (9) for what it may not hold.
     pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Self> {
         let Some(spec) = value.as_document() else {
-            let message = format!("$currentOp options must be specified in an object, but found: {}", type_of(value));
+            let message = format!(
+                "$currentOp options must be specified in an object, but found: {}",
+                show::type_name(value.element_type())
+            );
             return Err(Error::failed_to_parse(message));
         };
         let mut parsed = Self {
@@ -158,7 +165,7 @@ impl CurrentOpSpec {
             *option = value.as_bool().ok_or_else(|| {
                 let message = format!(
                     "The '{name}' parameter of the $currentOp stage must be a boolean value, but found: {}",
-                    type_of(value)
+                    show::type_name(value.element_type())
                 );
                 Error::failed_to_parse(message)
             })?;
@@ -182,7 +189,10 @@ impl ListSessionsSpec {
     /// Parses the argument of the stage `name`.
     pub(crate) fn parse(stage: &str, value: RawBsonRef<'_>) -> Result<Self> {
         let Some(spec) = value.as_document() else {
-            let message = format!("{stage} options must be specified in an object, but found: {}", type_of(value));
+            let message = format!(
+                "{stage} options must be specified in an object, but found: {}",
+                show::type_name(value.element_type())
+            );
             return Err(Error::type_mismatch(message));
         };
         let mut parsed = Self { spec: spec.to_owned(), ..Self::default() };
@@ -201,7 +211,10 @@ impl ListSessionsSpec {
                     }
                 }
                 ("allUsers" | "users", other) => {
-                    let message = format!("BSON field '{stage}.{name}' is the wrong type '{}'", type_of(other));
+                    let message = format!(
+                        "BSON field '{stage}.{name}' is the wrong type '{}'",
+                        show::type_name(other.element_type())
+                    );
                     return Err(Error::type_mismatch(message));
                 }
                 (other, _) => return Err(unknown_field(stage, other)),
@@ -221,8 +234,10 @@ fn string_field(doc: &RawDocument, name: &str) -> Result<Option<String>> {
 
 fn document_argument<'v>(stage: &str, name: &str, value: RawBsonRef<'v>) -> Result<&'v RawDocument> {
     value.as_document().ok_or_else(|| {
-        let message =
-            format!("BSON field '{stage}.{name}' is the wrong type '{}', expected type 'object'", type_of(value));
+        let message = format!(
+            "BSON field '{stage}.{name}' is the wrong type '{}', expected type 'object'",
+            show::type_name(value.element_type())
+        );
         Error::type_mismatch(message)
     })
 }

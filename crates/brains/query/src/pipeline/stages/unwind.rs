@@ -3,9 +3,10 @@
 //! Source: MongoDB manual, "$unwind (aggregation)". A value that is no array counts as an array of itself; a missing
 //! field, null and an empty array yield nothing, unless they are to be preserved.
 
-use crate::pipeline::field::{self, Element, Elements, Writer, components};
+use crate::pipeline::field::{self, components};
 use crate::pipeline::stage::{Flow, Stage};
-use crate::pipeline::text::type_of;
+use crate::raw::{self, Element};
+use crate::show;
 use baton_types::{Error, Result};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
@@ -49,7 +50,7 @@ impl UnwindSpec {
             other => {
                 let message = format!(
                     "expected either a string or an object as specification for $unwind stage, got {}",
-                    type_of(other)
+                    show::type_name(other.element_type())
                 );
                 return Err(Error::location(15981, message));
             }
@@ -98,7 +99,7 @@ impl UnwindSpec {
     }
 
     fn elements(&self, doc: &RawDocument, array: &RawArray, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
-        for (index, element) in (0..).zip(Elements::of_array(array)) {
+        for (index, element) in (0..).zip(raw::elements(raw::array_fields(array)?)) {
             let unwound = replace(doc, &self.names, &element?)?;
             out.push_back(self.with_index(unwound, Some(index))?);
         }
@@ -108,29 +109,32 @@ impl UnwindSpec {
 
 /// `doc` with the value at `names`, which exists, replaced by that of `element`, byte for byte.
 fn replace(doc: &RawDocument, names: &[Box<str>], element: &Element<'_>) -> Result<RawDocumentBuf> {
-    let mut out = Writer::with_capacity(doc.as_bytes().len());
     let Some((first, rest)) = names.split_first() else { return Ok(doc.to_owned()) };
+    let mut out = Vec::with_capacity(doc.as_bytes().len());
+    let start = raw::begin(&mut out);
     let mut found = false;
-    for old in Elements::of(doc) {
+    for old in raw::elements(doc) {
         let old = old?;
-        if found || old.name != &**first {
-            out.copy(&old);
+        if found || old.key() != &**first {
+            out.extend_from_slice(old.bytes());
             continue;
         }
         found = true;
         match old.value()? {
             RawBsonRef::Document(inner) if !rest.is_empty() => {
-                out.append_bytes(first, old.kind, replace(inner, rest, element)?.as_bytes());
+                raw::put_bytes(&mut out, old.element_type(), first, replace(inner, rest, element)?.as_bytes());
             }
-            _ => out.append_bytes(first, element.kind, element.value_bytes),
+            _ => raw::put_renamed(&mut out, first, element),
         }
     }
-    out.finish()
+    raw::end(&mut out, start);
+    raw::finish(out)
 }
 
 fn path_argument(value: RawBsonRef<'_>) -> Result<String> {
     value.as_str().map(str::to_owned).ok_or_else(|| {
-        let message = format!("expected a string as the path for $unwind stage, got {}", type_of(value));
+        let message =
+            format!("expected a string as the path for $unwind stage, got {}", show::type_name(value.element_type()));
         Error::location(28808, message)
     })
 }
@@ -139,7 +143,7 @@ fn preserve_argument(value: RawBsonRef<'_>) -> Result<bool> {
     value.as_bool().ok_or_else(|| {
         let message = format!(
             "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
-            type_of(value)
+            show::type_name(value.element_type())
         );
         Error::location(28809, message)
     })
@@ -149,7 +153,7 @@ fn index_argument(value: RawBsonRef<'_>) -> Result<String> {
     let name = value.as_str().filter(|name| !name.is_empty()).ok_or_else(|| {
         let message = format!(
             "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got {}",
-            type_of(value)
+            show::type_name(value.element_type())
         );
         Error::location(28810, message)
     })?;
