@@ -1,19 +1,24 @@
 //! `$expr`: an aggregation expression as a condition.
 
 use crate::Context;
-use baton_types::{Error, Result};
+use crate::expression::Expression;
+use baton_types::Result;
 use bson::{Bson, RawBsonRef, RawDocument};
+use std::sync::Arc;
 
 /// An expression with the surroundings it is evaluated in.
 #[derive(Clone, Debug)]
 pub struct ExprNode {
     source: Bson,
+    expression: Expression,
+    ctx: Arc<Context>,
 }
 
 impl ExprNode {
-    /// Parses the operand of `$expr`.
-    pub(super) fn parse(_value: RawBsonRef<'_>, _ctx: &Context) -> Result<Self> {
-        Err(Error::not_implemented("$expr"))
+    /// Parses the operand of `$expr`. The values of variables are those of `ctx`, taken now.
+    pub(super) fn parse(value: RawBsonRef<'_>, ctx: &Context) -> Result<Self> {
+        let expression = Expression::parse(value, ctx)?;
+        Ok(Self { source: Bson::try_from(value)?, expression, ctx: Arc::new(ctx.clone()) })
     }
 
     /// The expression as written.
@@ -21,7 +26,12 @@ impl ExprNode {
         &self.source
     }
 
-    pub(super) fn evaluate(&self, _doc: &RawDocument) -> Result<bool> {
-        Err(Error::not_implemented("$expr"))
+    /// The expression, parsed.
+    pub fn expression(&self) -> &Expression {
+        &self.expression
+    }
+
+    pub(super) fn evaluate(&self, doc: &RawDocument) -> Result<bool> {
+        self.expression.evaluate_bool(doc, &self.ctx)
     }
 }
