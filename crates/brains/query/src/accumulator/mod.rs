@@ -11,6 +11,9 @@ mod ranked;
 mod statistics;
 mod sum;
 
+#[cfg(test)]
+mod tests;
+
 pub use collection::{AddToSet, End, Ends, Extremes, MergeObjects, Push};
 pub use statistics::{Deviation, Extreme};
 pub use sum::{Average, Sum};

@@ -16,6 +16,7 @@ mod bits;
 mod boolean;
 mod comparison;
 mod conditional;
+mod convert;
 mod date;
 mod dependencies;
 mod depth;
@@ -39,7 +40,7 @@ pub(crate) mod value;
 mod variables;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use dependencies::Dependencies;
 

@@ -6,7 +6,7 @@
 use super::depth;
 use super::node::{Call, Node, Scope, Source, own};
 use super::path;
-use super::table::{self, Arity, Form, Operator};
+use super::table::{self, Arity, Form};
 use super::value;
 use crate::Context;
 use baton_types::{Error, ErrorCode, Result};

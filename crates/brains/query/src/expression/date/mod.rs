@@ -4,5 +4,13 @@
 //! numbers, so that every date BSON can hold has its parts.
 
 pub(crate) mod calendar;
+pub(crate) mod fields;
+pub(crate) mod parts;
+pub(crate) mod reading;
+pub(crate) mod steps;
+pub(crate) mod text;
+pub(crate) mod truncate;
+mod unit;
+mod zone;
 
 pub(crate) use calendar::iso_text;

@@ -2,6 +2,8 @@
 
 mod arithmetic;
 mod arrays;
+mod conversions;
+mod dates;
 mod language;
 mod strings;
 
@@ -13,7 +15,7 @@ use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 /// 2024-02-29T12:34:56.789Z.
 pub(super) const NOW_MS: i64 = 1_709_210_096_789;
 
-pub(super) fn context() -> Context {
+pub(crate) fn context() -> Context {
     Context::new(DateTime::from_millis(NOW_MS), 7)
 }
 
