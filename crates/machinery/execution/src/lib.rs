@@ -1,1 +1,26 @@
-//! Placeholder.
+//! Carries plans and pipelines out on storage, and documents' changes into it.
+//!
+//! A query is a [`Query`]: an access path, a residual filter, a sort if no index serves one, a window, a projection. It
+//! is run one batch at a time, against one [`baton_storage::View`] for each, and keeps only its position in between.
+//! An aggregation is a query feeding a chain of stages ([`Aggregation`]). Writes find their documents with a query, lock
+//! them one by one, look again, and commit ([`write`]).
+//!
+//! Not here: commands, replies, cursors' registration, write concerns.
+
+mod access;
+mod aggregation;
+mod host;
+mod plan;
+mod query;
+pub mod write;
+
+pub use access::{Access, Examined, Given};
+pub use aggregation::{Aggregation, Input};
+pub use host::{Draw, StorageHost, SystemDraw, no_stages};
+pub use plan::{PlanChoice, explain_stages};
+pub use query::{Hint, Query, QuerySpec};
+
+use baton_types::Result;
+
+/// Asked now and then while work goes on: `Err` says that the request was killed or has run out of time.
+pub type Interrupt<'a> = &'a dyn Fn() -> Result<()>;

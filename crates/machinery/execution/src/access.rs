@@ -1,0 +1,201 @@
+//! Access paths: the ways to get at a collection's documents, each with a position to resume at.
+//!
+//! Invariant: between two calls of [`Access::run`] an access holds positions and no resources of storage. A document
+//! that the receiver did not take is given again.
+
+use ahash::RandomState;
+use baton_storage::{Bounds, Collection, Index, Order, RecordKey, View};
+use baton_types::Result;
+use bson::RawDocument;
+use hashbrown::HashSet;
+use std::sync::Arc;
+
+/// What the receiver did with a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// Took it; wants more.
+    Taken,
+    /// Took it; wants no more for now.
+    TakenLast,
+    /// Had no place for it; wants it again.
+    Refused,
+}
+
+/// What a query looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// Index entries.
+    pub keys: u64,
+    /// Documents.
+    pub documents: u64,
+}
+
+/// One way to get at documents.
+pub enum Access {
+    /// None at all.
+    Nothing,
+    /// The documents with these record keys, in this order.
+    Points {
+        /// The keys.
+        records: Vec<RecordKey>,
+        /// The next one's place.
+        next: usize,
+    },
+    /// Documents in ranges of record keys, in the order of the ranges.
+    Documents {
+        /// The ranges still to do; the first is cut down as it is walked.
+        ranges: Vec<Bounds>,
+        /// Which way.
+        order: Order,
+    },
+    /// Documents whose entries in an index lie in ranges.
+    Entries {
+        /// The index.
+        index: Arc<Index>,
+        /// The ranges still to do.
+        ranges: Vec<Bounds>,
+        /// Which way.
+        order: Order,
+        /// Record keys given so far, where one document may have several entries.
+        seen: Option<HashSet<RecordKey, RandomState>>,
+    },
+    /// Documents that any of several accesses gives, each once.
+    Union {
+        /// The accesses still to do.
+        parts: Vec<Access>,
+        /// Record keys given so far.
+        seen: HashSet<RecordKey, RandomState>,
+    },
+}
+
+/// Gets each document with its record key.
+pub type Receiver<'a> = &'a mut dyn FnMut(&[u8], &RawDocument) -> Result<Given>;
+
+impl Access {
+    /// Points in an order.
+    pub fn points(records: Vec<RecordKey>) -> Self {
+        Self::Points { records, next: 0 }
+    }
+
+    /// The whole collection.
+    pub fn everything(order: Order) -> Self {
+        Self::Documents { ranges: vec![Bounds::default()], order }
+    }
+
+    /// Gives documents until the receiver wants no more or there are none left; tells whether there may be more.
+    pub fn run(
+        &mut self,
+        view: &View<'_>,
+        collection: &Collection,
+        examined: &mut Examined,
+        receive: Receiver<'_>,
+    ) -> Result<bool> {
+        match self {
+            Self::Nothing => Ok(false),
+            Self::Points { records, next } => {
+                while let Some(record) = records.get(*next) {
+                    examined.keys += 1;
+                    if let Some(bytes) = view.get(collection, record)? {
+                        examined.documents += 1;
+                        match receive(record, baton_storage::stored_document(&bytes)?)? {
+                            Given::Taken => {}
+                            Given::TakenLast => {
+                                *next += 1;
+                                return Ok(*next < records.len());
+                            }
+                            Given::Refused => return Ok(true),
+                        }
+                    }
+                    *next += 1;
+                }
+                Ok(false)
+            }
+            Self::Documents { ranges, order } => {
+                while let Some(range) = ranges.first_mut() {
+                    let mut cursor = view.documents(collection, range, *order);
+                    while let Some((record, document)) = cursor.next_document()? {
+                        examined.documents += 1;
+                        match receive(record, document)? {
+                            Given::Taken => {}
+                            Given::TakenLast => {
+                                cut(range, record, *order, true);
+                                return Ok(true);
+                            }
+                            Given::Refused => {
+                                cut(range, record, *order, false);
+                                return Ok(true);
+                            }
+                        }
+                    }
+                    ranges.remove(0);
+                }
+                Ok(false)
+            }
+            Self::Entries { index, ranges, order, seen } => {
+                while let Some(range) = ranges.first_mut() {
+                    let mut cursor = view.entries(index, range, *order);
+                    while let Some(entry) = cursor.next_entry()? {
+                        examined.keys += 1;
+                        if seen.as_ref().is_some_and(|seen| seen.contains(entry.record)) {
+                            continue;
+                        }
+                        let Some(bytes) = view.get(collection, entry.record)? else { continue };
+                        examined.documents += 1;
+                        let given = receive(entry.record, baton_storage::stored_document(&bytes)?)?;
+                        if given != Given::Refused
+                            && let Some(seen) = seen
+                        {
+                            seen.insert(RecordKey::from_slice(entry.record));
+                        }
+                        match given {
+                            Given::Taken => {}
+                            Given::TakenLast => {
+                                cut(range, entry.position, *order, true);
+                                return Ok(true);
+                            }
+                            Given::Refused => {
+                                cut(range, entry.position, *order, false);
+                                return Ok(true);
+                            }
+                        }
+                    }
+                    ranges.remove(0);
+                }
+                Ok(false)
+            }
+            Self::Union { parts, seen } => {
+                while let Some(part) = parts.first_mut() {
+                    let mut stopped = false;
+                    part.run(view, collection, examined, &mut |record, document| {
+                        if seen.contains(record) {
+                            return Ok(Given::Taken);
+                        }
+                        let given = receive(record, document)?;
+                        if given != Given::Refused {
+                            seen.insert(RecordKey::from_slice(record));
+                        }
+                        stopped = given != Given::Taken;
+                        Ok(given)
+                    })?;
+                    if stopped {
+                        return Ok(true);
+                    }
+                    parts.remove(0);
+                }
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// Cuts a range down to what lies beyond `position`, which was taken or not.
+fn cut(range: &mut Bounds, position: &[u8], order: Order, taken: bool) {
+    let mut after = position.to_vec();
+    after.push(0);
+    match (order, taken) {
+        (Order::Forward, true) => range.from = after,
+        (Order::Forward, false) => range.from = position.to_vec(),
+        (Order::Backward, true) => range.to = Some(position.to_vec()),
+        (Order::Backward, false) => range.to = Some(after),
+    }
+}

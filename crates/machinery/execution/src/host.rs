@@ -1,0 +1,438 @@
+//! The stages that need storage: `$lookup`, `$unionWith`, `$out`, `$merge`. And opening a collection or view as the
+//! input of a pipeline, which all of them and the `aggregate` command share.
+
+use crate::access::Given;
+use crate::aggregation::{Aggregation, Input};
+use crate::query::{Hint, Query, QuerySpec};
+use crate::write::{self, Written};
+use baton_query::Context;
+use baton_query::matcher::Matcher;
+use baton_query::pipeline::{
+    Chain, Flow, Host, LookupSpec, MergeSpec, OutSpec, Pipeline, Stage, StageSpec, Target, UnionWithSpec, WhenMatched,
+    WhenNotMatched,
+};
+use baton_query::update::Update;
+use baton_storage::{CollectionOptions, CreateOutcome, Durability, Storage};
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::raw::RawBson;
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Views on views, at the most.
+const VIEW_DEPTH_MAX: usize = 20;
+
+/// Draws what storage needs drawn: UUIDs of new collections and ids of documents without one.
+pub trait Draw: Send + Sync {
+    /// A random UUID (version 4).
+    fn uuid(&self) -> [u8; 16];
+    /// A new ObjectId.
+    fn object_id(&self) -> bson::oid::ObjectId;
+}
+
+/// Draws from the operating system.
+pub struct SystemDraw;
+
+impl Draw for SystemDraw {
+    fn uuid(&self) -> [u8; 16] {
+        bson::Uuid::new().bytes()
+    }
+
+    fn object_id(&self) -> bson::oid::ObjectId {
+        bson::oid::ObjectId::new()
+    }
+}
+
+/// See the file's header.
+#[derive(Clone)]
+pub struct StorageHost {
+    /// Where the collections are.
+    pub storage: Arc<Storage>,
+    /// The database of the aggregation.
+    pub db: String,
+    /// Sources of randomness.
+    pub draw: Arc<dyn Draw>,
+}
+
+impl StorageHost {
+    /// A pipeline over a collection or view, ready to run. `depth` counts views on the way.
+    pub fn open(
+        &self,
+        namespace: &Namespace,
+        pipeline: Pipeline,
+        hint: Option<Hint>,
+        context: &Arc<Context>,
+    ) -> Result<Aggregation> {
+        let (namespace, pipeline) = self.resolve(namespace, pipeline, context)?;
+        let pipeline = pipeline.optimize()?;
+        if let Some(StageSpec::Documents(spec)) = pipeline.source() {
+            let documents = spec.documents(context)?;
+            let rest = pipeline.with_stages(pipeline.stages()[1..].to_vec());
+            return Ok(Aggregation::new(Input::Documents(documents), rest.start(self)?));
+        }
+        let leading = pipeline.leading_query();
+        let filter = leading.filter.map_or_else(|| Arc::new(Matcher::always()), |(_, matcher)| matcher);
+        let spec = QuerySpec {
+            sort: leading.sort,
+            skip: leading.skip,
+            limit: leading.limit,
+            hint,
+            ..QuerySpec::matching(filter)
+        };
+        let query = Query::new(&self.storage, self.storage.collection(&namespace), spec, Arc::clone(context))?;
+        Ok(Aggregation::new(Input::Query(Box::new(query)), leading.rest.start(self)?))
+    }
+
+    /// Follows views down to a collection, putting their pipelines in front.
+    pub fn resolve(
+        &self,
+        namespace: &Namespace,
+        pipeline: Pipeline,
+        context: &Context,
+    ) -> Result<(Namespace, Pipeline)> {
+        let (mut namespace, mut pipeline) = (namespace.clone(), pipeline);
+        for _ in 0..=VIEW_DEPTH_MAX {
+            let Some(collection) = self.storage.collection(&namespace) else { return Ok((namespace, pipeline)) };
+            let Some((on, stages)) = &collection.options.view else { return Ok((namespace, pipeline)) };
+            let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
+            let mut all = Pipeline::parse(&stages, context)?.stages().to_vec();
+            all.extend_from_slice(pipeline.stages());
+            pipeline = pipeline.with_stages(all);
+            namespace = Namespace::new(namespace.db(), on)?;
+        }
+        Err(Error::new(
+            ErrorCode::ViewDepthLimitExceeded,
+            format!("View depth too deep or view cycle detected; maximum depth is {VIEW_DEPTH_MAX}"),
+        ))
+    }
+
+    fn namespace(&self, target: &Target) -> Result<Namespace> {
+        Namespace::new(target.db.as_deref().unwrap_or(&self.db), &target.coll)
+    }
+
+    fn everything(&self, target: Option<&Target>, pipeline: Pipeline, context: &Arc<Context>) -> Result<Aggregation> {
+        match target {
+            Some(target) => self.open(&self.namespace(target)?, pipeline, None, context),
+            // Without a collection the pipeline begins with `$documents`, and this name is never looked at.
+            None => self.open(&Namespace::new(&self.db, "none")?, pipeline, None, context),
+        }
+    }
+}
+
+impl Host for StorageHost {
+    fn start(&self, spec: &StageSpec, context: &Arc<Context>) -> Result<Box<dyn Stage>> {
+        match spec {
+            StageSpec::Lookup(spec) => {
+                Ok(Box::new(Lookup { host: self.clone(), spec: Arc::clone(spec), context: Arc::clone(context) }))
+            }
+            StageSpec::UnionWith(spec) => Ok(Box::new(UnionWith {
+                host: self.clone(),
+                spec: Arc::clone(spec),
+                context: Arc::clone(context),
+                other: None,
+            })),
+            StageSpec::Out(spec) => Ok(Box::new(Out::new(self.clone(), spec)?)),
+            StageSpec::Merge(spec) => Ok(Box::new(Merge::new(self.clone(), Arc::clone(spec), Arc::clone(context))?)),
+            other => Err(Error::new(
+                ErrorCode::InternalError,
+                format!("{} is only valid as the first stage in a pipeline", other.name()),
+            )),
+        }
+    }
+}
+
+fn uninterrupted() -> Result<()> {
+    Ok(())
+}
+
+fn collect(aggregation: &mut Aggregation) -> Result<Vec<RawDocumentBuf>> {
+    let mut all = Vec::new();
+    aggregation.run(&uninterrupted, &mut |document| {
+        all.push(document.to_owned());
+        Ok(Given::Taken)
+    })?;
+    Ok(all)
+}
+
+/// `$lookup`: for each document, its partners.
+struct Lookup {
+    host: StorageHost,
+    spec: Arc<LookupSpec>,
+    context: Arc<Context>,
+}
+
+impl Stage for Lookup {
+    fn push(&mut self, document: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        let bound = Arc::new(self.spec.bind(&document, &self.context)?);
+        let mut stages = Vec::new();
+        if let Some(filter) = self.spec.foreign_filter(&document)? {
+            let mut stage = RawDocumentBuf::new();
+            stage.append(bson::raw::cstr!("$match"), filter);
+            stages.push(stage);
+        }
+        let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
+        let mut pipeline = Pipeline::parse(&stages, &bound)?;
+        if let Some(further) = self.spec.pipeline(&bound)? {
+            let mut all = further.stages().to_vec();
+            // A pipeline that begins with $documents keeps its beginning.
+            let at = usize::from(further.source().is_some());
+            all.splice(at..at, pipeline.stages().iter().cloned());
+            pipeline = further.with_stages(all);
+        }
+        let mut partners = RawArrayBuf::new();
+        for partner in collect(&mut self.host.everything(self.spec.from.as_ref(), pipeline, &bound)?)? {
+            partners.push(RawBson::Document(partner));
+        }
+        out.push_back(self.spec.attach(&document, &partners)?);
+        Ok(Flow::More)
+    }
+}
+
+/// `$unionWith`: the documents of another pipeline after one's own.
+struct UnionWith {
+    host: StorageHost,
+    spec: Arc<UnionWithSpec>,
+    context: Arc<Context>,
+    other: Option<Aggregation>,
+}
+
+impl Stage for UnionWith {
+    fn push(&mut self, document: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        out.push_back(document);
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        if self.other.is_none() {
+            let pipeline = match &self.spec.pipeline {
+                Some(pipeline) => pipeline.bind(&self.context)?,
+                None => Pipeline::parse(&[], &self.context)?,
+            };
+            self.other = Some(self.host.everything(self.spec.from.as_ref(), pipeline, &self.context)?);
+        }
+        let Some(other) = &mut self.other else { return Ok(Flow::Done) };
+        let mut given = 0;
+        let more = other.run(&uninterrupted, &mut |document| {
+            out.push_back(document.to_owned());
+            given += 1;
+            Ok(if given == 256 { Given::TakenLast } else { Given::Taken })
+        })?;
+        Ok(if more { Flow::More } else { Flow::Done })
+    }
+}
+
+/// `$out`: the result becomes a collection, all at once, when it is complete.
+struct Out {
+    host: StorageHost,
+    target: Namespace,
+    scratch: Namespace,
+    batch: Vec<RawDocumentBuf>,
+}
+
+impl Out {
+    fn new(host: StorageHost, spec: &OutSpec) -> Result<Self> {
+        let target = host.namespace(&spec.target)?;
+        let existing = host.storage.collection(&target);
+        if existing.as_ref().is_some_and(|collection| collection.options.view.is_some()) {
+            return Err(Error::new(
+                ErrorCode::CommandNotSupportedOnView,
+                format!("Namespace {target} is a view, not a collection"),
+            ));
+        }
+        if existing.as_ref().is_some_and(|collection| collection.options.capped.is_some()) {
+            return Err(Error::location(17152, format!("namespace '{target}' is capped so it can't be used for $out")));
+        }
+        let name = bson::Uuid::from_bytes(host.draw.uuid()).to_string();
+        let scratch = Namespace::new(target.db(), &format!("tmp.agg_out.{name}"))?;
+        let options = match &existing {
+            Some(collection) => collection.options.clone(),
+            None => CollectionOptions::default(),
+        };
+        match host.storage.create_collection(&scratch, options, host.draw.uuid())? {
+            CreateOutcome::Created(_) | CreateOutcome::Exists(_) => {}
+        }
+        for index in existing.iter().flat_map(|collection| collection.indexes().iter().cloned().collect::<Vec<_>>()) {
+            host.storage.create_index(&scratch, index.definition.clone(), &mut |_, _| Ok(()))?;
+        }
+        Ok(Self { host, target, scratch, batch: Vec::new() })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        for document in self.batch.drain(..) {
+            match write::insert_one(&self.host.storage, &self.scratch, &document, &*self.host.draw, Durability::Applied)
+            {
+                Ok(_) => {}
+                Err(error) => {
+                    self.host.storage.drop_collection(&self.scratch)?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stage for Out {
+    fn push(&mut self, document: RawDocumentBuf, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        self.batch.push(document);
+        if self.batch.len() == 256 {
+            self.flush()?;
+        }
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        self.flush()?;
+        self.host.storage.rename_collection(&self.scratch, &self.target, true)?;
+        Ok(Flow::Done)
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        // Renamed away if all went well; else nothing of it may stay.
+        if let Err(error) = self.host.storage.drop_collection(&self.scratch) {
+            tracing::warn!(component = "QUERY", namespace = %self.scratch, error = %error, "Could not drop what an unfinished $out left; drop it by hand");
+        }
+    }
+}
+
+/// `$merge`: each document into another collection, by what it finds there.
+struct Merge {
+    host: StorageHost,
+    spec: Arc<MergeSpec>,
+    context: Arc<Context>,
+    target: Namespace,
+    on: Vec<String>,
+}
+
+impl Merge {
+    fn new(host: StorageHost, spec: Arc<MergeSpec>, context: Arc<Context>) -> Result<Self> {
+        let target = host.namespace(&spec.target)?;
+        let on = spec.on.clone().unwrap_or_else(|| vec!["_id".to_owned()]);
+        if on != ["_id"] {
+            let collection = host.storage.collection(&target);
+            let unique = collection.iter().flat_map(|c| c.indexes().iter().cloned().collect::<Vec<_>>()).any(|index| {
+                let paths: Vec<&str> = index.definition.paths.iter().map(|path| path.as_str()).collect();
+                index.definition.unique
+                    && index.definition.partial.is_none()
+                    && paths.len() == on.len()
+                    && on.iter().all(|field| paths.contains(&field.as_str()))
+            });
+            if !unique {
+                return Err(Error::location(51183, "Cannot find index to verify that join fields will be unique"));
+            }
+        }
+        Ok(Self { host, spec, context, target, on })
+    }
+
+    fn filter(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
+        let mut filter = RawDocumentBuf::new();
+        for field in &self.on {
+            let path = baton_document::Path::parse(field);
+            let value = baton_document::path::get(document, &path);
+            if value.is_none_or(|value| matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)) && field != "_id" {
+                return Err(Error::location(
+                    51132,
+                    "$merge write error: 'on' field cannot be missing, null, undefined or an array",
+                ));
+            }
+            let mut equals = RawDocumentBuf::new();
+            equals.append(bson::raw::cstr!("$eq"), value.unwrap_or(RawBsonRef::Null));
+            filter.append(bson::raw::CString::try_from(field.as_str())?, equals);
+        }
+        Ok(filter)
+    }
+
+    fn update(&self, document: &RawDocument) -> Result<Option<Update>> {
+        let none: [RawDocumentBuf; 0] = [];
+        match &self.spec.when_matched {
+            WhenMatched::KeepExisting | WhenMatched::Fail => Ok(None),
+            WhenMatched::Replace => Update::parse(RawBsonRef::Document(document), &none, &self.context).map(Some),
+            WhenMatched::Merge => {
+                let mut set = RawDocumentBuf::new();
+                for element in document {
+                    let (name, value) = element?;
+                    if name.as_str() != "_id" {
+                        set.append(name, value);
+                    }
+                }
+                let mut update = RawDocumentBuf::new();
+                update.append(bson::raw::cstr!("$set"), set);
+                Update::parse(RawBsonRef::Document(&update), &none, &self.context).map(Some)
+            }
+            WhenMatched::Pipeline(stages) => {
+                let mut context = Context::clone(&self.context);
+                for (name, expression) in &self.spec.let_variables {
+                    let value = expression.evaluate(document, &self.context)?.unwrap_or(bson::Bson::Undefined);
+                    context.variables.retain(|(known, _)| known != name);
+                    context.variables.push((name.clone(), value));
+                }
+                let mut array = RawArrayBuf::new();
+                for stage in stages {
+                    array.push(stage.clone());
+                }
+                Update::parse(RawBsonRef::Array(&array), &none, &context).map(Some)
+            }
+        }
+    }
+}
+
+impl Stage for Merge {
+    fn push(&mut self, document: RawDocumentBuf, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        let document =
+            if document.get("_id")?.is_some() { document } else { write::with_id(&document, &*self.host.draw)? };
+        let filter = Arc::new(Matcher::parse(&self.filter(&document)?, &self.context)?);
+        let storage = &self.host.storage;
+        let found = match self.update(&document)? {
+            Some(update) => {
+                let statement = write::UpdateStatement::one(filter, update);
+                let (written, _) = write::update(
+                    storage,
+                    &self.target,
+                    &statement,
+                    &self.context,
+                    &*self.host.draw,
+                    None,
+                    &uninterrupted,
+                    Durability::Applied,
+                )?;
+                matches!(written, Written { matched: 1.., .. })
+            }
+            None => Query::new(
+                storage,
+                storage.collection(&self.target),
+                QuerySpec::matching(filter),
+                Arc::clone(&self.context),
+            )?
+            .first(&uninterrupted)?
+            .is_some(),
+        };
+        if found && matches!(self.spec.when_matched, WhenMatched::Fail) {
+            return Err(Error::new(
+                ErrorCode::DuplicateKey,
+                format!("$merge found a matching document in {} and whenMatched is 'fail'", self.target),
+            ));
+        }
+        if !found {
+            match self.spec.when_not_matched {
+                WhenNotMatched::Insert => {
+                    write::insert_one(storage, &self.target, &document, &*self.host.draw, Durability::Applied)?;
+                }
+                WhenNotMatched::Discard => {}
+                WhenNotMatched::Fail => {
+                    return Err(Error::new(
+                        ErrorCode::MergeStageNoMatchingDocument,
+                        "$merge could not find a matching document in the target collection for at least one document in the source collection",
+                    ));
+                }
+            }
+        }
+        Ok(Flow::More)
+    }
+}
+
+/// A chain without stages, for commands that only page through documents.
+pub fn no_stages() -> Chain {
+    Chain::new(Vec::new())
+}

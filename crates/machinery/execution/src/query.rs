@@ -1,0 +1,267 @@
+//! A query at work: access, filter, sort, window, projection, one batch at a time.
+
+use crate::Interrupt;
+use crate::access::{Access, Examined, Given};
+use crate::plan::{self, PlanChoice};
+use baton_query::Context;
+use baton_query::matcher::Matcher;
+use baton_query::projection::Projection;
+use baton_query::sort::{SortPattern, Sorter};
+use baton_storage::{Collection, Order, RecordKey, Storage};
+use baton_types::Result;
+use bson::{RawDocument, RawDocumentBuf};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Documents between two questions whether to go on.
+const INTERRUPT_EVERY: u64 = 128;
+
+/// How a client wants a query to be served.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Hint {
+    /// By the index of this name.
+    Name(String),
+    /// By the index on this key pattern.
+    Pattern(RawDocumentBuf),
+    /// By walking the collection.
+    Natural(Order),
+}
+
+/// What to look for.
+#[derive(Clone)]
+pub struct QuerySpec {
+    /// Which documents.
+    pub filter: Arc<Matcher>,
+    /// In what order.
+    pub sort: Option<Arc<SortPattern>>,
+    /// How many to leave out first.
+    pub skip: u64,
+    /// How many at the most.
+    pub limit: Option<u64>,
+    /// What of each.
+    pub projection: Option<Arc<Projection>>,
+    /// By which path.
+    pub hint: Option<Hint>,
+    /// Lowest index key, inclusive.
+    pub min: Option<RawDocumentBuf>,
+    /// Highest index key, exclusive.
+    pub max: Option<RawDocumentBuf>,
+}
+
+impl QuerySpec {
+    /// All documents that match, in any order.
+    pub fn matching(filter: Arc<Matcher>) -> Self {
+        Self { filter, sort: None, skip: 0, limit: None, projection: None, hint: None, min: None, max: None }
+    }
+}
+
+/// A planned query, and how far it is.
+pub struct Query {
+    storage: Arc<Storage>,
+    collection: Option<Arc<Collection>>,
+    spec: QuerySpec,
+    choice: PlanChoice,
+    access: Access,
+    skip: u64,
+    left: Option<u64>,
+    /// The sorted result, once the input of a blocking sort is in.
+    sorted: Option<VecDeque<(RecordKey, RawDocumentBuf)>>,
+    context: Arc<Context>,
+    /// What it looked at so far.
+    pub examined: Examined,
+    /// Documents returned so far.
+    pub returned: u64,
+}
+
+impl Query {
+    /// Plans a query. A collection that does not exist has no documents.
+    pub fn new(
+        storage: &Arc<Storage>,
+        collection: Option<Arc<Collection>>,
+        spec: QuerySpec,
+        context: Arc<Context>,
+    ) -> Result<Self> {
+        let mut choice = plan::choose(storage, collection.as_ref(), &spec, &context)?;
+        let access = std::mem::replace(&mut choice.access, Access::Nothing);
+        Ok(Self {
+            storage: Arc::clone(storage),
+            skip: spec.skip,
+            left: spec.limit,
+            collection,
+            spec,
+            choice,
+            access,
+            sorted: None,
+            context,
+            examined: Examined::default(),
+            returned: 0,
+        })
+    }
+
+    /// By which plan it runs, in a word: `IDHACK`, `COLLSCAN`, `IXSCAN { a: 1 }`.
+    pub fn plan_summary(&self) -> &str {
+        &self.choice.summary
+    }
+
+    /// The plan, for explain.
+    pub fn choice(&self) -> &PlanChoice {
+        &self.choice
+    }
+
+    /// Offers documents until `offer` refuses one or there are none left; tells whether there may be more.
+    pub fn run(
+        &mut self,
+        interrupt: Interrupt<'_>,
+        offer: &mut dyn FnMut(&[u8], &RawDocument) -> Result<Given>,
+    ) -> Result<bool> {
+        let Some(collection) = self.collection.clone() else { return Ok(false) };
+        if self.left == Some(0) {
+            return Ok(false);
+        }
+        if self.spec.sort.is_some() && !self.choice.provides_sort {
+            if self.sorted.is_none() {
+                self.sorted = Some(self.sort_all(&collection, interrupt)?);
+            }
+            return self.run_sorted(offer);
+        }
+        let storage = Arc::clone(&self.storage);
+        let view = storage.view();
+        let Self { spec, access, skip, left, examined, returned, choice, .. } = self;
+        let mut seen = 0_u64;
+        let more = access.run(&view, &collection, examined, &mut |record, document| {
+            seen += 1;
+            if seen.is_multiple_of(INTERRUPT_EVERY) {
+                interrupt()?;
+            }
+            let Some(details) = admits(spec, choice, document)? else { return Ok(Given::Taken) };
+            if *skip > 0 {
+                *skip -= 1;
+                return Ok(Given::Taken);
+            }
+            let given = match &spec.projection {
+                Some(projection) => offer(record, &projection.apply(document, details.as_ref())?)?,
+                None => offer(record, document)?,
+            };
+            if given != Given::Refused {
+                *returned += 1;
+                if let Some(left) = left {
+                    *left -= 1;
+                    if *left == 0 {
+                        return Ok(Given::TakenLast);
+                    }
+                }
+            }
+            Ok(given)
+        })?;
+        Ok(more && self.left != Some(0))
+    }
+
+    fn sort_all(
+        &mut self,
+        collection: &Collection,
+        interrupt: Interrupt<'_>,
+    ) -> Result<VecDeque<(RecordKey, RawDocumentBuf)>> {
+        let Some(pattern) = self.spec.sort.clone() else { return Ok(VecDeque::new()) };
+        let wanted = self.left.map(|left| left.saturating_add(self.skip));
+        let mut sorter = Sorter::new(wanted, self.context.memory_bytes_max);
+        let storage = Arc::clone(&self.storage);
+        let view = storage.view();
+        let Self { spec, access, examined, choice, .. } = self;
+        let mut seen = 0_u64;
+        access.run(&view, collection, examined, &mut |record, document| {
+            seen += 1;
+            if seen.is_multiple_of(INTERRUPT_EVERY) {
+                interrupt()?;
+            }
+            if admits(spec, choice, document)?.is_some() {
+                let key = pattern.key(document)?;
+                if sorter.threshold().is_none_or(|worst| key.as_slice() < worst) {
+                    let bytes = document.as_bytes().len();
+                    sorter.push(key, (RecordKey::from_slice(record), document.to_owned()), bytes)?;
+                }
+            }
+            Ok(Given::Taken)
+        })?;
+        let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
+        self.skip = 0;
+        Ok(sorter.into_sorted().skip(skip).map(|(_, value)| value).collect())
+    }
+
+    fn run_sorted(&mut self, offer: &mut dyn FnMut(&[u8], &RawDocument) -> Result<Given>) -> Result<bool> {
+        let Self { spec, sorted, left, returned, .. } = self;
+        let Some(sorted) = sorted else { return Ok(false) };
+        while let Some((record, document)) = sorted.front() {
+            let given = match &spec.projection {
+                Some(projection) => {
+                    let details = if projection.needs_match_details() {
+                        spec.filter.matches_with_position(document)?
+                    } else {
+                        None
+                    };
+                    offer(record, &projection.apply(document, details.as_ref())?)?
+                }
+                None => offer(record, document)?,
+            };
+            if given == Given::Refused {
+                return Ok(true);
+            }
+            sorted.pop_front();
+            *returned += 1;
+            if let Some(left) = left {
+                *left -= 1;
+                if *left == 0 {
+                    return Ok(false);
+                }
+            }
+            if given == Given::TakenLast {
+                break;
+            }
+        }
+        Ok(!sorted.is_empty())
+    }
+
+    /// The first document, with its record key.
+    pub fn first(&mut self, interrupt: Interrupt<'_>) -> Result<Option<(RecordKey, RawDocumentBuf)>> {
+        let mut first = None;
+        self.run(interrupt, &mut |record, document| {
+            first = Some((RecordKey::from_slice(record), document.to_owned()));
+            Ok(Given::TakenLast)
+        })?;
+        Ok(first)
+    }
+
+    /// How many there are. Documents need not be read where the filter is empty: the collection knows.
+    pub fn count(&mut self, interrupt: Interrupt<'_>) -> Result<u64> {
+        if let Some(collection) = &self.collection
+            && self.spec.filter.is_always()
+            && self.spec.hint.is_none()
+            && collection.kind != baton_storage::CollectionKind::Oplog
+        {
+            let all = collection.counts().documents.max(0) as u64;
+            let beyond = all.saturating_sub(self.spec.skip);
+            return Ok(self.spec.limit.map_or(beyond, |limit| beyond.min(limit)));
+        }
+        let mut count = 0;
+        self.run(interrupt, &mut |_, _| {
+            count += 1;
+            Ok(Given::Taken)
+        })?;
+        Ok(count)
+    }
+}
+
+/// Whether a document matches; with the matching array element's place where the projection asks for it.
+#[allow(clippy::option_option)]
+fn admits(
+    spec: &QuerySpec,
+    choice: &PlanChoice,
+    document: &RawDocument,
+) -> Result<Option<Option<baton_query::matcher::MatchDetails>>> {
+    if spec.projection.as_ref().is_some_and(|projection| projection.needs_match_details()) {
+        return Ok(spec.filter.matches_with_position(document)?.map(Some));
+    }
+    if choice.filter_is_exact {
+        return Ok(Some(None));
+    }
+    Ok(spec.filter.matches(document)?.then_some(None))
+}
