@@ -397,7 +397,7 @@ fn by_index(
     }
     for (index, name, child) in pending {
         let mark = out.len();
-        if index - length > ARRAY_PADDING_MAX {
+        if index.saturating_sub(length) > ARRAY_PADDING_MAX {
             let message = format!("can't backfill more than {ARRAY_PADDING_MAX} elements");
             return Err(Error::new(ErrorCode::CannotBackfillArray, message));
         }

@@ -67,6 +67,14 @@ pub enum OplogUpdate {
 }
 
 impl OplogUpdate {
+    /// How to tell that `before` became `after`.
+    fn between(before: &RawDocument, after: &RawDocument) -> Result<Self> {
+        match diff::compute(before, after)? {
+            Some(delta) => Self::from_delta(delta.into_bytes(), after),
+            None => Ok(Self::Replacement),
+        }
+    }
+
     /// The delta as an entry, unless the whole document is smaller.
     fn from_delta(delta: Vec<u8>, after: &RawDocument) -> Result<Self> {
         let mut out = Vec::with_capacity(delta.len() + 24);
@@ -87,11 +95,11 @@ impl Update {
     /// `c`, the constants of a pipeline update, belong into the context's variables.
     pub fn parse<D: AsRef<RawDocument>>(spec: RawBsonRef<'_>, array_filters: &[D], ctx: &Context) -> Result<Self> {
         let form = match spec {
-            RawBsonRef::Array(stages) => {
+            RawBsonRef::Array(_) => {
                 if !array_filters.is_empty() {
                     return Err(Error::failed_to_parse("arrayFilters may not be specified for pipeline-syle updates"));
                 }
-                Form::Pipeline(pipeline_update::PipelineUpdate::parse(stages, ctx)?)
+                Form::Pipeline(pipeline_update::PipelineUpdate::parse(spec, ctx)?)
             }
             RawBsonRef::Document(document) if is_operator_document(document)? => {
                 let filters = ArrayFilters::parse(array_filters, ctx)?;

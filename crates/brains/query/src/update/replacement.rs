@@ -19,7 +19,9 @@ pub(super) struct Replacement {
 
 impl Replacement {
     pub fn parse(document: &RawDocument, ctx: &Context) -> Result<Self> {
-        storage_rules::check_document(document)?;
+        for element in raw::elements(document) {
+            storage_rules::check_name(element?.key())?;
+        }
         storage_rules::check_depth(document)?;
         let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
         let mut out = Vec::with_capacity(document.as_bytes().len());
@@ -44,7 +46,7 @@ impl Replacement {
                 return Err(storage_rules::id_altered(Some(new)));
             }
         }
-        let after = self.with_id(old_id.as_ref())?;
+        let after = with_id(&self.document, old_id.as_ref())?;
         if after.as_bytes() == doc.as_bytes() {
             return Ok(Applied { document: None, oplog: OplogUpdate::Unchanged });
         }
@@ -62,23 +64,23 @@ impl Replacement {
                 return Err(storage_rules::id_altered(Some(own)));
             }
         }
-        self.with_id(own.or(from_filter).as_ref())
+        with_id(&self.document, own.or(from_filter).as_ref())
     }
+}
 
-    /// The replacement with `id` first.
-    fn with_id(&self, id: Option<&Element<'_>>) -> Result<RawDocumentBuf> {
-        let mut out = Vec::with_capacity(self.document.as_bytes().len() + 32);
-        let start = raw::begin(&mut out);
-        if let Some(id) = id {
-            out.extend_from_slice(id.bytes());
-        }
-        for element in raw::elements(&self.document) {
-            let element = element?;
-            if element.key() != "_id" {
-                out.extend_from_slice(element.bytes());
-            }
-        }
-        raw::end(&mut out, start);
-        raw::finish(out)
+/// A document with `id` first, in the place of any of its own.
+pub(super) fn with_id(document: &RawDocument, id: Option<&Element<'_>>) -> Result<RawDocumentBuf> {
+    let mut out = Vec::with_capacity(document.as_bytes().len() + 32);
+    let start = raw::begin(&mut out);
+    if let Some(id) = id {
+        out.extend_from_slice(id.bytes());
     }
+    for element in raw::elements(document) {
+        let element = element?;
+        if element.key() != "_id" {
+            out.extend_from_slice(element.bytes());
+        }
+    }
+    raw::end(&mut out, start);
+    raw::finish(out)
 }

@@ -46,18 +46,6 @@ pub(super) fn check_id(id: &Element<'_>) -> Result<()> {
     }
 }
 
-/// Checks the names and the `_id` of a whole new document.
-pub(super) fn check_document(doc: &RawDocument) -> Result<()> {
-    for element in raw::elements(doc) {
-        let element = element?;
-        check_name(element.key())?;
-        if element.key() == "_id" {
-            check_id(&element)?;
-        }
-    }
-    Ok(())
-}
-
 /// Checks the size of a document about to be stored.
 pub(super) fn check_size(doc: &RawDocument, inserting: bool) -> Result<()> {
     if doc.as_bytes().len() <= DOCUMENT_BYTES_MAX {

@@ -10,6 +10,7 @@
 
 use super::array_filter::ArrayFilters;
 use super::operators::Operator;
+use super::storage_rules::DEPTH_MAX;
 use crate::raw;
 use baton_types::{Error, ErrorCode, Result};
 use std::cmp::Ordering;
@@ -17,6 +18,9 @@ use std::sync::Arc;
 
 /// The positional operator as a path component.
 pub(super) const POSITIONAL: &str = "$";
+
+/// Most components of a path.
+const PATH_COMPONENTS_MAX: usize = 200;
 
 /// Children by name.
 pub(super) type Children = Vec<(Box<str>, Node)>;
@@ -132,6 +136,11 @@ impl<'f> Builder<'f> {
     pub fn add(&mut self, path: &str, operator: Operator) -> Result<()> {
         check_path(path)?;
         let components: Vec<&str> = path.split('.').collect();
+        if components.len() > PATH_COMPONENTS_MAX {
+            // Deeper than any document; and the tree is walked recursively.
+            let message = format!("Document exceeds maximum nesting depth of {DEPTH_MAX}");
+            return Err(Error::new(ErrorCode::Overflow, message));
+        }
         let mut node = &mut self.root;
         for (i, component) in components.iter().enumerate() {
             let name = match filter_identifier(component) {
@@ -263,6 +272,12 @@ mod tests {
             let error = add_all(&[path]).unwrap_err();
             assert_eq!((error.code.0, error.message.as_str()), (code, message));
         }
+    }
+
+    #[test]
+    fn a_path_as_long_as_a_message_is_refused() {
+        let error = add_all(&["a.".repeat(1_000_000).trim_end_matches('.')]).unwrap_err();
+        assert_eq!(error.code, ErrorCode::Overflow);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What every upsert ends with, whatever form its update has: `_id` in its place, and the checks of storage.
 
-use super::storage_rules;
+use super::{replacement, storage_rules};
 use crate::raw;
 use baton_types::Result;
 use bson::oid::ObjectId;
@@ -8,21 +8,19 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 /// Puts `_id` first, a generated one if there is none, and checks the document for storage.
 pub(super) fn finish(document: &RawDocument, generated: ObjectId) -> Result<RawDocumentBuf> {
-    let mut out = Vec::with_capacity(document.as_bytes().len() + 24);
-    let start = raw::begin(&mut out);
-    match raw::find(document, "_id")? {
-        Some(id) => out.extend_from_slice(id.bytes()),
-        None => raw::put_value(&mut out, "_id", RawBsonRef::ObjectId(generated)),
+    let mut generated_id = Vec::new();
+    let start = raw::begin(&mut generated_id);
+    raw::put_value(&mut generated_id, "_id", RawBsonRef::ObjectId(generated));
+    raw::end(&mut generated_id, start);
+    let generated_id = RawDocument::from_bytes(&generated_id)?;
+    let id = match raw::find(document, "_id")? {
+        Some(id) => Some(id),
+        None => raw::find(generated_id, "_id")?,
+    };
+    if let Some(id) = &id {
+        storage_rules::check_id(id)?;
     }
-    for element in raw::elements(document) {
-        let element = element?;
-        if element.key() != "_id" {
-            out.extend_from_slice(element.bytes());
-        }
-    }
-    raw::end(&mut out, start);
-    let document = raw::finish(out)?;
-    storage_rules::check_document(&document)?;
+    let document = replacement::with_id(document, id.as_ref())?;
     storage_rules::check_size(&document, true)?;
     Ok(document)
 }

@@ -5,6 +5,7 @@
 
 mod arrays;
 mod fields;
+mod pipelines;
 mod positional;
 mod refused;
 mod upserts;
