@@ -7,6 +7,7 @@ mod arrays;
 mod fields;
 mod pipelines;
 mod positional;
+mod properties;
 mod refused;
 mod upserts;
 
