@@ -4,7 +4,7 @@
 //! [`AccumulatorSpec::input`] yields for each document, and finishes it. Accumulators that hold values bound what they
 //! hold by the request's limit and account for it in [`Accumulator::memory_bytes`].
 //!
-//! Deliberately absent: server-side JavaScript (`$accumulator`), window functions, and spilling to disk.
+//! Deliberately absent: server-side JavaScript (`$accumulator`), percentiles, window functions, and spilling to disk.
 
 mod collection;
 mod ranked;
@@ -116,6 +116,7 @@ impl AccumulatorSpec {
         let Ok(row) = ACCUMULATORS.binary_search_by_key(&name, |(known, _, _)| known) else {
             return Err(match name {
                 "$accumulator" => Error::not_implemented("$accumulator (server-side JavaScript)"),
+                "$median" | "$percentile" => Error::not_implemented(format!("{name} (approximate percentiles)")),
                 _ => Error::location(15952, format!("unknown group operator '{name}'")),
             });
         };

@@ -1,13 +1,15 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`.
 //!
 //! A constant pattern is compiled once, when the expression is parsed. Backtracking is bounded, so that no pattern can
-//! hold a thread; running into the bound is the client's error. Positions are counted in code points.
+//! hold a thread; running into the bound is the client's error. Positions are counted in code points. The dialect is the
+//! filters': PCRE's, translated for the engine.
 
 use super::named::{Field, Signature, field};
 use super::node::{Node, Scope};
 use super::parse::Parser;
 use super::table::Operator;
 use super::value::{self, Value};
+use crate::matcher::regex_syntax;
 use baton_types::{Error, Result};
 use bson::{Bson, Document, RawBsonRef};
 use fancy_regex::{Captures, Regex, RegexBuilder};
@@ -15,6 +17,12 @@ use std::sync::Arc;
 
 /// How often a match may backtrack before it is given up.
 const BACKTRACKS_MAX: usize = 1_000_000;
+
+/// Bytes a compiled pattern may take.
+const COMPILED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The longest pattern, as in MongoDB.
+const PATTERN_BYTES_MAX: usize = 16 * 1024;
 
 /// What the matches of one `$regexFindAll` may take.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -35,7 +43,28 @@ pub(crate) struct RegexCall {
     /// Input, pattern, options.
     operands: Vec<Node>,
     /// The pattern compiled, where pattern and options are constant; `None` within for a nullish pattern.
-    prepared: Option<Option<Arc<Regex>>>,
+    prepared: Option<Option<Arc<Pattern>>>,
+}
+
+/// A compiled pattern.
+#[derive(Debug)]
+struct Pattern {
+    regex: Regex,
+    /// PCRE's `$` also matches before a final newline; the engine's does not.
+    has_dollar: bool,
+}
+
+impl Pattern {
+    /// The first match from a byte on.
+    fn find<'t>(&self, text: &'t str, from: usize) -> Result<Option<Captures<'t, str>>, fancy_regex::Error> {
+        let found = self.regex.captures_from_pos(text, from)?;
+        match text.strip_suffix('\n') {
+            Some(line) if found.is_none() && self.has_dollar && from <= line.len() => {
+                self.regex.captures_from_pos(line, from)
+            }
+            _ => Ok(found),
+        }
+    }
 }
 
 /// Parses any of the three.
@@ -48,7 +77,7 @@ pub(crate) fn parse(parser: &mut Parser<'_>, operator: &'static Operator, raw: R
     Ok(Node::Regex(Box::new(RegexCall { name: operator.name, operands: call.arguments, prepared })))
 }
 
-fn compile(name: &str, pattern: &Value, options: &Value) -> Result<Option<Arc<Regex>>> {
+fn compile(name: &str, pattern: &Value, options: &Value) -> Result<Option<Arc<Pattern>>> {
     let (pattern, own_options) = match pattern {
         Some(Bson::String(pattern)) => (pattern.as_str(), ""),
         Some(Bson::RegularExpression(regex)) => (regex.pattern.as_str(), regex.options.as_str()),
@@ -69,28 +98,33 @@ fn compile(name: &str, pattern: &Value, options: &Value) -> Result<Option<Arc<Re
     if pattern.contains('\0') {
         return Err(Error::location(51109, format!("{name}: regular expression cannot contain an embedded null byte")));
     }
-    let mut builder = RegexBuilder::new(pattern);
-    builder.backtrack_limit(BACKTRACKS_MAX);
-    for option in own_options.chars().chain(options.chars()) {
-        match option {
-            'i' => builder.case_insensitive(true),
-            'm' => builder.multi_line(true),
-            's' => builder.dot_matches_new_line(true),
-            'x' => builder.verbose_mode(true),
-            'u' => &mut builder,
-            '\0' => {
-                return Err(Error::location(
-                    51110,
-                    format!("{name}: regular expression options cannot contain an embedded null byte"),
-                ));
-            }
-            other => {
-                return Err(Error::location(51108, format!("{name} invalid flag in regex options: {other}")));
-            }
-        };
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(Error::location(51111, format!("Invalid Regex in {name}: regular expression is too large")));
     }
-    match builder.build() {
-        Ok(regex) => Ok(Some(Arc::new(regex))),
+    let options = if own_options.is_empty() { options } else { own_options };
+    match options.chars().find(|option| !"imsxu".contains(*option)) {
+        None => {}
+        Some('\0') => {
+            return Err(Error::location(
+                51110,
+                format!("{name}: regular expression options cannot contain an embedded null byte"),
+            ));
+        }
+        Some(other) => return Err(Error::location(51108, format!("{name} invalid flag in regex options: {other}"))),
+    }
+    let has = |option| options.contains(option);
+    let translated = regex_syntax::translate(pattern, has('x'));
+    let built = RegexBuilder::new(&translated.pattern)
+        .case_insensitive(has('i'))
+        .multi_line(has('m'))
+        .dot_matches_new_line(has('s'))
+        .ignore_whitespace(has('x'))
+        .backtrack_limit(BACKTRACKS_MAX)
+        .delegate_size_limit(COMPILED_BYTES_MAX)
+        .delegate_dfa_size_limit(COMPILED_BYTES_MAX)
+        .build();
+    match built {
+        Ok(regex) => Ok(Some(Arc::new(Pattern { regex, has_dollar: translated.has_dollar && !has('m') }))),
         Err(e) => Err(Error::location(51111, format!("Invalid Regex in {name}: {e}"))),
     }
 }
@@ -121,23 +155,23 @@ impl RegexCall {
             }));
         };
         match self.name {
-            "$regexMatch" => Ok(Some(Bson::Boolean(regex.is_match(input).map_err(|e| self.failed(&e))?))),
+            "$regexMatch" => Ok(Some(Bson::Boolean(self.find(&regex, input, 0)?.is_some()))),
             "$regexFindAll" => self.find_all(input, &regex),
-            _ => match regex.captures(input).map_err(|e| self.failed(&e))? {
+            _ => match self.find(&regex, input, 0)? {
                 Some(captures) => Ok(Some(described(&captures, code_points_before(input, &captures)))),
                 None => Ok(Some(Bson::Null)),
             },
         }
     }
 
-    fn find_all(&self, input: &str, regex: &Regex) -> Result<Value> {
+    fn find_all(&self, input: &str, regex: &Pattern) -> Result<Value> {
         let mut found = Vec::new();
         let mut output_bytes = 0;
         // How far code points have been counted.
         let (mut counted_bytes, mut counted) = (0, 0);
         let mut from = 0;
         while from <= input.len() {
-            let Some(captures) = regex.captures_from_pos(input, from).map_err(|e| self.failed(&e))? else { break };
+            let Some(captures) = self.find(regex, input, from)? else { break };
             let Some(whole) = captures.get(0) else { break };
             counted += input[counted_bytes..whole.start()].chars().count();
             counted_bytes = whole.start();
@@ -160,7 +194,19 @@ impl RegexCall {
         Ok(Some(Bson::Array(found)))
     }
 
-    fn failed(&self, error: &fancy_regex::Error) -> Error {
+    /// The first match from a byte on. `\K` within a lookaround can move a match's start before the search's or behind
+    /// its own end; PCRE refuses such patterns, here they fail when it happens.
+    fn find<'t>(&self, pattern: &Pattern, input: &'t str, from: usize) -> Result<Option<Captures<'t, str>>> {
+        let found = pattern.find(input, from).map_err(|e| self.failed(&e))?;
+        match found.as_ref().and_then(|captures| captures.get(0)) {
+            Some(whole) if whole.start() < from || whole.start() > whole.end() => {
+                Err(self.failed(&"\\K is not allowed in a lookaround"))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> Error {
         Error::location(
             51156,
             format!("Error occurred while executing the regular expression in {}: {error}", self.name),

@@ -101,6 +101,7 @@ const fn refused(name: &'static str, reason: &'static str) -> Operator {
 }
 
 const JAVASCRIPT: &str = "server-side JavaScript";
+const PERCENTILES: &str = "approximate percentiles";
 
 /// All operators, sorted by name.
 pub(crate) static OPERATORS: &[Operator] = &[
@@ -182,6 +183,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
     special("$map", variables::parse_map),
     any("$max", reduction::max),
     named("$maxN", &selection::SIGNATURE, selection::greatest),
+    refused("$median", PERCENTILES),
     any("$mergeObjects", reduction::merge_objects),
     refused("$meta", "metadata of text and other searches"),
     special_call("$millisecond", date::fields::parse, date::fields::millisecond),
@@ -195,6 +197,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
     one("$not", boolean::not),
     one("$objectToArray", array::object_to_array),
     special("$or", boolean::or),
+    refused("$percentile", PERCENTILES),
     two("$pow", arithmetic::pow),
     one("$radiansToDegrees", trigonometry::radians_to_degrees),
     special("$rand", rand),

@@ -28,7 +28,7 @@ mod membership;
 mod modulo;
 mod parse;
 mod regex;
-mod regex_syntax;
+pub(crate) mod regex_syntax;
 mod sample;
 mod schema;
 mod serialize;

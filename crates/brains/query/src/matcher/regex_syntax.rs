@@ -16,14 +16,14 @@ const HORIZONTAL_SPACE: &str = r"\t\p{Zs}";
 const VERTICAL_SPACE: &str = r"\n\x0B\f\r\x{85}\x{2028}\x{2029}";
 
 /// A pattern for the engine.
-pub(super) struct Translated {
-    pub(super) pattern: String,
+pub(crate) struct Translated {
+    pub(crate) pattern: String,
     /// Whether `$` stands outside a class.
-    pub(super) has_dollar: bool,
+    pub(crate) has_dollar: bool,
 }
 
 /// Translates a pattern; `extended` is the option `x`.
-pub(super) fn translate(pattern: &str, extended: bool) -> Translated {
+pub(crate) fn translate(pattern: &str, extended: bool) -> Translated {
     let mut translator = Translator {
         rest: pattern.chars().peekable(),
         out: String::with_capacity(pattern.len() + 16),

@@ -136,6 +136,8 @@ fn regular_expressions_find_with_positions_in_code_points() {
                 {"match": "", "idx": 2, "captures": []},
             ],
             {"$regexFindAll": {"input": null, "regex": "x"}} => [],
+            {"$regexMatch": {"input": "\u{664}", "regex": "\\d"}} => false,
+            {"$regexFind": {"input": "ab\n", "regex": "b$"}} => {"match": "b", "idx": 1, "captures": []},
         ],
     );
     fails(
@@ -145,9 +147,20 @@ fn regular_expressions_find_with_positions_in_code_points() {
             {"$regexMatch": {"input": 1, "regex": "x"}} => 51104 "'input' to be of type string",
             {"$regexMatch": {"input": "x", "regex": 1}} => 51105 "string or regex",
             {"$regexMatch": {"input": "x", "regex": "("}} => 51111 "Invalid Regex",
+            {"$regexMatch": {"input": "x", "regex": "((a{1000}){1000}){1000}"}} => 51111 "Invalid Regex",
             {"$regexMatch": {"input": "x", "regex": "x", "options": "z"}} => 51108 "invalid flag",
             {"$regexMatch": {"input": "x", "regex": (regex("x", "i")), "options": "i"}} => 51107 "both",
             {"$regexMatch": "x"} => 51103 "object of named arguments",
+        ],
+    );
+}
+
+#[test]
+fn a_match_that_moves_its_start_out_of_bounds_ends_the_search() {
+    fails(
+        doc! {},
+        failures![
+            {"$regexFindAll": {"input": "aab", "regex": r"(?<=\Ka)"}} => 51156 "lookaround",
         ],
     );
 }
