@@ -219,7 +219,7 @@ impl Storage {
         o2: Option<RawBsonRef<'_>>,
         statement: Option<Statement<'_>>,
     ) {
-        if collection.namespace.is_local() {
+        if collection.namespace.is_local() || collection.namespace.coll() == "system.profile" {
             return;
         }
         let entry = OplogEntry {

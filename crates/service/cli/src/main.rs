@@ -1,1 +1,37 @@
-fn main() {}
+//! The binary: subcommands, and nothing that another program could want.
+//!
+//! Invariant: an error is one line on standard error that says what to do, and an exit code.
+
+mod arguments;
+mod config_file;
+mod serve;
+mod settings;
+
+use clap::Command;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+const EXAMPLES: &str = "\
+First steps:
+  baton up                                    start a local replica set of one member
+  mongosh 'mongodb://127.0.0.1:27017/?replicaSet=rs0'
+                                              talk to it, with any MongoDB client
+  baton serve --help                          mongod's flags, for a real installation";
+
+fn main() -> ExitCode {
+    let command = Command::new("baton")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Baton: a document database that MongoDB's clients use as they would MongoDB")
+        .after_help(EXAMPLES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(serve::up_command())
+        .subcommand(serve::serve_command());
+    match command.get_matches().subcommand() {
+        Some(("serve", matches)) => serve::serve(matches),
+        Some(("up", matches)) => serve::up(matches),
+        _ => ExitCode::from(2),
+    }
+}

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The commands: what a member does with a request.
+//!
+//! Where to look: [`table`] lists every command and names the file that carries it out; [`dispatch`](mod@dispatch) is the
+//! road every request takes; [`server`] is what all connections share. To add a command, write its file in `commands/`
+//! and its row in [`table::COMMANDS`].
+//!
+//! Invariants: a command is one file and one row; its own fields are read by [`fields::Fields`], which refuses what the
+//! command does not know; errors are MongoDB's.
+//! What it deliberately does not do: sockets, threads, files.
+
+mod aftermath;
+pub mod call;
+mod commands;
+pub mod concerns;
+pub mod dispatch;
+pub mod envelope;
+pub mod fields;
+pub mod server;
+pub mod table;
+pub mod tail;
+
+pub use call::{Call, Documents, Reply};
+pub use dispatch::{Next, dispatch};
+pub use server::Server;

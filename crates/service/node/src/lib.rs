@@ -1,1 +1,15 @@
-//! Placeholder.
+//! One member of Baton: storage, commands and network put together, started, and stopped.
+//!
+//! Entry points: [`Member::start`], [`Member::run`], [`Member::stop`].
+//! What it deliberately does not do: parse flags (the command line), or know a command (the commands).
+
+mod lock;
+pub mod machine;
+mod member;
+mod options;
+mod service;
+pub mod signals;
+
+pub use lock::DirectoryLock;
+pub use member::{Member, StartError};
+pub use options::Options;

@@ -1,0 +1,118 @@
+//! `baton serve` and `baton up`: one member in the foreground.
+//!
+//! Invariant: the exit code is mongod's: 0 after a clean stop, 2 for bad options, 48 for a port in use, 100 for a data
+//! directory that cannot be used.
+
+use crate::arguments;
+use crate::settings::{self, Config, Value};
+use baton_commands::server::Hooks;
+use baton_node::signals::Signals;
+use baton_node::{Member, StartError};
+use clap::{Arg, ArgMatches, Command};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  baton serve --dbpath ./data
+      A standalone on 127.0.0.1:27017 that keeps its data in ./data.
+  baton serve --dbpath ./data --replSet rs0
+      The one member of a replica set: retryable writes, read concerns, the oplog.
+      Connect with: mongosh 'mongodb://127.0.0.1:27017/?replicaSet=rs0'
+  baton serve --dbpath /var/lib/baton --bind_ip 127.0.0.1,10.0.0.5 --logpath /var/log/baton.log --logappend
+      For a service manager.
+  baton serve --config /etc/baton.yaml
+      The same from a file in mongod's form:
+          storage: { dbPath: /var/lib/baton }
+          net: { port: 27017, bindIp: 127.0.0.1 }
+          replication: { replSetName: rs0 }
+
+Stop it with Ctrl-C or SIGTERM: what was acknowledged is on disk then. SIGUSR1 begins a new log file.";
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  baton up
+      A replica set rs0 of one member on 127.0.0.1:27017, with its data in ./baton-data.
+  baton up --port 5000 --data /tmp/try
+      Another one beside it.
+
+Ctrl-C stops it; the data stays, and the next `baton up` goes on with it.";
+
+/// The description of `baton serve`.
+pub fn serve_command() -> Command {
+    arguments::add_to(Command::new("serve").about("Run one member, with mongod's flags").after_help(SERVE_EXAMPLES))
+}
+
+/// The description of `baton up`.
+pub fn up_command() -> Command {
+    Command::new("up")
+        .about("Start a local replica set and print how to connect to it")
+        .after_help(UP_EXAMPLES)
+        .arg(
+            Arg::new("port")
+                .long("port")
+                .value_name("PORT")
+                .default_value("27017")
+                .value_parser(clap::value_parser!(u16))
+                .help("The port of the member"),
+        )
+        .arg(
+            Arg::new("data")
+                .long("data")
+                .value_name("DIRECTORY")
+                .default_value("baton-data")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("Where the data is; made if it is not there"),
+        )
+}
+
+/// Carries out `baton serve`.
+pub fn serve(matches: &ArgMatches) -> ExitCode {
+    let config = arguments::given(matches).and_then(|given| settings::resolve(&given));
+    match config {
+        Ok(config) => run(config, |_| {}),
+        Err(why) => fail(&StartError { reason: why, exit_code: 2 }),
+    }
+}
+
+/// Carries out `baton up`.
+pub fn up(matches: &ArgMatches) -> ExitCode {
+    let mut given = std::collections::BTreeMap::new();
+    if let Some(port) = matches.get_one::<u16>("port") {
+        given.insert("net.port", Value::Number(f64::from(*port)));
+    }
+    if let Some(data) = matches.get_one::<PathBuf>("data") {
+        given.insert("storage.dbPath", Value::Text(data.display().to_string()));
+    }
+    given.insert("replication.replSetName", Value::Text("rs0".into()));
+    match settings::resolve(&given) {
+        Ok(config) => run(config, |member| {
+            println!("Baton is up: a replica set of one member.");
+            println!("  connect   mongosh '{}'", member.connection_string());
+            println!("  data      {}", member.server().identity.data_directory);
+            println!("  stop      Ctrl-C");
+        }),
+        Err(why) => fail(&StartError { reason: why, exit_code: 2 }),
+    }
+}
+
+fn run(mut config: Config, started: impl FnOnce(&Member)) -> ExitCode {
+    config.options.argv = std::env::args().collect();
+    let signals = match Signals::install() {
+        Ok(signals) => signals,
+        Err(e) => return fail(&StartError { reason: format!("Signals cannot be handled: {e}"), exit_code: 100 }),
+    };
+    let member = match Member::start(&config.options, Hooks::default()) {
+        Ok(member) => member,
+        Err(error) => return fail(&error),
+    };
+    started(&member);
+    member.run(|| signals.stop_asked());
+    member.stop();
+    ExitCode::SUCCESS
+}
+
+fn fail(error: &StartError) -> ExitCode {
+    eprintln!("baton: {}", error.reason);
+    ExitCode::from(error.exit_code)
+}

@@ -1,0 +1,163 @@
+//! What a command gets, and where it puts its answer.
+//!
+//! Invariant: a command writes its own fields into the [`Reply`] and nothing else; `ok`, the set's times and errors are
+//! the dispatcher's.
+//! What it deliberately does not do: decide anything; these are values handed from the dispatcher to a command.
+
+use crate::concerns::WriteConcern;
+use crate::envelope::Envelope;
+use crate::fields::{Fields, type_name};
+use crate::server::{Client, Operation, Server, Session};
+use crate::table::CommandSpec;
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_wire::{DocumentWriter, Request, Sequence};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use smallvec::SmallVec;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// One command being carried out.
+pub struct Call<'a> {
+    /// The member.
+    pub server: &'a Arc<Server>,
+    /// The connection it came by.
+    pub client: &'a Arc<Client>,
+    /// Its row in the table.
+    pub spec: &'static CommandSpec,
+    /// What every command has.
+    pub envelope: Envelope<'a>,
+    /// What is its own.
+    pub fields: Fields<'a>,
+    /// The message: its body, its document sequences, its flags.
+    pub request: Request<'a>,
+    /// What it runs as: its number, its deadline, whether it has been killed.
+    pub operation: Operation,
+    /// Its session, if it has one.
+    pub session: Option<Arc<Session>>,
+}
+
+impl<'a> Call<'a> {
+    /// The collection that the command's first field names.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73).
+    pub fn namespace(&self) -> Result<Namespace> {
+        match self.envelope.value {
+            RawBsonRef::String(collection) => Namespace::new(self.envelope.db, collection),
+            other => Err(Error::new(
+                ErrorCode::InvalidNamespace,
+                format!("collection name has invalid type {}", type_name(other.element_type())),
+            )),
+        }
+    }
+
+    /// The write concern; MongoDB's default if the client named none.
+    pub fn write_concern(&self) -> WriteConcern {
+        self.envelope.write_concern.clone().unwrap_or_default()
+    }
+
+    /// Documents that come either as the document sequence `name` or as an array of that name in the body.
+    ///
+    /// # Errors
+    /// 40414 if there are none, `TypeMismatch` (14) if one is no document.
+    pub fn documents(&mut self, name: &str) -> Result<Documents<'a>> {
+        if let Some(sequence) = self.request.sequence(name) {
+            return Ok(Documents::Sequence(sequence));
+        }
+        let array = self.fields.required::<&bson::RawArray>(name)?;
+        let mut documents = SmallVec::new();
+        for (i, value) in array.into_iter().enumerate() {
+            match value? {
+                RawBsonRef::Document(document) => documents.push(document),
+                other => {
+                    return Err(crate::fields::wrong_type(self.spec.name, &format!("{name}.{i}"), other, &["object"]));
+                }
+            }
+        }
+        Ok(Documents::Array(documents))
+    }
+
+    /// Refuses document sequences that the command does not take.
+    pub(crate) fn check_sequences(&self, known: &[&str]) -> Result<()> {
+        match self.request.sequences.iter().find(|(name, _)| !known.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(Error::location(40415, format!("BSON field '{}.{name}' is an unknown field.", self.spec.name)))
+            }
+        }
+    }
+}
+
+/// The documents of a batch, wherever in the message they were.
+pub enum Documents<'a> {
+    /// A section of their own.
+    Sequence(Sequence<'a>),
+    /// An array in the body.
+    Array(SmallVec<[&'a RawDocument; 4]>),
+}
+
+impl<'a> Documents<'a> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Sequence(sequence) => sequence.len(),
+            Self::Array(documents) => documents.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// In order.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = &'a RawDocument> + '_> {
+        match self {
+            Self::Sequence(sequence) => Box::new(sequence.iter()),
+            Self::Array(documents) => Box::new(documents.iter().copied()),
+        }
+    }
+}
+
+/// The answer being written.
+pub struct Reply<'o> {
+    body: DocumentWriter<'o>,
+    pub(crate) write_concern_error: Option<Error>,
+    pub(crate) stream: Option<RawDocumentBuf>,
+    pub(crate) close: bool,
+}
+
+impl<'o> Reply<'o> {
+    pub(crate) fn new(body: DocumentWriter<'o>) -> Self {
+        Self { body, write_concern_error: None, stream: None, close: false }
+    }
+
+    /// The write is done, but what the write concern asks for is not.
+    pub fn set_write_concern_error(&mut self, error: Error) {
+        self.write_concern_error = Some(error);
+    }
+
+    /// The reply is one of a stream (exhaust): when it is sent, `next` is carried out and answered unasked.
+    pub fn stream(&mut self, next: RawDocumentBuf) {
+        self.stream = Some(next);
+    }
+
+    /// The connection is to be closed once the reply is sent.
+    pub fn close_connection(&mut self) {
+        self.close = true;
+    }
+}
+
+impl<'o> Deref for Reply<'o> {
+    type Target = DocumentWriter<'o>;
+
+    fn deref(&self) -> &DocumentWriter<'o> {
+        &self.body
+    }
+}
+
+impl<'o> DerefMut for Reply<'o> {
+    fn deref_mut(&mut self) -> &mut DocumentWriter<'o> {
+        &mut self.body
+    }
+}

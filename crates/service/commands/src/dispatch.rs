@@ -1,0 +1,429 @@
+//! The one road from a request to its reply.
+//!
+//! In order: name, envelope, what the table says about the command, session, faults on demand, deadline, the command
+//! itself, and then what every reply ends with. Afterwards the operation is counted and, if it was slow, logged.
+//!
+//! Invariants: every request gets exactly one reply, unless it wanted none; whatever fails is answered with MongoDB's
+//! error document and leaves the connection usable; nothing here depends on which command it is.
+//! What it deliberately does not do: touch the socket.
+
+use crate::aftermath;
+use crate::call::{Call, Reply};
+use crate::concerns::ReadLevel;
+use crate::envelope::Envelope;
+use crate::fields::Fields;
+use crate::server::failpoints::CommandFault;
+use crate::server::{Begin, Client, Kind, Server};
+use crate::table::{self, CommandSpec, Flags};
+use crate::tail;
+use baton_types::{Error, ErrorCode, Result};
+use baton_wire::{DocumentWriter, ReplyBuilder, Request};
+use bson::{RawBsonRef, RawDocumentBuf, cstr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// What the connection is to do next.
+#[derive(Debug)]
+pub enum Next {
+    /// Send the reply and read the next request.
+    Read,
+    /// Send the reply, carry out this request, and send its reply, too.
+    Stream(RawDocumentBuf),
+    /// Send the reply, if there is one, and hang up.
+    Close,
+}
+
+/// How a command ended.
+enum Outcome {
+    Replied(Next),
+    HangUp,
+}
+
+/// Carries out one request and appends its reply to `out`; nothing if the client wants none.
+pub fn dispatch(server: &Arc<Server>, client: &Arc<Client>, request: &Request<'_>, out: &mut Vec<u8>) -> Next {
+    let start = out.len();
+    let mut builder = ReplyBuilder::new(out, request);
+    let outcome = answer(server, client, shortened(request), &mut builder);
+    if matches!(outcome, Outcome::Replied(Next::Stream(_))) {
+        builder.more_to_come();
+    }
+    builder.finish();
+    if request.flags.more_to_come() || matches!(outcome, Outcome::HangUp) {
+        out.truncate(start);
+    }
+    match outcome {
+        Outcome::HangUp => Next::Close,
+        Outcome::Replied(next) => next,
+    }
+}
+
+/// The same request with the lifetime of its borrow: a small vector keeps its lifetime from shrinking by itself.
+fn shortened<'s>(request: &'s Request<'_>) -> Request<'s> {
+    Request {
+        request_id: request.request_id,
+        reply_id: request.reply_id,
+        flags: request.flags,
+        body: request.body,
+        sequences: request.sequences.iter().map(|(name, sequence)| (*name, *sequence)).collect(),
+        legacy_database: request.legacy_database,
+        compressor: request.compressor,
+    }
+}
+
+fn answer<'a>(
+    server: &'a Arc<Server>,
+    client: &'a Arc<Client>,
+    request: Request<'a>,
+    builder: &mut ReplyBuilder<'_>,
+) -> Outcome {
+    let Some((index, spec)) = table::find(request.command_name()).filter(|(_, spec)| is_available(server, spec)) else {
+        server.counters.unknown_commands.fetch_add(1, Relaxed);
+        let error = match Envelope::parse(&request, "") {
+            Ok((envelope, _)) => {
+                Error::new(ErrorCode::CommandNotFound, format!("no such command: '{}'", envelope.name))
+            }
+            Err(error) => error,
+        };
+        write_error(server, builder, error, false, None);
+        return Outcome::Replied(Next::Read);
+    };
+    if let Some(count) = server.counters.command(index) {
+        count.total.fetch_add(1, Relaxed);
+    }
+    let (retryable, result) = match Envelope::parse(&request, spec.name) {
+        Err(error) => (false, Err((error, None))),
+        Ok((envelope, fields)) => {
+            let retryable = envelope.txn_number.is_some() && spec.flags.has(Flags::RETRYABLE);
+            (retryable, carry_out(server, client, spec, request, envelope, fields, builder))
+        }
+    };
+    match result {
+        Ok(outcome) => outcome,
+        Err((error, labels)) => {
+            if let Some(count) = server.counters.command(index) {
+                count.failed.fetch_add(1, Relaxed);
+            }
+            write_error(server, builder, error, retryable, labels);
+            Outcome::Replied(Next::Read)
+        }
+    }
+}
+
+fn is_available(server: &Server, spec: &CommandSpec) -> bool {
+    !spec.flags.has(Flags::TEST_ONLY) || server.parameters.enable_test_commands.load(Relaxed)
+}
+
+/// An error, and the labels that a fault on demand gives it in place of its own.
+type Failure = (Error, Option<Vec<String>>);
+
+fn carry_out<'a>(
+    server: &'a Arc<Server>,
+    client: &'a Arc<Client>,
+    spec: &'static CommandSpec,
+    request: Request<'a>,
+    envelope: Envelope<'a>,
+    fields: Fields<'a>,
+    builder: &mut ReplyBuilder<'_>,
+) -> Result<Outcome, Failure> {
+    let retryable = envelope.txn_number.is_some() && spec.flags.has(Flags::RETRYABLE);
+    check(server, spec, &envelope).map_err(bare)?;
+    let collection = collection_of(spec, &envelope, &fields);
+    let session = envelope.session.map(|id| server.sessions.touch(id)).transpose().map_err(bare)?;
+    let fault = fault_of(server, client, spec, envelope.db, collection);
+    let class = envelope.class.unwrap_or_else(|| client.class());
+    let operation = server.operations.begin(
+        client.slot(),
+        &Begin {
+            kind: spec.kind.name(),
+            name: spec.name,
+            db: envelope.db,
+            collection,
+            command: (!spec.flags.has(Flags::SECRET)).then_some(request.body),
+            session: envelope.session,
+            class,
+            max_time: envelope.max_time,
+        },
+    );
+    if !matches!(spec.kind, Kind::Insert | Kind::Update | Kind::Delete) {
+        server.counters.count_operations(spec.kind, 1);
+    }
+    let mut call = Call { server, client, spec, envelope, fields, request, operation, session };
+    let result = run(&mut call, fault, retryable, builder);
+    aftermath::record(&call, collection, &result, builder.body_size_bytes());
+    result
+}
+
+/// Runs the command, and the fault that somebody asked for instead.
+fn run(
+    call: &mut Call<'_>,
+    fault: Option<CommandFault>,
+    retryable: bool,
+    builder: &mut ReplyBuilder<'_>,
+) -> Result<Outcome, Failure> {
+    let fault = fault.unwrap_or_default();
+    if let Some(time) = fault.block {
+        block(call, time).map_err(bare)?;
+    }
+    if fault.close_connection {
+        return Ok(Outcome::HangUp);
+    }
+    if let Some(error) = fault.error {
+        return Err((error, fault.labels));
+    }
+    if !call.spec.flags.has(Flags::WHILE_STOPPING) {
+        call.operation.check_interrupt().map_err(bare)?;
+    }
+    call.check_sequences(call.spec.sequences).map_err(bare)?;
+    let mut reply = Reply::new(builder.body());
+    (call.spec.run)(call, &mut reply).map_err(bare)?;
+    reply.append(cstr!("ok"), 1.0);
+    let write_concern_error = reply.write_concern_error.take().or_else(|| unsatisfied_write_concern(call));
+    if let Some(document) = &fault.write_concern_error {
+        reply.append(cstr!("writeConcernError"), &**document);
+        append_labels(&mut reply, fault.labels.as_deref().unwrap_or_default());
+    } else if let Some(error) = write_concern_error {
+        append_write_concern_error(&mut reply, &error, retryable);
+    }
+    tail::append(call.server, &mut reply);
+    Ok(Outcome::Replied(match reply.stream.take() {
+        _ if reply.close => Next::Close,
+        Some(next) => Next::Stream(next),
+        None => Next::Read,
+    }))
+}
+
+fn bare(error: Error) -> Failure {
+    (error, None)
+}
+
+/// What the table, the set and the client's own words forbid, before anything is done.
+fn check(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result<()> {
+    let invalid = |why: String| Err(Error::new(ErrorCode::InvalidOptions, why));
+    let name = spec.name;
+    if spec.flags.has(Flags::ADMIN_ONLY) && envelope.db != "admin" {
+        return Err(Error::new(ErrorCode::Unauthorized, format!("{name} may only be run against the admin database.")));
+    }
+    check_api(server, spec, envelope)?;
+    check_transaction(server, spec, envelope)?;
+    if let Some(concern) = &envelope.write_concern {
+        if !spec.flags.has(Flags::WRITE_CONCERN) {
+            return invalid("Command does not support writeConcern".into());
+        }
+        concern.check_member(&server.topology)?;
+    }
+    check_read_concern(server, spec, envelope)?;
+    if let Some(time) = envelope.cluster_time
+        && server.topology.set().is_some()
+    {
+        tail::observe(server, time)?;
+    }
+    Ok(())
+}
+
+fn check_api(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result<()> {
+    if !envelope.api_version
+        && server.parameters.require_api_version.load(Relaxed)
+        && !spec.flags.has(Flags::NO_AUTHENTICATION)
+    {
+        return Err(Error::location(
+            498_870,
+            "The apiVersion parameter is required, please configure your MongoClient's API version",
+        ));
+    }
+    if envelope.api_strict && !spec.flags.has(Flags::API_V1) {
+        return Err(Error::new(
+            ErrorCode::APIStrictError,
+            format!(
+                "Provided apiStrict:true, but the command {} is not in API Version 1. Information on supported \
+                 commands and migrations in API Version 1 can be found at \
+                 https://dochub.mongodb.org/core/manual-versioned-api",
+                spec.name
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn check_transaction(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result<()> {
+    let Some(number) = envelope.txn_number else { return Ok(()) };
+    if server.topology.set().is_none() {
+        return Err(Error::new(
+            ErrorCode::IllegalOperation,
+            "Transaction numbers are only allowed on a replica set member or mongos",
+        ));
+    }
+    match envelope.transaction {
+        Some(_) if spec.flags.has(Flags::TRANSACTIONS) => Ok(()),
+        Some(mark) if mark.start => Err(Error::not_implemented("A multi-document transaction")),
+        Some(_) => Err(Error::new(
+            ErrorCode::NoSuchTransaction,
+            format!("Given transaction number {number} does not match any in-progress transactions."),
+        )
+        .with_label("TransientTransactionError")),
+        None if spec.flags.has(Flags::RETRYABLE) || spec.flags.has(Flags::TRANSACTIONS) => Ok(()),
+        None => Err(Error::location(
+            50768,
+            format!(
+                "txnNumber may only be provided for multi-document transactions and retryable write commands. \
+                 autocommit:false was not provided, and {} is not a retryable write command.",
+                spec.name
+            ),
+        )),
+    }
+}
+
+fn check_read_concern(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result<()> {
+    let concern = &envelope.read_concern;
+    if !matches!(concern.level, ReadLevel::Local | ReadLevel::Available) && !spec.flags.has(Flags::READ_CONCERN) {
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            format!(
+                "Command {} does not support {{ readConcern: {{ level: \"{}\" }} }} :: caused by :: read concern not \
+                 supported",
+                spec.name,
+                concern.level.name()
+            ),
+        ));
+    }
+    let Some(time) = concern.after_cluster_time.or(concern.at_cluster_time) else { return Ok(()) };
+    if server.topology.set().is_none() {
+        return Err(Error::new(
+            ErrorCode::IllegalOperation,
+            "Cannot specify afterClusterTime or atClusterTime readConcern without replication enabled",
+        ));
+    }
+    let now = server.cluster_time().max(envelope.cluster_time.unwrap_or_default());
+    if time > now {
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            format!(
+                "readConcern afterClusterTime value must not be greater than the current clusterTime. Requested \
+                 clusterTime: {time}; current clusterTime: {now}"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The collection a command is about, as far as its first fields tell; empty for none.
+fn collection_of<'a>(spec: &CommandSpec, envelope: &Envelope<'a>, fields: &Fields<'a>) -> &'a str {
+    if spec.flags.has(Flags::ON_COLLECTION) {
+        envelope.value.as_str().unwrap_or("")
+    } else if spec.kind == Kind::GetMore {
+        fields.peek("collection").and_then(RawBsonRef::as_str).unwrap_or("")
+    } else {
+        ""
+    }
+}
+
+fn fault_of(server: &Server, client: &Client, spec: &CommandSpec, db: &str, collection: &str) -> Option<CommandFault> {
+    if !server.fail_points.any() || spec.name == "configureFailPoint" {
+        return None;
+    }
+    let mut names = vec![spec.name];
+    names.extend(spec.aliases);
+    server.fail_points.command_fault(&names, client.app_name(), &format!("{db}.{collection}"))
+}
+
+/// Sleeps, unless killed.
+fn block(call: &Call<'_>, time: Duration) -> Result<()> {
+    let until = Instant::now() + time;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(20)));
+        call.operation.check_interrupt()?;
+    }
+}
+
+fn unsatisfied_write_concern(call: &Call<'_>) -> Option<Error> {
+    if !call.spec.flags.has(Flags::WRITE_CONCERN) {
+        return None;
+    }
+    call.envelope.write_concern.as_ref()?.unsatisfiable(&call.server.topology)
+}
+
+fn append_labels<S: AsRef<str>>(writer: &mut DocumentWriter<'_>, labels: &[S]) {
+    if labels.is_empty() {
+        return;
+    }
+    writer.begin_array(cstr!("errorLabels"));
+    for label in labels {
+        writer.push(label.as_ref());
+    }
+    writer.end();
+}
+
+fn append_write_concern_error(reply: &mut Reply<'_>, error: &Error, retryable: bool) {
+    reply.begin_document(cstr!("writeConcernError"));
+    reply.append(cstr!("code"), error.code.0);
+    reply.append(cstr!("codeName"), &*error.code.name());
+    reply.append(cstr!("errmsg"), error.message.as_str());
+    if let Some(info) = &error.info {
+        reply.extend(info);
+    }
+    reply.end();
+    if retryable && is_retryable(error.code) {
+        append_labels(reply, &["RetryableWriteError"]);
+    }
+}
+
+/// Writes the error reply: the error, its labels, and what every reply ends with.
+fn write_error(
+    server: &Server,
+    builder: &mut ReplyBuilder<'_>,
+    mut error: Error,
+    retryable: bool,
+    labels: Option<Vec<String>>,
+) {
+    if labels.is_some() {
+        error.labels.clear();
+    } else if retryable && is_retryable(error.code) && !error.labels.contains(&"RetryableWriteError") {
+        error.labels.push("RetryableWriteError");
+    }
+    builder.error(&error);
+    let mut body = builder.resume_body();
+    append_labels(&mut body, labels.as_deref().unwrap_or_default());
+    if changes_topology(error.code) {
+        tail::append_topology_version(server, &mut body);
+    }
+    tail::append(server, &mut body);
+}
+
+/// Whether a driver may send the same write again after this error.
+fn is_retryable(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::HostUnreachable
+            | ErrorCode::HostNotFound
+            | ErrorCode::NetworkTimeout
+            | ErrorCode::SocketException
+            | ErrorCode::ShutdownInProgress
+            | ErrorCode::InterruptedAtShutdown
+            | ErrorCode::InterruptedDueToReplStateChange
+            | ErrorCode::NotWritablePrimary
+            | ErrorCode::NotPrimaryNoSecondaryOk
+            | ErrorCode::NotPrimaryOrSecondary
+            | ErrorCode::PrimarySteppedDown
+            | ErrorCode::ReadConcernMajorityNotAvailableYet
+            | ErrorCode::ExceededTimeLimit
+    )
+}
+
+/// Whether a driver looks for another primary after this error, and so wants to know which topology it speaks of.
+fn changes_topology(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::ShutdownInProgress
+            | ErrorCode::InterruptedAtShutdown
+            | ErrorCode::InterruptedDueToReplStateChange
+            | ErrorCode::NotWritablePrimary
+            | ErrorCode::NotPrimaryNoSecondaryOk
+            | ErrorCode::NotPrimaryOrSecondary
+            | ErrorCode::PrimarySteppedDown
+            | ErrorCode::LegacyNotPrimary
+    )
+}

@@ -1,0 +1,211 @@
+//! A connection as the service knows it, and the registry of them.
+//!
+//! Invariant: what a client said of itself in its first handshake never changes.
+//! What it deliberately does not do: read or write the socket.
+
+use super::operations::{Operations, Slot, SlotGuard};
+use baton_types::{Class, Error, ErrorCode, Result};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+/// Asks whether the peer is still there.
+pub type Probe = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The longest `client.application.name`, in bytes.
+const APP_NAME_BYTES_MAX: usize = 128;
+/// The largest `client` document, in bytes.
+const METADATA_BYTES_MAX: usize = 512;
+
+/// What the network knows of a connection.
+pub struct Connection {
+    /// Counted from 1.
+    pub id: u64,
+    /// The client's address as text.
+    pub peer: String,
+    /// The address it connected to.
+    pub local: String,
+    /// Tells whether it is still connected.
+    pub is_connected: Probe,
+}
+
+/// One connection.
+pub struct Client {
+    /// What the network knows.
+    pub connection: Connection,
+    /// When it was accepted.
+    pub opened: SystemTime,
+    slot: SlotGuard,
+    metadata: OnceLock<RawDocumentBuf>,
+    app_name: OnceLock<String>,
+    class: AtomicU8,
+}
+
+impl Client {
+    /// Where its operations run.
+    pub fn slot(&self) -> &Arc<Slot> {
+        self.slot.slot()
+    }
+
+    /// The `client` document of its handshake.
+    pub fn metadata(&self) -> Option<&RawDocument> {
+        self.metadata.get().map(|m| &**m)
+    }
+
+    /// `client.application.name`; empty if it gave none.
+    pub fn app_name(&self) -> &str {
+        self.app_name.get().map_or("", String::as_str)
+    }
+
+    /// The class of its requests.
+    pub fn class(&self) -> Class {
+        match self.class.load(Ordering::Relaxed) {
+            0 => Class::Low,
+            2 => Class::High,
+            _ => Class::Normal,
+        }
+    }
+
+    /// Sets the class of its requests from now on.
+    pub fn set_class(&self, class: Class) {
+        let code = match class {
+            Class::Background | Class::Low => 0,
+            Class::Normal => 1,
+            Class::High => 2,
+        };
+        self.class.store(code, Ordering::Relaxed);
+    }
+
+    /// Takes the handshake's `client` document. A second one, even the same, is `ClientMetadataCannotBeMutated` (186).
+    pub fn set_metadata(&self, document: &RawDocument) -> Result<()> {
+        if self.metadata.get().is_some() {
+            return Err(Error::new(
+                ErrorCode::ClientMetadataCannotBeMutated,
+                "The client metadata document may only be sent in the first hello",
+            ));
+        }
+        let app_name = check_metadata(document)?;
+        let _ = self.app_name.set(app_name.to_owned());
+        let _ = self.metadata.set(document.to_owned());
+        Ok(())
+    }
+}
+
+/// Checks MongoDB's rules for the `client` document; returns the application's name.
+fn check_metadata(document: &RawDocument) -> Result<&str> {
+    let size = document.as_bytes().len();
+    if size > METADATA_BYTES_MAX {
+        return Err(Error::new(
+            ErrorCode::ClientMetadataDocumentTooLarge,
+            format!(
+                "The client metadata document must be less then or equal to {METADATA_BYTES_MAX} bytes, not {size}"
+            ),
+        ));
+    }
+    let missing = |field: &str| {
+        Error::new(
+            ErrorCode::ClientMetadataMissingField,
+            format!("Missing required field '{field}' in the client metadata document"),
+        )
+    };
+    let section = |name: &str| match document.get(name) {
+        Ok(Some(RawBsonRef::Document(d))) => Ok(d),
+        Ok(Some(_)) => Err(Error::type_mismatch(format!(
+            "The '{name}' field is required to be a BSON document in the client metadata document"
+        ))),
+        Ok(None) | Err(_) => Err(missing(name)),
+    };
+    let text = |d: &RawDocument, path: &str, name: &str| match d.get(name) {
+        Ok(Some(RawBsonRef::String(_))) => Ok(()),
+        Ok(Some(_)) => Err(Error::type_mismatch(format!(
+            "The '{path}.{name}' field must be a string in the client metadata document"
+        ))),
+        Ok(None) | Err(_) => Err(missing(&format!("{path}.{name}"))),
+    };
+    let driver = section("driver")?;
+    text(driver, "driver", "name")?;
+    text(driver, "driver", "version")?;
+    text(section("os")?, "os", "type")?;
+    let Ok(Some(RawBsonRef::Document(application))) = document.get("application") else {
+        return Ok("");
+    };
+    match application.get("name") {
+        Ok(Some(RawBsonRef::String(name))) if name.len() > APP_NAME_BYTES_MAX => Err(Error::new(
+            ErrorCode::ClientMetadataAppNameTooLarge,
+            format!(
+                "The 'application.name' field must be less then or equal to {APP_NAME_BYTES_MAX} bytes in the client metadata document"
+            ),
+        )),
+        Ok(Some(RawBsonRef::String(name))) => Ok(name),
+        Ok(Some(_)) => {
+            Err(Error::type_mismatch("The 'application.name' field must be a string in the client metadata document"))
+        }
+        Ok(None) | Err(_) => Ok(""),
+    }
+}
+
+/// All connections, by number.
+#[derive(Default)]
+pub struct Clients {
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    /// Adds a connection.
+    pub fn open(&self, connection: Connection, operations: &Arc<Operations>) -> Arc<Client> {
+        let client = Arc::new(Client {
+            slot: operations.register(format!("conn{}", connection.id)),
+            opened: SystemTime::now(),
+            metadata: OnceLock::new(),
+            app_name: OnceLock::new(),
+            class: AtomicU8::new(1),
+            connection,
+        });
+        self.clients.lock().insert(client.connection.id, client.clone());
+        client
+    }
+
+    /// Removes a connection.
+    pub fn close(&self, id: u64) {
+        self.clients.lock().remove(&id);
+    }
+
+    /// All of them, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.clients.lock().values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::rawdoc;
+
+    fn client() -> Arc<Client> {
+        let connection = Connection { id: 1, peer: "p".into(), local: "l".into(), is_connected: Box::new(|| true) };
+        Clients::default().open(connection, &Arc::new(Operations::default()))
+    }
+
+    #[test]
+    fn metadata_is_taken_once_and_checked() {
+        let good = rawdoc! {
+            "application": { "name": "app" }, "driver": { "name": "d", "version": "1" }, "os": { "type": "Linux" },
+        };
+        let c = client();
+        c.set_metadata(&good).unwrap();
+        assert_eq!(c.app_name(), "app");
+        assert_eq!(c.set_metadata(&good).unwrap_err().code, ErrorCode::ClientMetadataCannotBeMutated);
+
+        let code = |d: &RawDocument| client().set_metadata(d).unwrap_err().code;
+        assert_eq!(code(&rawdoc! { "os": { "type": "L" } }), ErrorCode::ClientMetadataMissingField);
+        let driver = rawdoc! { "name": "d", "version": "1" };
+        let os = rawdoc! { "type": "L" };
+        let long = rawdoc! { "application": { "name": "x".repeat(129) }, "driver": driver.clone(), "os": os.clone() };
+        assert_eq!(code(&long), ErrorCode::ClientMetadataAppNameTooLarge);
+        let large = rawdoc! { "driver": driver, "os": os, "platform": "x".repeat(512) };
+        assert_eq!(code(&large), ErrorCode::ClientMetadataDocumentTooLarge);
+    }
+}

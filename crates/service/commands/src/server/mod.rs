@@ -1,0 +1,215 @@
+//! The member's state that all connections share.
+//!
+//! Invariants: a [`Server`] is made once, by the node, and shared by reference; each registry in it looks after its own
+//! locking, and no two are locked at once but the cursors' and an operation's slot, in that order.
+//! What it deliberately does not do: I/O. What it needs of the machine comes as [`Hooks`]; documents are in [`Storage`].
+
+pub mod client;
+pub mod counters;
+pub mod cursors;
+pub mod failpoints;
+pub mod operations;
+pub mod parameters;
+pub mod profiler;
+pub mod sessions;
+pub mod topology;
+
+pub use client::{Client, Connection};
+pub use counters::{Counters, Kind};
+pub use cursors::{BatchBuilder, BatchEnd, Cursor, CursorInfo, Cursors};
+pub use operations::{Begin, Operation, Operations};
+pub use sessions::Session;
+pub use topology::{ReplicaSet, Topology};
+
+use crate::envelope::SessionId;
+use baton_storage::Storage;
+use baton_types::{Result, Timestamp};
+use baton_wire::{Compressor, DocumentWriter};
+use bson::Document;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Who this member is, and how it was started.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The machine's name and the port: `host:27017`.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The command line.
+    pub argv: Vec<String>,
+    /// The command line and the configuration file, as `getCmdLineOpts` shows them.
+    pub parsed_options: Document,
+    /// The compressors it will speak, most wanted first.
+    pub compressors: Vec<Compressor>,
+    /// Its data directory.
+    pub data_directory: String,
+}
+
+/// A part of the log, for `getLog`.
+#[derive(Clone, Debug, Default)]
+pub struct LogLines {
+    /// How many lines there were in all.
+    pub total: i64,
+    /// The newest of them.
+    pub lines: Vec<String>,
+}
+
+type AppendTo = Box<dyn Fn(&mut DocumentWriter<'_>) + Send + Sync>;
+type ReadLog = Box<dyn Fn(&str) -> Option<LogLines> + Send + Sync>;
+
+/// What the service needs of the machine around it.
+pub struct Hooks {
+    /// A part of the log: `global` or `startupWarnings`.
+    pub log: ReadLog,
+    /// Begins a new log file.
+    pub rotate_log: Box<dyn Fn() -> std::io::Result<()> + Send + Sync>,
+    /// Sets how talkative the log is, 0 to 5.
+    pub set_log_level: Box<dyn Fn(u8) + Send + Sync>,
+    /// Appends serverStatus's `connections` and `network`, which the network counts.
+    pub append_network_status: AppendTo,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self {
+            log: Box::new(|_| None),
+            rotate_log: Box::new(|| Err(std::io::Error::other("the log does not go to a file"))),
+            set_log_level: Box::new(|_| {}),
+            append_network_status: Box::new(|_| {}),
+        }
+    }
+}
+
+/// Everything a [`Server`] is made of.
+pub struct Parts {
+    /// Who it is.
+    pub identity: Identity,
+    /// The replica set it is the one member of; `None` for a standalone.
+    pub set: Option<ReplicaSet>,
+    /// The storage, open.
+    pub storage: Arc<Storage>,
+    /// The machine.
+    pub hooks: Hooks,
+    /// Milliseconds from which on an operation is slow.
+    pub slow_ms: i64,
+    /// The profiler's level for every database.
+    pub profile_level: i32,
+}
+
+/// One member.
+pub struct Server {
+    /// Who it is.
+    pub identity: Identity,
+    /// When it started.
+    pub started: Instant,
+    /// The same by the wall clock.
+    pub started_wall: SystemTime,
+    /// Its place in the replica set.
+    pub topology: Topology,
+    /// Its connections.
+    pub clients: client::Clients,
+    /// What runs.
+    pub operations: Arc<Operations>,
+    /// Logical sessions.
+    pub sessions: sessions::Sessions,
+    /// Open cursors.
+    pub cursors: Cursors,
+    /// What is counted.
+    pub counters: Counters,
+    /// Parameters.
+    pub parameters: parameters::Values,
+    /// Faults on demand.
+    pub fail_points: failpoints::FailPoints,
+    /// What is slow.
+    pub profiler: profiler::Profiler,
+    /// Documents, indexes and the oplog.
+    pub storage: Arc<Storage>,
+    /// The machine.
+    pub hooks: Hooks,
+    shutdown: Mutex<bool>,
+    shutdown_asked: Condvar,
+}
+
+impl Server {
+    /// A member of these parts.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            identity: parts.identity,
+            started: Instant::now(),
+            started_wall: SystemTime::now(),
+            topology: Topology::new(parts.set),
+            clients: client::Clients::default(),
+            operations: Arc::default(),
+            sessions: sessions::Sessions::default(),
+            cursors: Cursors::default(),
+            counters: Counters::new(crate::table::COMMANDS.len()),
+            parameters: parameters::Values::default(),
+            fail_points: failpoints::FailPoints::default(),
+            profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
+            storage: parts.storage,
+            hooks: parts.hooks,
+            shutdown: Mutex::new(false),
+            shutdown_asked: Condvar::new(),
+        })
+    }
+
+    /// Sets parameters from the command line.
+    ///
+    /// # Errors
+    /// The first one that is unknown or cannot take its value.
+    pub fn set_startup_parameters<'a>(&self, settings: impl Iterator<Item = (&'a str, &'a str)>) -> Result<()> {
+        for (name, value) in settings {
+            parameters::set(self, name, bson::RawBsonRef::String(value), true)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the node to stop. The node does it; see [`Self::wait_for_shutdown_request`].
+    pub fn request_shutdown(&self) {
+        *self.shutdown.lock() = true;
+        self.shutdown_asked.notify_all();
+    }
+
+    /// Waits until somebody asks this member to stop, at most that long; says whether somebody has.
+    pub fn wait_for_shutdown_request(&self, at_most: Duration) -> bool {
+        let mut asked = self.shutdown.lock();
+        if !*asked {
+            self.shutdown_asked.wait_for(&mut asked, at_most);
+        }
+        *asked
+    }
+
+    /// Tells clients that this member stops, and interrupts what they run.
+    pub fn begin_shutdown(&self) {
+        self.topology.shut_down();
+        self.operations.shut_down(0);
+        self.cursors.kill_where(|_| true);
+    }
+
+    /// Ends sessions with all they own: their operations (except `own`) and their cursors.
+    pub fn end_sessions(&self, own: u32, ended: &dyn Fn(SessionId) -> bool) {
+        self.operations.kill_sessions(own, ended);
+        self.cursors.kill_where(|c| c.session.is_some_and(ended));
+    }
+
+    /// The time of the newest entry of the oplog: `operationTime`.
+    pub fn operation_time(&self) -> Timestamp {
+        self.storage.queue().applied().timestamp
+    }
+
+    /// The newest time anybody in the set has spoken of: `$clusterTime`.
+    pub fn cluster_time(&self) -> Timestamp {
+        self.storage.queue().cluster_time()
+    }
+
+    /// What has to be looked after from time to time: sessions and cursors that nobody uses. Called every few seconds.
+    pub fn tend(&self) {
+        let expired = self.sessions.expire();
+        if !expired.is_empty() {
+            self.cursors.kill_where(|c| c.session.is_some_and(|s| expired.contains(&s)));
+        }
+        self.cursors.expire();
+    }
+}

@@ -1,0 +1,439 @@
+//! Who is doing what: the registry behind `currentOp`, `killOp` and every deadline.
+//!
+//! A [`Slot`] belongs to a connection, or to a background job, for its whole life; an [`Operation`] is what runs in it
+//! now. Beginning and ending one touches only the slot, so operations never wait for each other here.
+//!
+//! Invariants: an interrupt reaches the operation it was meant for or none (the number is compared under the slot's
+//! lock); once the member is shutting down, operations that begin are interrupted from their start.
+//! What it deliberately does not do: stop anything by force. An operation ends when it asks
+//! [`Operation::check_interrupt`], which everything that can take long does.
+
+use crate::envelope::SessionId;
+use baton_types::{Class, Error, ErrorCode, Result};
+use bson::{RawDocument, RawDocumentBuf};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How much of a command `currentOp` keeps.
+const COMMAND_BYTES_MAX: usize = 4096;
+
+/// What an operation says about itself.
+#[derive(Clone, Debug)]
+pub struct OperationState {
+    /// Its number, positive.
+    pub id: u32,
+    /// MongoDB's kind: `command`, `query`, `insert`, `update`, `remove`, `getmore`, or `none`.
+    pub kind: &'static str,
+    /// The command's name.
+    pub name: &'static str,
+    /// The database.
+    pub db: String,
+    /// The collection, if it concerns one.
+    pub collection: Option<String>,
+    /// The command itself, unless it was too large to keep.
+    pub command: Option<RawDocumentBuf>,
+    /// The session it runs in.
+    pub session: Option<SessionId>,
+    /// Its class.
+    pub class: Class,
+    /// When it began.
+    pub started: Instant,
+    /// The same by the wall clock.
+    pub started_wall: SystemTime,
+    /// When `maxTimeMS` ends it.
+    pub deadline: Option<Instant>,
+    /// The plan it runs by (`COLLSCAN`, `IXSCAN { a: 1 }`, …), once known.
+    pub plan_summary: Option<String>,
+    /// What a long job is at.
+    pub message: Option<String>,
+    /// How much of it is done, of how much.
+    pub progress: Option<(u64, u64)>,
+    /// The cursor it continues.
+    pub cursor: Option<i64>,
+}
+
+impl OperationState {
+    /// `db.collection`, or `db.$cmd` as MongoDB names what concerns no collection.
+    pub fn namespace(&self) -> String {
+        match &self.collection {
+            Some(collection) => format!("{}.{collection}", self.db),
+            None => format!("{}.$cmd", self.db),
+        }
+    }
+}
+
+/// What the hot path writes; turned into an [`OperationState`] when somebody looks.
+struct Running {
+    kind: &'static str,
+    name: &'static str,
+    db: String,
+    collection: String,
+    command: Vec<u8>,
+    session: Option<SessionId>,
+    class: Class,
+    started: Instant,
+    deadline: Option<Instant>,
+    plan_summary: Option<String>,
+    message: Option<String>,
+    progress: Option<(u64, u64)>,
+    cursor: Option<i64>,
+}
+
+/// The place where one connection's, or one job's, operations run.
+pub struct Slot {
+    /// `conn12`, or the job's name.
+    pub description: String,
+    /// 0 while idle.
+    id: AtomicU32,
+    /// The code to interrupt with; 0 for none.
+    interrupt: AtomicI32,
+    running: Mutex<Running>,
+}
+
+impl Slot {
+    fn new(description: String) -> Self {
+        let running = Running {
+            kind: "none",
+            name: "",
+            db: String::new(),
+            collection: String::new(),
+            command: Vec::new(),
+            session: None,
+            class: Class::Normal,
+            started: Instant::now(),
+            deadline: None,
+            plan_summary: None,
+            message: None,
+            progress: None,
+            cursor: None,
+        };
+        Self { description, id: AtomicU32::new(0), interrupt: AtomicI32::new(0), running: Mutex::new(running) }
+    }
+
+    /// What runs here now.
+    pub fn state(&self) -> Option<OperationState> {
+        let running = self.running.lock();
+        let id = self.id.load(Ordering::Relaxed);
+        if id == 0 {
+            return None;
+        }
+        let age = running.started.elapsed();
+        let collection = (!running.collection.is_empty()).then(|| running.collection.clone());
+        Some(OperationState {
+            id,
+            kind: running.kind,
+            name: running.name,
+            db: running.db.clone(),
+            collection,
+            command: RawDocumentBuf::from_bytes(running.command.clone()).ok(),
+            session: running.session,
+            class: running.class,
+            started: running.started,
+            started_wall: SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH),
+            deadline: running.deadline,
+            plan_summary: running.plan_summary.clone(),
+            message: running.message.clone(),
+            progress: running.progress,
+            cursor: running.cursor,
+        })
+    }
+
+    /// Interrupts what runs here if `wanted` says so; says whether it did.
+    pub fn interrupt_if(&self, code: ErrorCode, wanted: impl FnOnce(u32, Option<SessionId>) -> bool) -> bool {
+        let running = self.running.lock();
+        let id = self.id.load(Ordering::Relaxed);
+        if id == 0 || !wanted(id, running.session) {
+            return false;
+        }
+        self.interrupt.store(code.0, Ordering::Relaxed);
+        true
+    }
+}
+
+/// What begins.
+pub struct Begin<'a> {
+    /// MongoDB's kind of operation.
+    pub kind: &'static str,
+    /// The command's, or the job's, name.
+    pub name: &'static str,
+    /// The database.
+    pub db: &'a str,
+    /// The collection; empty for none.
+    pub collection: &'a str,
+    /// The command.
+    pub command: Option<&'a RawDocument>,
+    /// Its session.
+    pub session: Option<SessionId>,
+    /// Its class.
+    pub class: Class,
+    /// How long it may take.
+    pub max_time: Option<Duration>,
+}
+
+/// An operation that runs. Ends when dropped.
+pub struct Operation {
+    slot: Arc<Slot>,
+    /// Its number.
+    pub id: u32,
+    /// When it began.
+    pub started: Instant,
+    /// Its class.
+    pub class: Class,
+    deadline: Option<Instant>,
+}
+
+impl Operation {
+    /// Whether to go on: `MaxTimeMSExpired` (50) after the deadline, or the code it was killed with. Cheap enough to ask
+    /// for every few documents.
+    pub fn check_interrupt(&self) -> Result<()> {
+        let code = self.slot.interrupt.load(Ordering::Relaxed);
+        if code != 0 {
+            return Err(interruption(ErrorCode(code)));
+        }
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(interruption(ErrorCode::MaxTimeMSExpired)),
+            _ => Ok(()),
+        }
+    }
+
+    /// When `maxTimeMS` ends it.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Gives it a (nearer) deadline: what is left of a cursor's time, say.
+    pub fn limit_deadline(&mut self, deadline: Instant) {
+        let nearer = self.deadline.map_or(deadline, |d| d.min(deadline));
+        self.deadline = Some(nearer);
+        self.slot.running.lock().deadline = Some(nearer);
+    }
+
+    /// The slot it runs in.
+    pub fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
+    /// Says by which plan it runs.
+    pub fn set_plan_summary(&self, summary: impl Into<String>) {
+        self.slot.running.lock().plan_summary = Some(summary.into());
+    }
+
+    /// Says which cursor it continues.
+    pub fn set_cursor(&self, id: i64) {
+        self.slot.running.lock().cursor = Some(id);
+    }
+
+    /// Says what a long job is at, and how far.
+    pub fn set_progress(&self, message: impl Into<String>, done: u64, total: u64) {
+        let mut running = self.slot.running.lock();
+        running.message = Some(message.into());
+        running.progress = Some((done, total));
+    }
+
+    /// The plan's summary, for the log.
+    pub fn plan_summary(&self) -> Option<String> {
+        self.slot.running.lock().plan_summary.clone()
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        let _running = self.slot.running.lock();
+        self.slot.id.store(0, Ordering::Relaxed);
+        self.slot.interrupt.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The error that an interrupt of that code is reported as.
+pub fn interruption(code: ErrorCode) -> Error {
+    let message = match code {
+        ErrorCode::MaxTimeMSExpired => "operation exceeded time limit",
+        ErrorCode::InterruptedAtShutdown => "interrupted at shutdown",
+        ErrorCode::CursorKilled => "operation was interrupted because its cursor was killed",
+        ErrorCode::ClientDisconnect => "operation was interrupted because a client disconnected",
+        _ => "operation was interrupted",
+    };
+    Error::new(code, message)
+}
+
+/// All slots.
+#[derive(Default)]
+pub struct Operations {
+    slots: Mutex<BTreeMap<u64, Arc<Slot>>>,
+    next_slot: AtomicU64,
+    next_id: AtomicU32,
+    shutting_down: AtomicI32,
+}
+
+/// A slot's place in the registry; leaves it when dropped.
+pub struct SlotGuard {
+    operations: Arc<Operations>,
+    key: u64,
+    slot: Arc<Slot>,
+}
+
+impl SlotGuard {
+    /// The slot.
+    pub fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+}
+
+impl Drop for SlotGuard {
+    fn drop(&mut self) {
+        self.operations.slots.lock().remove(&self.key);
+    }
+}
+
+impl Operations {
+    /// A slot for a connection or a job.
+    pub fn register(self: &Arc<Self>, description: impl Into<String>) -> SlotGuard {
+        let key = self.next_slot.fetch_add(1, Ordering::Relaxed);
+        let slot = Arc::new(Slot::new(description.into()));
+        self.slots.lock().insert(key, slot.clone());
+        SlotGuard { operations: self.clone(), key, slot }
+    }
+
+    /// Begins an operation in `slot`.
+    pub fn begin(&self, slot: &Arc<Slot>, begin: &Begin<'_>) -> Operation {
+        let started = Instant::now();
+        let deadline = begin.max_time.map(|t| started + t);
+        let id = self.new_id();
+        {
+            let mut running = slot.running.lock();
+            running.kind = begin.kind;
+            running.name = begin.name;
+            // Into the buffers of the operation before: a running member allocates nothing here.
+            running.db.clear();
+            running.db.push_str(begin.db);
+            running.collection.clear();
+            running.collection.push_str(begin.collection);
+            running.command.clear();
+            if let Some(bytes) = begin.command.map(RawDocument::as_bytes).filter(|b| b.len() <= COMMAND_BYTES_MAX) {
+                running.command.extend_from_slice(bytes);
+            }
+            running.session = begin.session;
+            running.class = begin.class;
+            running.started = started;
+            running.deadline = deadline;
+            running.plan_summary = None;
+            running.message = None;
+            running.progress = None;
+            running.cursor = None;
+            slot.interrupt.store(self.shutting_down.load(Ordering::Relaxed), Ordering::Relaxed);
+            slot.id.store(id, Ordering::Relaxed);
+        }
+        Operation { slot: slot.clone(), id, started, class: begin.class, deadline }
+    }
+
+    fn new_id(&self) -> u32 {
+        // Positive as an int32, as clients read it, and never 0.
+        (self.next_id.fetch_add(1, Ordering::Relaxed) % 0x7fff_fffe) + 1
+    }
+
+    /// Everything that runs, with its slot.
+    pub fn running(&self) -> Vec<(Arc<Slot>, OperationState)> {
+        self.all().into_iter().filter_map(|slot| slot.state().map(|state| (slot, state))).collect()
+    }
+
+    /// All slots, idle ones too.
+    pub fn all(&self) -> Vec<Arc<Slot>> {
+        self.slots.lock().values().cloned().collect()
+    }
+
+    /// Interrupts the operation of that number, if it runs.
+    pub fn kill(&self, id: u32) -> bool {
+        self.all().iter().any(|slot| slot.interrupt_if(ErrorCode::Interrupted, |running, _| running == id))
+    }
+
+    /// Interrupts the operations of the sessions that `wanted` names, except operation `own`.
+    pub fn kill_sessions(&self, own: u32, wanted: impl Fn(SessionId) -> bool) {
+        for slot in self.all() {
+            slot.interrupt_if(ErrorCode::Interrupted, |id, session| id != own && session.is_some_and(&wanted));
+        }
+    }
+
+    /// From now on everything that runs or begins is interrupted, except operation `own`.
+    pub fn shut_down(&self, own: u32) {
+        self.shutting_down.store(ErrorCode::InterruptedAtShutdown.0, Ordering::Relaxed);
+        for slot in self.all() {
+            slot.interrupt_if(ErrorCode::InterruptedAtShutdown, |id, _| id != own);
+        }
+    }
+
+    /// Whether [`Self::shut_down`] was called.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Relaxed) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(max_time: Option<Duration>) -> Begin<'static> {
+        Begin {
+            kind: "command",
+            name: "find",
+            db: "test",
+            collection: "c",
+            command: None,
+            session: Some(SessionId([1; 16])),
+            class: Class::Normal,
+            max_time,
+        }
+    }
+
+    #[test]
+    fn a_kill_reaches_the_operation_it_names_and_not_the_next_one() {
+        let operations = Arc::new(Operations::default());
+        let guard = operations.register("conn1");
+        let first = operations.begin(guard.slot(), &begin(None));
+        first.check_interrupt().unwrap();
+        assert!(operations.kill(first.id));
+        assert_eq!(first.check_interrupt().unwrap_err().code, ErrorCode::Interrupted);
+        let id = first.id;
+        drop(first);
+        let second = operations.begin(guard.slot(), &begin(None));
+        assert!(!operations.kill(id));
+        second.check_interrupt().unwrap();
+    }
+
+    #[test]
+    fn a_deadline_ends_an_operation_with_50() {
+        let operations = Arc::new(Operations::default());
+        let guard = operations.register("conn1");
+        let operation = operations.begin(guard.slot(), &begin(Some(Duration::ZERO)));
+        assert_eq!(operation.check_interrupt().unwrap_err().code, ErrorCode::MaxTimeMSExpired);
+    }
+
+    #[test]
+    fn shutdown_interrupts_what_runs_and_what_begins_later() {
+        let operations = Arc::new(Operations::default());
+        let guard = operations.register("conn1");
+        let running = operations.begin(guard.slot(), &begin(None));
+        operations.shut_down(0);
+        assert_eq!(running.check_interrupt().unwrap_err().code, ErrorCode::InterruptedAtShutdown);
+        drop(running);
+        let later = operations.begin(guard.slot(), &begin(None));
+        assert_eq!(later.check_interrupt().unwrap_err().code, ErrorCode::InterruptedAtShutdown);
+    }
+
+    #[test]
+    fn what_runs_is_listed_until_it_ends_and_a_slot_until_its_guard_goes() {
+        let operations = Arc::new(Operations::default());
+        let guard = operations.register("conn1");
+        assert!(operations.running().is_empty());
+        let operation = operations.begin(guard.slot(), &begin(None));
+        let listed = operations.running();
+        assert_eq!(listed[0].1.id, operation.id);
+        assert_eq!(listed[0].1.namespace(), "test.c");
+        drop(operation);
+        assert!(operations.running().is_empty());
+        drop(guard);
+        assert!(operations.all().is_empty());
+    }
+}

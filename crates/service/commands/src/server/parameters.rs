@@ -1,0 +1,207 @@
+//! The parameters of `getParameter` and `setParameter`: one table, one row each.
+//!
+//! Invariants: a parameter is in the table only if it has an effect, or if it states a fact; setting one that cannot be
+//! set, or to a value it cannot take, is refused and changes nothing.
+//! What it deliberately does not do: keep a change over a restart, as in mongod.
+
+use super::Server;
+use crate::fields::{is_truthy, number_as_i64, type_name};
+use baton_types::{Error, ErrorCode, Result};
+use bson::{Bson, RawBsonRef, doc};
+use parking_lot::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The values behind the parameters that are no one else's state.
+#[derive(Debug)]
+pub struct Values {
+    /// Commands for tests exist: fail points.
+    pub enable_test_commands: AtomicBool,
+    /// Refuse queries that no index serves.
+    pub notablescan: AtomicBool,
+    /// Delete expired documents.
+    pub ttl_monitor_enabled: AtomicBool,
+    /// Seconds between two passes of that.
+    pub ttl_monitor_sleep_secs: AtomicI64,
+    /// The most memory a blocking sort may take, in bytes.
+    pub sort_memory_bytes_max: AtomicI64,
+    /// The most memory a blocking stage of a pipeline may take, in bytes.
+    pub stage_memory_bytes_max: AtomicI64,
+    /// Refuse commands without `apiVersion`.
+    pub require_api_version: AtomicBool,
+    /// How talkative the log is; 0 to 5.
+    pub log_level: AtomicI64,
+    /// Other parameters of the command line, by name, as text.
+    pub extra: RwLock<Vec<(String, String)>>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self {
+            enable_test_commands: AtomicBool::new(false),
+            notablescan: AtomicBool::new(false),
+            ttl_monitor_enabled: AtomicBool::new(true),
+            ttl_monitor_sleep_secs: AtomicI64::new(60),
+            sort_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
+            stage_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
+            require_api_version: AtomicBool::new(false),
+            log_level: AtomicI64::new(0),
+            extra: RwLock::default(),
+        }
+    }
+}
+
+type Get = fn(&Server) -> Bson;
+type Set = fn(&Server, RawBsonRef<'_>) -> Result<()>;
+
+/// One parameter.
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value now.
+    pub get: Get,
+    /// Changes it; `None` if nobody can.
+    pub set: Option<Set>,
+    /// Whether `setParameter` can while the member runs; otherwise only the command line.
+    pub at_runtime: bool,
+}
+
+const fn fact(name: &'static str, get: Get) -> Parameter {
+    Parameter { name, get, set: None, at_runtime: false }
+}
+
+const fn setting(name: &'static str, get: Get, set: Set) -> Parameter {
+    Parameter { name, get, set: Some(set), at_runtime: true }
+}
+
+const fn startup(name: &'static str, get: Get, set: Set) -> Parameter {
+    Parameter { name, get, set: Some(set), at_runtime: false }
+}
+
+fn set_bool(cell: &AtomicBool, value: RawBsonRef<'_>) -> Result<()> {
+    match value {
+        RawBsonRef::Boolean(_) | RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) => {
+            cell.store(is_truthy(value), Relaxed);
+            Ok(())
+        }
+        RawBsonRef::String("true" | "1") => {
+            cell.store(true, Relaxed);
+            Ok(())
+        }
+        RawBsonRef::String("false" | "0") => {
+            cell.store(false, Relaxed);
+            Ok(())
+        }
+        other => Err(Error::bad_value(format!("Value must be a boolean, not {}", type_name(other.element_type())))),
+    }
+}
+
+fn whole_number(value: RawBsonRef<'_>, min: i64, max: i64) -> Result<i64> {
+    let number = match value {
+        RawBsonRef::String(text) => text.parse().ok(),
+        other => number_as_i64(other),
+    };
+    match number {
+        None => Err(Error::bad_value("Value must be a number")),
+        Some(n) if n < min => {
+            Err(Error::bad_value(format!("Invalid value for parameter: {n} is not greater than or equal to {min}")))
+        }
+        Some(n) if n > max => {
+            Err(Error::bad_value(format!("Invalid value for parameter: {n} is not less than or equal to {max}")))
+        }
+        Some(n) => Ok(n),
+    }
+}
+
+fn set_number(cell: &AtomicI64, value: RawBsonRef<'_>, min: i64, max: i64) -> Result<()> {
+    cell.store(whole_number(value, min, max)?, Relaxed);
+    Ok(())
+}
+
+/// An int when it fits one, as mongod answers.
+fn number(value: i64) -> Bson {
+    i32::try_from(value).map_or(Bson::Int64(value), Bson::Int32)
+}
+
+/// All parameters, by name.
+pub static PARAMETERS: &[Parameter] = &[
+    fact("authenticationMechanisms", |_| Bson::Array(Vec::new())),
+    setting(
+        "cursorTimeoutMillis",
+        |s| Bson::Int64(s.cursors.timeout().as_millis() as i64),
+        |s, v| {
+            s.cursors.set_timeout(Duration::from_millis(whole_number(v, 1, i64::MAX)? as u64));
+            Ok(())
+        },
+    ),
+    startup(
+        "enableTestCommands",
+        |s| Bson::Boolean(s.parameters.enable_test_commands.load(Relaxed)),
+        |s, v| set_bool(&s.parameters.enable_test_commands, v),
+    ),
+    fact("featureCompatibilityVersion", |_| Bson::Document(doc! { "version": "7.0" })),
+    setting(
+        "internalDocumentSourceGroupMaxMemoryBytes",
+        |s| Bson::Int64(s.parameters.stage_memory_bytes_max.load(Relaxed)),
+        |s, v| set_number(&s.parameters.stage_memory_bytes_max, v, 1, i64::MAX),
+    ),
+    setting(
+        "internalQueryMaxBlockingSortMemoryUsageBytes",
+        |s| Bson::Int64(s.parameters.sort_memory_bytes_max.load(Relaxed)),
+        |s, v| set_number(&s.parameters.sort_memory_bytes_max, v, 0, i64::MAX),
+    ),
+    fact("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(super::sessions::TIMEOUT_MINUTES)),
+    setting(
+        "logLevel",
+        |s| number(s.parameters.log_level.load(Relaxed)),
+        |s, v| {
+            let level = whole_number(v, 0, 5)?;
+            s.parameters.log_level.store(level, Relaxed);
+            (s.hooks.set_log_level)(level as u8);
+            Ok(())
+        },
+    ),
+    setting(
+        "notablescan",
+        |s| Bson::Boolean(s.parameters.notablescan.load(Relaxed)),
+        |s, v| set_bool(&s.parameters.notablescan, v),
+    ),
+    fact("port", |s| Bson::Int32(i32::from(s.identity.port))),
+    setting(
+        "requireApiVersion",
+        |s| Bson::Boolean(s.parameters.require_api_version.load(Relaxed)),
+        |s, v| set_bool(&s.parameters.require_api_version, v),
+    ),
+    setting(
+        "ttlMonitorEnabled",
+        |s| Bson::Boolean(s.parameters.ttl_monitor_enabled.load(Relaxed)),
+        |s, v| set_bool(&s.parameters.ttl_monitor_enabled, v),
+    ),
+    setting(
+        "ttlMonitorSleepSecs",
+        |s| number(s.parameters.ttl_monitor_sleep_secs.load(Relaxed)),
+        |s, v| set_number(&s.parameters.ttl_monitor_sleep_secs, v, 1, i64::from(i32::MAX)),
+    ),
+];
+
+/// The parameter of that name.
+pub fn find(name: &str) -> Option<&'static Parameter> {
+    PARAMETERS.iter().find(|p| p.name == name)
+}
+
+/// Sets a parameter; returns what it was.
+pub fn set(server: &Server, name: &str, value: RawBsonRef<'_>, starting: bool) -> Result<Bson> {
+    let invalid = |why: String| Err(Error::new(ErrorCode::InvalidOptions, why));
+    let Some(parameter) = find(name) else {
+        return invalid(format!("attempted to set unrecognized parameter [{name}], use help:true to see options "));
+    };
+    let Some(set) = parameter.set else {
+        return Err(Error::new(ErrorCode::IllegalOperation, format!("Parameter {name} cannot be set")));
+    };
+    if !starting && !parameter.at_runtime {
+        return Err(Error::new(ErrorCode::IllegalOperation, format!("not allowed to change [{name}] at runtime")));
+    }
+    let was = (parameter.get)(server);
+    set(server, value)?;
+    Ok(was)
+}

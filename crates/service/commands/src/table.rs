@@ -1,0 +1,130 @@
+//! Every command there is: the entry point to this crate.
+//!
+//! Invariants: the table is sorted by name, no name or alias occurs twice (both are tested), and a command that is not
+//! here is answered with `CommandNotFound` (59).
+//! What it deliberately does not do: carry anything out. A row names the file that does.
+
+use crate::call::{Call, Reply};
+use crate::commands::*;
+use crate::server::Kind;
+use ahash::RandomState;
+use baton_types::Result;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// What carries a command out. On success the reply holds its fields; an error throws away what was written.
+pub type Run = for<'a, 'o> fn(&mut Call<'a>, &mut Reply<'o>) -> Result<()>;
+
+/// Facts about a command that the dispatcher acts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// Nothing special.
+    pub const NONE: Self = Self(0);
+    /// Only on the `admin` database.
+    pub const ADMIN_ONLY: Self = Self(1);
+    /// Also for clients that have not authenticated.
+    pub const NO_AUTHENTICATION: Self = Self(1 << 1);
+    /// Takes a write concern.
+    pub const WRITE_CONCERN: Self = Self(1 << 2);
+    /// Takes a read concern other than local.
+    pub const READ_CONCERN: Self = Self(1 << 3);
+    /// May be retried under a transaction number.
+    pub const RETRYABLE: Self = Self(1 << 4);
+    /// Only with `enableTestCommands`.
+    pub const TEST_ONLY: Self = Self(1 << 5);
+    /// Part of API version 1.
+    pub const API_V1: Self = Self(1 << 6);
+    /// Changes data.
+    pub const WRITES: Self = Self(1 << 7);
+    /// Its first field names a collection.
+    pub const ON_COLLECTION: Self = Self(1 << 8);
+    /// Ends or asks after transactions, so it takes `autocommit: false` itself.
+    pub const TRANSACTIONS: Self = Self(1 << 9);
+    /// Its body is not to be shown in the log or in `currentOp`: it holds secrets.
+    pub const SECRET: Self = Self(1 << 10);
+    /// Carried out even while the member stops.
+    pub const WHILE_STOPPING: Self = Self(1 << 11);
+
+    /// Both.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether it has that flag.
+    pub const fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+}
+
+/// A row of the table.
+pub struct CommandSpec {
+    /// The name.
+    pub name: &'static str,
+    /// Other names for it, mostly of a time before names had capitals.
+    pub aliases: &'static [&'static str],
+    /// What kind of operation it is.
+    pub kind: Kind,
+    /// What the dispatcher has to know.
+    pub flags: Flags,
+    /// The document sequences it takes.
+    pub sequences: &'static [&'static str],
+    /// What it does, for `listCommands`.
+    pub help: &'static str,
+    /// What carries it out.
+    pub run: Run,
+}
+
+/// A row with nothing special, for others to start from with `..DEFAULT`.
+pub const DEFAULT: CommandSpec = CommandSpec {
+    name: "",
+    aliases: &[],
+    kind: Kind::Command,
+    flags: Flags::NONE,
+    sequences: &[],
+    help: "",
+    run: |_, _| Ok(()),
+};
+
+/// All commands, sorted by name.
+pub static COMMANDS: &[&CommandSpec] =
+    &[&build_info::SPEC, &hello::SPEC, &is_master::SPEC, &ping::SPEC, &profile::SPEC];
+
+static BY_NAME: LazyLock<HashMap<&'static str, usize, RandomState>> = LazyLock::new(|| {
+    let mut by_name = HashMap::default();
+    for (index, spec) in COMMANDS.iter().enumerate() {
+        by_name.insert(spec.name, index);
+        for alias in spec.aliases {
+            by_name.insert(*alias, index);
+        }
+    }
+    by_name
+});
+
+/// The command of that name or alias, with its position in the table.
+pub fn find(name: &str) -> Option<(usize, &'static CommandSpec)> {
+    let index = *BY_NAME.get(name)?;
+    Some((index, COMMANDS.get(index)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_no_name_occurs_twice() {
+        for pair in COMMANDS.windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} and {} are out of order", pair[0].name, pair[1].name);
+        }
+        let names = COMMANDS.iter().map(|s| 1 + s.aliases.len()).sum::<usize>();
+        assert_eq!(BY_NAME.len(), names);
+    }
+
+    #[test]
+    fn every_command_says_what_it_does() {
+        for spec in COMMANDS {
+            assert!(!spec.help.is_empty(), "{} has no help", spec.name);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What every reply of a replica set's member ends with: `$clusterTime` and `operationTime`.
+//!
+//! Invariant: a standalone's replies end without them, as mongod's do.
+//! What it deliberately does not do: sign. Without keys mongod answers with a signature of zeros, and so does this.
+
+use crate::server::Server;
+use baton_types::{Error, ErrorCode, Result, Timestamp};
+use baton_wire::DocumentWriter;
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawDocument, cstr, rawdoc};
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How far ahead of this member's clock a client's cluster time may be.
+const AHEAD_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
+
+/// Seconds since 1970, by the wall clock.
+fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// The two fields with times of zero, and where in the bytes the times are: built once, since every reply has them.
+struct Template {
+    bytes: [u8; Template::SIZE],
+    cluster_time_at: usize,
+    operation_time_at: usize,
+}
+
+impl Template {
+    const SIZE: usize = 142;
+}
+
+static TEMPLATE: LazyLock<Option<Template>> = LazyLock::new(|| {
+    let mark = |increment| bson::Timestamp { time: u32::MAX, increment };
+    let document = rawdoc! {
+        "$clusterTime": {
+            "clusterTime": mark(1),
+            "signature": {
+                "hash": Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] },
+                "keyId": 0_i64,
+            },
+        },
+        "operationTime": mark(2),
+    };
+    let bytes: [u8; Template::SIZE] = document.as_bytes().try_into().ok()?;
+    let find = |increment: u32| {
+        let mut mark = increment.to_le_bytes().to_vec();
+        mark.extend_from_slice(&u32::MAX.to_le_bytes());
+        bytes.windows(8).position(|w| w == mark)
+    };
+    Some(Template { cluster_time_at: find(1)?, operation_time_at: find(2)?, bytes })
+});
+
+/// Appends the set's times.
+pub fn append(server: &Server, body: &mut DocumentWriter<'_>) {
+    if server.topology.set().is_none() {
+        return;
+    }
+    let operation_time = server.operation_time();
+    let cluster_time = server.cluster_time().max(operation_time);
+    append_times(body, cluster_time, operation_time);
+}
+
+fn append_times(body: &mut DocumentWriter<'_>, cluster_time: Timestamp, operation_time: Timestamp) {
+    let Some(template) = &*TEMPLATE else { return };
+    let mut bytes = template.bytes;
+    for (at, time) in [(template.cluster_time_at, cluster_time), (template.operation_time_at, operation_time)] {
+        bytes[at..at + 8].copy_from_slice(&time.as_u64().to_le_bytes());
+    }
+    if let Ok(document) = RawDocument::from_bytes(&bytes) {
+        body.extend(document);
+    }
+}
+
+/// Appends `topologyVersion`.
+pub fn append_topology_version(server: &Server, body: &mut DocumentWriter<'_>) {
+    let version = server.topology.version();
+    body.begin_document(cstr!("topologyVersion"));
+    body.append(cstr!("processId"), version.process_id);
+    body.append(cstr!("counter"), version.counter);
+    body.end();
+}
+
+/// Takes over a time that a client speaks of; `ClusterTimeFailsRateLimiter` (205) if it is too far in the future.
+pub fn observe(server: &Server, time: Timestamp) -> Result<()> {
+    if time <= server.cluster_time() {
+        return Ok(());
+    }
+    let now = now_seconds();
+    if u64::from(time.seconds) > now + AHEAD_SECONDS_MAX {
+        return Err(Error::new(
+            ErrorCode::ClusterTimeFailsRateLimiter,
+            format!("New cluster time, {}, is too far from this node's wall clock time, {now}.", time.seconds),
+        ));
+    }
+    server.storage.queue().advance_floor(time);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_are_those_given() {
+        let mut out = Vec::new();
+        let (a, b) = (Timestamp { seconds: 7, increment: 3 }, Timestamp { seconds: 6, increment: 9 });
+        append_times(&mut DocumentWriter::new(&mut out), a, b);
+        let document = RawDocument::from_bytes(&out).unwrap();
+        let cluster_time = document.get_document("$clusterTime").unwrap();
+        assert_eq!(Timestamp::from(cluster_time.get_timestamp("clusterTime").unwrap()), a);
+        let signature = cluster_time.get_document("signature").unwrap();
+        assert_eq!(signature.get_binary("hash").unwrap().bytes, [0; 20]);
+        assert_eq!(signature.get_i64("keyId").unwrap(), 0);
+        assert_eq!(Timestamp::from(document.get_timestamp("operationTime").unwrap()), b);
+    }
+}

@@ -1,0 +1,278 @@
+//! One member, put together: lock, storage, commands, network; started in that order and stopped in the reverse one.
+//!
+//! Invariants: a start that fails leaves nothing behind but a made directory; after [`Member::stop`] every acknowledged
+//! write is on disk and the next start replays nothing.
+//! What it deliberately does not do: read flags, or decide when to stop. The command line does.
+
+use crate::lock::DirectoryLock;
+use crate::machine;
+use crate::options::Options;
+use crate::service::Commands;
+use baton_commands::Server;
+use baton_commands::server::{Hooks, Identity, Parts, ReplicaSet};
+use baton_storage::tasks::AlwaysOpen;
+use baton_storage::{Storage, StorageOptions};
+use baton_types::Namespace;
+use bson::oid::ObjectId;
+use bson::{cstr, rawdoc};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How often sessions and cursors that nobody uses are looked for.
+const TEND_INTERVAL: Duration = Duration::from_secs(5);
+/// How long requests that run may take to end when the member stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a member did not start, with mongod's exit code for it.
+#[derive(Debug)]
+pub struct StartError {
+    /// For the operator.
+    pub reason: String,
+    /// 2 bad options, 48 address in use, 100 anything else, as mongod.
+    pub exit_code: u8,
+}
+
+impl StartError {
+    fn new(exit_code: u8, reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), exit_code }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A member that runs.
+pub struct Member {
+    server: Arc<Server>,
+    network: baton_net::Server,
+    storage: Arc<Storage>,
+    pid_file: Option<PidFile>,
+    _lock: DirectoryLock,
+}
+
+impl Member {
+    /// Starts a member.
+    ///
+    /// # Errors
+    /// With a reason for the operator and an exit code.
+    pub fn start(options: &Options, hooks: Hooks) -> Result<Self, StartError> {
+        let lock = DirectoryLock::acquire(&options.data_directory).map_err(|e| StartError::new(100, e))?;
+        if lock.was_unclean {
+            warn!(target: "STORAGE", id = 22271, "Detected unclean shutdown - the lock file is not empty; recovering");
+        }
+        let pid_file = options.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let storage = open_storage(options)?;
+        let port = port_of(options)?;
+        let server = Server::new(Parts {
+            identity: identity(options, port),
+            set: options.replica_set.as_ref().map(|name| replica_set(options, name, port)),
+            storage: storage.clone(),
+            hooks,
+            slow_ms: options.slow_ms,
+            profile_level: options.profile_level,
+        });
+        server
+            .set_startup_parameters(options.parameters.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+            .map_err(|e| StartError::new(2, format!("--setParameter: {}", e.message)))?;
+        begin_term(&storage, options)?;
+        let network = baton_net::Server::start(
+            &baton_net::Options {
+                hosts: options.bind_ip.clone(),
+                port,
+                unix_socket: options.unix_socket_directory.as_ref().map(|d| d.join(format!("mongodb-{port}.sock"))),
+                connection_count_max: options.connection_count_max,
+                ..baton_net::Options::default()
+            },
+            Arc::new(Commands::new(server.clone())),
+        )
+        .map_err(|e| StartError::new(48, format!("Failed to set up listener: {e}")))?;
+        info!(target: "CONTROL", id = 23016, port, "Waiting for connections");
+        Ok(Self { server, network, storage, pid_file, _lock: lock })
+    }
+
+    /// The state its connections share.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Its storage.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
+    /// What the network counts.
+    pub fn network_counters(&self) -> Arc<baton_net::Counters> {
+        self.network.counters()
+    }
+
+    /// The addresses it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.network.addresses()
+    }
+
+    /// The connection string for it.
+    pub fn connection_string(&self) -> String {
+        match self.server.topology.set() {
+            Some(set) => format!("mongodb://{}/?replicaSet={}", set.me, set.name),
+            None => match self.addresses().first() {
+                Some(address) => format!("mongodb://{address}/"),
+                None => format!("mongodb://{}/", self.server.identity.host),
+            },
+        }
+    }
+
+    /// Serves until somebody asks it to stop: a client by `shutdown`, or `asked`, which is looked at every now and then.
+    pub fn run(&self, mut asked: impl FnMut() -> bool) {
+        // Short, so that a signal is noticed soon; what is done meanwhile is next to nothing.
+        const SLICE: Duration = Duration::from_millis(200);
+        let mut since_tended = Duration::ZERO;
+        while !self.server.wait_for_shutdown_request(SLICE) && !asked() {
+            since_tended += SLICE;
+            if since_tended >= TEND_INTERVAL {
+                self.server.tend();
+                since_tended = Duration::ZERO;
+            }
+        }
+    }
+
+    /// Stops cleanly: drivers are told, what runs is interrupted, connections end, everything is flushed.
+    pub fn stop(mut self) {
+        info!(target: "CONTROL", id = 23138, "Shutting down");
+        self.server.begin_shutdown();
+        if !self.network.stop(STOP_PATIENCE) {
+            warn!(target: "NETWORK", id = 22947, "Some connections did not end in time");
+        }
+        if let Err(error) = self.storage.flush() {
+            warn!(target: "STORAGE", id = 22273, error = %error, "The last flush failed; the next start will replay the log");
+        }
+        drop(self.pid_file.take());
+        info!(target: "CONTROL", id = 20565, "Now exiting");
+    }
+}
+
+fn open_storage(options: &Options) -> Result<Arc<Storage>, StartError> {
+    let storage_options = StorageOptions {
+        cache_bytes: options.cache_bytes(),
+        oplog_bytes_max: options.oplog_bytes(),
+        oplog_retention_secs_min: options.oplog_retention_secs_min,
+        ..StorageOptions::default()
+    };
+    let path = options.data_directory.join("rocksdb");
+    Storage::open(&path, storage_options, Arc::new(AlwaysOpen)).map_err(|e| StartError::new(100, e.message))
+}
+
+/// The port to use. Port 0 is settled here, because the replica set's address has it in it.
+fn port_of(options: &Options) -> Result<u16, StartError> {
+    if options.port != 0 {
+        return Ok(options.port);
+    }
+    let host = options.bind_ip.first().map_or("127.0.0.1", String::as_str);
+    std::net::TcpListener::bind((host, 0))
+        .and_then(|l| l.local_addr())
+        .map(|a| a.port())
+        .map_err(|e| StartError::new(48, format!("No free port on {host}: {e}")))
+}
+
+fn identity(options: &Options, port: u16) -> Identity {
+    Identity {
+        host: format!("{}:{port}", machine::host_name()),
+        port,
+        argv: options.argv.clone(),
+        parsed_options: options.parsed.clone(),
+        compressors: options.compressors.clone(),
+        data_directory: options.data_directory.display().to_string(),
+    }
+}
+
+fn replica_set(options: &Options, name: &str, port: u16) -> ReplicaSet {
+    ReplicaSet {
+        name: name.to_owned(),
+        me: options.advertised_host.clone().unwrap_or_else(|| advertised_host(&options.bind_ip, port)),
+        id: set_id(name, &options.data_directory),
+        config_version: 1,
+        term: 1,
+    }
+}
+
+/// An address that clients reach this member at: the first it listens on, or the machine's name if that is all of them.
+fn advertised_host(bind_ip: &[String], port: u16) -> String {
+    match bind_ip.first().map(String::as_str) {
+        None | Some("0.0.0.0" | "::" | "*") => format!("{}:{port}", machine::host_name()),
+        Some(ip) if ip.contains(':') => format!("[{ip}]:{port}"),
+        Some(ip) => format!("{ip}:{port}"),
+    }
+}
+
+/// The set's own identity: drawn once, and kept beside the data.
+fn set_id(name: &str, directory: &Path) -> ObjectId {
+    let path = directory.join("replicaSetId");
+    if let Ok(text) = std::fs::read_to_string(&path)
+        && let Some((kept_name, id)) = text.trim().split_once(' ')
+        && kept_name == name
+        && let Ok(id) = ObjectId::parse_str(id)
+    {
+        return id;
+    }
+    let id = ObjectId::new();
+    if let Err(error) = std::fs::write(&path, format!("{name} {id}\n")) {
+        warn!(target: "REPL", path = %path.display(), error = %error, "The replica set's id cannot be kept");
+    }
+    id
+}
+
+/// A primary's first entry in the oplog, by which the set's clock starts.
+fn begin_term(storage: &Storage, options: &Options) -> Result<(), StartError> {
+    let message = if options.replica_set.is_some() { "new primary" } else { "starting as a standalone" };
+    let mut o = rawdoc! { "msg": message };
+    o.append(cstr!("pid"), i64::from(std::process::id()));
+    let namespace = Namespace::new("admin", "$cmd").map_err(|e| StartError::new(100, e.message))?;
+    storage.note(&namespace, &o);
+    storage.sync();
+    Ok(())
+}
+
+/// The file with the process id, removed when the member stops.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(path: &Path) -> Result<Self, StartError> {
+        std::fs::write(path, format!("{}\n", std::process::id()))
+            .map_err(|e| StartError::new(2, format!("--pidfilepath {}: {e}", path.display())))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advertised_address_is_one_that_clients_can_reach() {
+        assert_eq!(advertised_host(&["127.0.0.1".into(), "10.0.0.1".into()], 27017), "127.0.0.1:27017");
+        assert_eq!(advertised_host(&["::1".into()], 27017), "[::1]:27017");
+        assert_eq!(advertised_host(&["0.0.0.0".into()], 5), format!("{}:5", machine::host_name()));
+    }
+
+    #[test]
+    fn a_set_keeps_its_id_over_restarts() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = set_id("rs0", directory.path());
+        assert_eq!(set_id("rs0", directory.path()), first);
+        assert_ne!(set_id("rs1", directory.path()), first);
+    }
+}
