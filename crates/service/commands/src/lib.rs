@@ -12,6 +12,7 @@ mod aftermath;
 pub mod call;
 mod commands;
 pub mod concerns;
+pub mod crud;
 pub mod dispatch;
 pub mod envelope;
 pub mod fields;

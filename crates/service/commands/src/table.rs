@@ -88,8 +88,24 @@ pub const DEFAULT: CommandSpec = CommandSpec {
 };
 
 /// All commands, sorted by name.
-pub static COMMANDS: &[&CommandSpec] =
-    &[&build_info::SPEC, &hello::SPEC, &is_master::SPEC, &ping::SPEC, &profile::SPEC];
+pub static COMMANDS: &[&CommandSpec] = &[
+    &aggregate::SPEC,
+    &build_info::SPEC,
+    &count::SPEC,
+    &delete::SPEC,
+    &distinct::SPEC,
+    &explain::SPEC,
+    &find::SPEC,
+    &find_and_modify::SPEC,
+    &get_more::SPEC,
+    &hello::SPEC,
+    &insert::SPEC,
+    &is_master::SPEC,
+    &kill_cursors::SPEC,
+    &ping::SPEC,
+    &profile::SPEC,
+    &update::SPEC,
+];
 
 static BY_NAME: LazyLock<HashMap<&'static str, usize, RandomState>> = LazyLock::new(|| {
     let mut by_name = HashMap::default();

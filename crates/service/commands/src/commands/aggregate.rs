@@ -1,0 +1,257 @@
+//! `aggregate`: a pipeline over a collection, a view or a database. Source: MongoDB manual, "aggregate".
+
+use crate::call::{Call, Reply};
+use crate::commands::explain;
+use crate::crud::cursor::{Opening, open};
+use crate::crud::{self, batch_size};
+use crate::fields::Fields;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_execution::{Aggregation, Given, Input, StorageHost, SystemDraw};
+use baton_query::Context;
+use baton_query::pipeline::{Pipeline, StageSpec, stage_documents};
+use baton_storage::{Collection, Durability, IndexState};
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "aggregate",
+    flags: Flags::READ_CONCERN.and(Flags::WRITE_CONCERN).and(Flags::API_V1).and(Flags::ON_COLLECTION),
+    help: "Runs the aggregation command",
+    run,
+    ..DEFAULT
+};
+
+/// The fields of an aggregate, checked.
+pub struct AggregateRequest<'a> {
+    stages: Vec<&'a RawDocument>,
+    batch_size: Option<usize>,
+    explain: bool,
+    hint: Option<RawBsonRef<'a>>,
+    variables: Option<&'a RawDocument>,
+}
+
+impl<'a> AggregateRequest<'a> {
+    /// Reads the command's own fields. `explained` tells that it stands inside `explain`, where `cursor` may be absent.
+    pub fn read(fields: &mut Fields<'a>, explained: bool) -> Result<Self> {
+        let pipeline: RawBsonRef<'a> = fields.required("pipeline")?;
+        let stages = stage_documents(pipeline)?;
+        let explain = fields.truth("explain")?;
+        let cursor: Option<&RawDocument> = fields.optional("cursor")?;
+        let batch_size = match cursor {
+            Some(cursor) => {
+                let mut fields = Fields::of("cursor", cursor)?;
+                let size = batch_size(fields.optional("batchSize")?, "batchSize")?;
+                fields.finish()?;
+                size
+            }
+            None if explain || explained => None,
+            None => {
+                return Err(Error::failed_to_parse(
+                    "The 'cursor' option is required, except for aggregate with the explain argument",
+                ));
+            }
+        };
+        let hint = fields.take("hint");
+        let variables = fields.optional("let")?;
+        crud::check_collation(fields.optional("collation")?)?;
+        for ignored in
+            ["allowDiskUse", "bypassDocumentValidation", "fromMongos", "needsMerge", "bypassEmptyTsReplacement"]
+        {
+            fields.take(ignored);
+        }
+        fields.finish()?;
+        Ok(Self { stages, batch_size, explain, hint, variables })
+    }
+}
+
+/// What the pipeline runs on, and the namespace its cursor has.
+fn target(db: &str, value: RawBsonRef<'_>) -> Result<(Namespace, bool)> {
+    match value {
+        RawBsonRef::String(collection) => Ok((Namespace::new(db, collection)?, false)),
+        RawBsonRef::Int32(1) | RawBsonRef::Int64(1) => Ok((Namespace::new(db, "$cmd.aggregate")?, true)),
+        RawBsonRef::Double(1.0) => Ok((Namespace::new(db, "$cmd.aggregate")?, true)),
+        _ => Err(Error::failed_to_parse(
+            "Invalid command format: the 'aggregate' field must specify a collection name or 1",
+        )),
+    }
+}
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let (namespace, whole_database) = target(call.envelope.db, call.envelope.value)?;
+    let request = AggregateRequest::read(&mut call.fields, false)?;
+    let context = crud::context(call, request.variables)?;
+    let pipeline = Pipeline::parse(&request.stages, &context)?;
+    check_source(&pipeline, &namespace, whole_database)?;
+    if request.explain {
+        return explain::append_pipeline(call, reply, &namespace, pipeline, &context, "queryPlanner");
+    }
+    let host = host(call, &namespace);
+    let writes = pipeline.write().is_some();
+    let mut aggregation = match own_source(call, &namespace, &pipeline)? {
+        Some(documents) => {
+            let rest = pipeline.with_stages(pipeline.stages()[1..].to_vec()).optimize()?;
+            Aggregation::new(Input::Documents(documents), rest.start(&host)?)
+        }
+        None => host.open(&namespace, pipeline, crud::hint(request.hint)?, &context)?,
+    };
+    if writes {
+        // $out and $merge give nothing back; they run to their end now.
+        let interrupt = || call.operation.check_interrupt();
+        while aggregation.run(&interrupt, &mut |_| Ok(Given::Taken))? {}
+        if crud::durability(call) == Durability::Synced {
+            call.server.storage.sync();
+        }
+    }
+    let opening = Opening { namespace, batch_size: request.batch_size, single_batch: false, no_timeout: false };
+    open(call, reply, Box::new(aggregation), &opening)
+}
+
+/// A host for the pipelines of this command.
+pub fn host(call: &Call<'_>, namespace: &Namespace) -> StorageHost {
+    StorageHost { storage: Arc::clone(&call.server.storage), db: namespace.db().to_owned(), draw: Arc::new(SystemDraw) }
+}
+
+/// `InvalidNamespace` (73) where the first stage and the target do not fit.
+fn check_source(pipeline: &Pipeline, namespace: &Namespace, whole_database: bool) -> Result<()> {
+    let invalid = |why: String| Err(Error::new(ErrorCode::InvalidNamespace, why));
+    let without_collection = matches!(
+        pipeline.source(),
+        Some(StageSpec::Documents(_) | StageSpec::CurrentOp(_) | StageSpec::ListLocalSessions(_))
+    );
+    match pipeline.source() {
+        Some(StageSpec::CurrentOp(_)) if namespace.db() != "admin" || !whole_database => {
+            invalid("$currentOp must be run against the 'admin' database with {aggregate: 1}".into())
+        }
+        Some(source) if without_collection && !whole_database => {
+            invalid(format!("{} can only be run with {{aggregate: 1}}", source.name()))
+        }
+        source if whole_database && !without_collection => {
+            let name = source.or(pipeline.stages().first()).map_or("an empty pipeline", StageSpec::name);
+            invalid(format!("{{aggregate: 1}} is not valid for '{name}'; a collection is required."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The documents of a first stage that asks the member and not a collection.
+fn own_source(call: &Call<'_>, namespace: &Namespace, pipeline: &Pipeline) -> Result<Option<VecDeque<RawDocumentBuf>>> {
+    let storage = &call.server.storage;
+    let collection = || {
+        storage
+            .collection(namespace)
+            .ok_or_else(|| Error::new(ErrorCode::NamespaceNotFound, format!("Collection [{namespace}] not found.")))
+    };
+    Ok(match pipeline.source() {
+        Some(StageSpec::CurrentOp(_)) => return Err(Error::not_implemented("$currentOp")),
+        Some(StageSpec::ListLocalSessions(_) | StageSpec::ListSessions(_)) => Some(sessions(call)),
+        Some(StageSpec::IndexStats) => Some(index_stats(call, &*collection()?)),
+        Some(StageSpec::CollStats(spec)) => Some(coll_stats(call, &*collection()?, spec)),
+        Some(StageSpec::PlanCacheStats) => Some(VecDeque::new()),
+        _ => None,
+    })
+}
+
+fn sessions(call: &Call<'_>) -> VecDeque<RawDocumentBuf> {
+    let id = |session: &crate::server::Session| bson::Binary {
+        subtype: bson::spec::BinarySubtype::Uuid,
+        bytes: session.id.0.to_vec(),
+    };
+    call.server.sessions.all().iter().map(|session| rawdoc! { "_id": { "id": id(session) } }).collect()
+}
+
+fn index_stats(call: &Call<'_>, collection: &Collection) -> VecDeque<RawDocumentBuf> {
+    let since = bson::DateTime::from_system_time(call.server.started_wall);
+    let host = call.server.identity.host.as_str();
+    let row = |name: &str, key: RawDocumentBuf, spec: RawDocumentBuf, uses: i64, building: bool| {
+        let mut row = rawdoc! { "name": name, "key": key, "host": host, "accesses": { "ops": uses, "since": since }, "spec": spec };
+        if building {
+            row.append(cstr!("building"), true);
+        }
+        row
+    };
+    let id = Collection::id_index_document();
+    let mut rows: VecDeque<_> = VecDeque::new();
+    if collection.options.capped.is_none() {
+        rows.push_back(row("_id_", rawdoc! { "_id": 1 }, id, 0, false));
+    }
+    for index in collection.indexes().iter() {
+        let definition = &index.definition;
+        rows.push_back(row(
+            &definition.name,
+            definition.key_pattern().to_owned(),
+            definition.document.clone(),
+            index.uses.load(Ordering::Relaxed) as i64,
+            index.state() == IndexState::Building,
+        ));
+    }
+    rows
+}
+
+fn coll_stats(
+    call: &Call<'_>,
+    collection: &Collection,
+    spec: &baton_query::pipeline::CollStatsSpec,
+) -> VecDeque<RawDocumentBuf> {
+    let storage = &call.server.storage;
+    let counts = collection.counts();
+    let mut row = rawdoc! {
+        "ns": collection.namespace.as_str(),
+        "host": call.server.identity.host.as_str(),
+        "localTime": bson::DateTime::now(),
+    };
+    if let Some(scale) = spec.storage_scale {
+        let scale = scale.max(1);
+        let mut sizes = RawDocumentBuf::new();
+        let mut total = 0;
+        for index in collection.indexes().iter() {
+            let bytes = storage.index_bytes(index) as i64;
+            total += bytes;
+            if let Ok(name) = bson::raw::CString::try_from(index.definition.name.as_str()) {
+                sizes.append(name, bytes / scale);
+            }
+        }
+        let average = if counts.documents > 0 { counts.bytes / counts.documents } else { 0 };
+        let on_disk = storage.collection_bytes(collection) as i64;
+        row.append(
+            cstr!("storageStats"),
+            rawdoc! {
+                "size": counts.bytes / scale,
+                "count": counts.documents,
+                "avgObjSize": average,
+                "numOrphanDocs": 0_i64,
+                "storageSize": on_disk / scale,
+                "freeStorageSize": 0_i64,
+                "capped": collection.options.capped.is_some(),
+                "nindexes": collection.indexes().len() as i32 + i32::from(collection.options.capped.is_none()),
+                "indexBuilds": [],
+                "totalIndexSize": total / scale,
+                "indexSizes": sizes,
+                "totalSize": (on_disk + total) / scale,
+                "scaleFactor": scale,
+            },
+        );
+    }
+    if spec.count {
+        row.append(cstr!("count"), counts.documents);
+    }
+    VecDeque::from([row])
+}
+
+/// The pipeline of an explained aggregate.
+pub fn explained<'a>(
+    fields: &mut Fields<'a>,
+    db: &str,
+    value: RawBsonRef<'a>,
+    call: &Call<'_>,
+) -> Result<(Namespace, Pipeline, Arc<Context>)> {
+    let (namespace, whole_database) = target(db, value)?;
+    let request = AggregateRequest::read(fields, true)?;
+    let context = crud::context(call, request.variables)?;
+    let pipeline = Pipeline::parse(&request.stages, &context)?;
+    check_source(&pipeline, &namespace, whole_database)?;
+    Ok((namespace, pipeline, context))
+}

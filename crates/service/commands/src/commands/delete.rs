@@ -1,0 +1,105 @@
+//! `delete`: removes documents. Source: MongoDB manual, "delete".
+
+use crate::call::{Call, Reply};
+use crate::crud::errors::WriteErrors;
+use crate::crud::retry::{self, Statements};
+use crate::crud::{self, check_batch_length, durability};
+use crate::fields::Fields;
+use crate::server::Kind;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_execution::write::{self, DeleteStatement};
+use baton_query::Context;
+use baton_storage::Durability;
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::{RawDocument, cstr};
+use std::sync::Arc;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "delete",
+    kind: Kind::Delete,
+    flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    sequences: &["deletes"],
+    help: "delete documents",
+    run,
+    ..DEFAULT
+};
+
+fn parse(statement: &RawDocument, context: &Context) -> Result<DeleteStatement> {
+    let mut fields = Fields::of("delete.deletes", statement)?;
+    let filter: &RawDocument = fields.required("q")?;
+    let limit: i64 = fields.required("limit")?;
+    let hint = crud::hint(fields.take("hint"))?;
+    crud::check_collation(fields.optional("collation")?)?;
+    fields.take("sampleId");
+    fields.finish()?;
+    if !matches!(limit, 0 | 1) {
+        return Err(Error::failed_to_parse(format!("The limit field in delete objects must be 0 or 1. Got {limit}")));
+    }
+    Ok(DeleteStatement { filter: crud::matcher(Some(filter), context)?, multi: limit == 0, hint, sort: None })
+}
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let deletes = call.documents("deletes")?;
+    let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
+    let variables = call.fields.optional("let")?;
+    call.fields.finish()?;
+    check_batch_length(deletes.len())?;
+    call.server.counters.count_operations(Kind::Delete, deletes.len() as u64);
+    let context = crud::context(call, variables)?;
+    let mut errors = WriteErrors::default();
+    let mut deleted = 0_u64;
+    let session = retry::session(call)?;
+    let single = deletes.len() == 1;
+    let each = if single { durability(call) } else { Durability::Applied };
+    let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
+        for (index, statement) in deletes.iter().enumerate() {
+            let stmt_id = retry::statement_id(call, index);
+            if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
+                deleted += u64::from(done.get_i32("n").unwrap_or(0).unsigned_abs());
+                continue;
+            }
+            match one(call, &namespace, statement, &context, statements.as_deref_mut(), stmt_id, each) {
+                Ok(count) => deleted += count,
+                Err(error) => {
+                    errors.push(index, error);
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    };
+    match &session {
+        None => all(None)?,
+        Some(session) => session.with(|statements| all(Some(statements)))?,
+    }
+    if durability(call) == Durability::Synced && (!single || session.is_some()) {
+        call.server.storage.sync();
+    }
+    reply.append(cstr!("n"), deleted as i32);
+    errors.append(reply);
+    Ok(())
+}
+
+fn one(
+    call: &Call<'_>,
+    namespace: &Namespace,
+    statement: &RawDocument,
+    context: &Arc<Context>,
+    statements: Option<&mut Statements<'_>>,
+    stmt_id: i32,
+    durability: Durability,
+) -> Result<u64> {
+    let statement = parse(statement, context)?;
+    if statement.multi && statements.is_some() {
+        return Err(Error::new(ErrorCode::InvalidOptions, "Cannot use retryable writes with limit=0"));
+    }
+    let mut retry = statements.map(|statements| statements.retry(stmt_id));
+    let interrupt = || call.operation.check_interrupt();
+    let (written, _) =
+        write::delete(&call.server.storage, namespace, &statement, context, retry.as_mut(), &interrupt, durability)?;
+    Ok(written.modified)
+}

@@ -1,0 +1,82 @@
+//! `distinct`: the different values of a field. Source: MongoDB manual, "distinct".
+
+use crate::call::{Call, Reply};
+use crate::crud;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_document::keys::{self, Direction};
+use baton_document::path::{LeafArrays, Path, visit_with};
+use baton_execution::{Given, Query, QuerySpec, StorageHost, SystemDraw};
+use baton_query::pipeline::Pipeline;
+use baton_types::{Error, Result};
+use bson::raw::RawBson;
+use bson::{RawDocument, cstr, rawdoc};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "distinct",
+    flags: Flags::READ_CONCERN.and(Flags::API_V1).and(Flags::ON_COLLECTION),
+    help: "{ distinct : 'collection name' , key : 'a.b' , query : {} }",
+    run,
+    ..DEFAULT
+};
+
+/// The result must fit into one reply.
+const RESULT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let key: &str = call.fields.required("key")?;
+    let query: Option<&RawDocument> = call.fields.optional("query")?;
+    let hint = crud::hint(call.fields.take("hint"))?;
+    crud::check_collation(call.fields.optional("collation")?)?;
+    call.fields.finish()?;
+    if key.contains('\0') {
+        return Err(Error::location(31032, "Key field cannot contain an embedded null byte"));
+    }
+    let storage = Arc::clone(&call.server.storage);
+    let context = crud::context(call, None)?;
+    let interrupt = || call.operation.check_interrupt();
+    let path = Path::parse(key);
+    // Values by their encoded keys: equal numbers of different types are one value, the first seen.
+    let mut values: BTreeMap<Vec<u8>, RawBson> = BTreeMap::new();
+    let mut bytes = 0;
+    let mut take = |document: &RawDocument| -> Result<Given> {
+        let flow = visit_with(document.into(), &path, LeafArrays::ElementsOnly, &mut |found| {
+            if let Some(value) = found.value {
+                let mut encoded = Vec::new();
+                keys::encode(&mut encoded, value, Direction::Ascending);
+                values.entry(encoded).or_insert_with_key(|encoded| {
+                    bytes += encoded.len();
+                    RawBson::from(value)
+                });
+            }
+            ControlFlow::Continue(())
+        })?;
+        debug_assert!(flow.is_continue());
+        if bytes > RESULT_BYTES_MAX {
+            return Err(Error::location(17217, "distinct too big, 16mb cap"));
+        }
+        Ok(Given::Taken)
+    };
+    let collection = storage.collection(&namespace);
+    if collection.as_ref().is_some_and(|collection| collection.options.view.is_some()) {
+        let stage = rawdoc! { "$match": query.map_or_else(|| rawdoc! {}, ToOwned::to_owned) };
+        let host = StorageHost { storage, db: namespace.db().to_owned(), draw: Arc::new(SystemDraw) };
+        host.open(&namespace, Pipeline::parse(&[&stage], &context)?, None, &context)?.run(&interrupt, &mut take)?;
+    } else {
+        let spec = QuerySpec { hint, ..QuerySpec::matching(crud::matcher(query, &context)?) };
+        let mut query = Query::new(&storage, collection, spec, context)?;
+        call.operation.set_plan_summary(query.plan_summary());
+        query.run(&interrupt, &mut |_, document| take(document))?;
+    }
+    crud::settle_read(call);
+    reply.begin_array(cstr!("values"));
+    for value in values.values() {
+        reply.push(value.as_raw_bson_ref());
+    }
+    reply.end();
+    Ok(())
+}

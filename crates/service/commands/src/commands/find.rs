@@ -1,0 +1,273 @@
+//! `find`: documents that match, as a cursor. Source: MongoDB manual, "find".
+
+use crate::call::{Call, Reply};
+use crate::crud::cursor::{Opening, Tail, open};
+use crate::crud::{self, batch_size};
+use crate::server::Kind;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_execution::{Query, QuerySpec, StorageHost, SystemDraw};
+use baton_query::matcher::Matcher;
+use baton_query::pipeline::Pipeline;
+use baton_query::projection::{Mode, Projection};
+use baton_storage::{Bounds, Collection, CollectionKind, Storage, record_key};
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use std::sync::Arc;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "find",
+    kind: Kind::Query,
+    flags: Flags::READ_CONCERN.and(Flags::API_V1).and(Flags::ON_COLLECTION),
+    help: "query for documents",
+    run,
+    ..DEFAULT
+};
+
+/// The fields of a find, checked.
+pub struct FindRequest<'a> {
+    filter: Option<&'a RawDocument>,
+    sort: Option<&'a RawDocument>,
+    projection: Option<&'a RawDocument>,
+    hint: Option<RawBsonRef<'a>>,
+    min: Option<&'a RawDocument>,
+    max: Option<&'a RawDocument>,
+    variables: Option<&'a RawDocument>,
+    skip: u64,
+    limit: Option<u64>,
+    batch_size: Option<usize>,
+    single_batch: bool,
+    tailable: bool,
+    awaits: bool,
+    no_timeout: bool,
+}
+
+impl<'a> FindRequest<'a> {
+    /// Reads the command's own fields.
+    pub fn read(fields: &mut crate::fields::Fields<'a>) -> Result<Self> {
+        let mut request = Self {
+            filter: fields.optional("filter")?,
+            sort: fields.optional("sort")?,
+            projection: fields.optional("projection")?,
+            hint: fields.take("hint"),
+            min: fields.optional("min")?,
+            max: fields.optional("max")?,
+            variables: fields.optional("let")?,
+            skip: fields.non_negative("skip")?.unwrap_or(0) as u64,
+            limit: None,
+            batch_size: None,
+            single_batch: fields.truth("singleBatch")?,
+            tailable: fields.truth("tailable")?,
+            awaits: fields.truth("awaitData")?,
+            no_timeout: fields.truth("noCursorTimeout")?,
+        };
+        let limit = fields.optional::<i64>("limit")?.unwrap_or(0);
+        if limit < 0 {
+            return Err(Error::location(
+                51024,
+                format!("BSON field 'limit' value must be >= 0, actual value '{limit}'"),
+            ));
+        }
+        request.limit = (limit > 0).then_some(limit as u64);
+        request.batch_size = batch_size(fields.optional("batchSize")?, "batchSize")?;
+        crud::check_collation(fields.optional("collation")?)?;
+        for refused in ["returnKey", "showRecordId"] {
+            if fields.truth(refused)? {
+                return Err(Error::not_implemented(format!("find with {refused}")));
+            }
+        }
+        for ignored in
+            ["allowDiskUse", "allowPartialResults", "oplogReplay", "term", "readOnce", "ntoreturn", "querySettings"]
+        {
+            fields.take(ignored);
+        }
+        fields.finish()?;
+        if request.awaits && !request.tailable {
+            return Err(Error::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
+        }
+        if request.tailable && request.limit.is_some() && request.single_batch {
+            return Err(Error::failed_to_parse("Cannot use tailable option with a limit and singleBatch"));
+        }
+        Ok(request)
+    }
+
+    /// The query it stands for.
+    pub fn query_spec(&self, context: &baton_query::Context) -> Result<QuerySpec> {
+        let filter = crud::matcher(self.filter, context)?;
+        let (sort, natural) = crud::sort(self.sort)?;
+        let projection = self.projection(&filter, context)?;
+        Ok(QuerySpec {
+            filter,
+            sort,
+            skip: self.skip,
+            limit: self.limit,
+            projection,
+            hint: crud::hint(self.hint)?.or(natural),
+            min: self.min.map(ToOwned::to_owned),
+            max: self.max.map(ToOwned::to_owned),
+        })
+    }
+
+    fn projection(&self, filter: &Matcher, context: &baton_query::Context) -> Result<Option<Arc<Projection>>> {
+        match self.projection {
+            Some(projection) if !projection.is_empty() => {
+                Ok(Some(Arc::new(Projection::parse(projection, Some(filter), context, Mode::Find)?)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The `let` of the command.
+    pub fn variables(&self) -> Option<&'a RawDocument> {
+        self.variables
+    }
+
+    fn opening(&self, namespace: Namespace) -> Opening {
+        Opening { namespace, batch_size: self.batch_size, single_batch: self.single_batch, no_timeout: self.no_timeout }
+    }
+
+    /// The `_id` if the filter is that alone, with a value that stands for itself.
+    fn simple_id(&self) -> Option<RawBsonRef<'a>> {
+        if self.skip > 0 || self.tailable || self.hint.is_some() || self.min.is_some() || self.max.is_some() {
+            return None;
+        }
+        let mut elements = self.filter?.iter();
+        let (name, value) = elements.next()?.ok()?;
+        let stands_for_itself = matches!(
+            value,
+            RawBsonRef::ObjectId(_)
+                | RawBsonRef::String(_)
+                | RawBsonRef::Int32(_)
+                | RawBsonRef::Int64(_)
+                | RawBsonRef::Binary(_)
+                | RawBsonRef::DateTime(_)
+        );
+        (name.as_str() == "_id" && stands_for_itself && elements.next().is_none()).then_some(value)
+    }
+
+    /// The find as a pipeline, for a view.
+    fn stages(&self) -> Result<Vec<RawDocumentBuf>> {
+        let mut stages = Vec::new();
+        let mut stage = |name: &bson::raw::CStr, value: RawBsonRef<'_>| {
+            let mut stage = RawDocumentBuf::new();
+            stage.append(name, value);
+            stages.push(stage);
+        };
+        if let Some(filter) = self.filter {
+            stage(cstr!("$match"), RawBsonRef::Document(filter));
+        }
+        if let Some(sort) = self.sort.filter(|sort| !sort.is_empty()) {
+            stage(cstr!("$sort"), RawBsonRef::Document(sort));
+        }
+        if self.skip > 0 {
+            stage(cstr!("$skip"), RawBsonRef::Int64(self.skip as i64));
+        }
+        if let Some(limit) = self.limit {
+            stage(cstr!("$limit"), RawBsonRef::Int64(limit as i64));
+        }
+        if let Some(projection) = self.projection.filter(|projection| !projection.is_empty()) {
+            stage(cstr!("$project"), RawBsonRef::Document(projection));
+        }
+        Ok(stages)
+    }
+}
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let request = FindRequest::read(&mut call.fields)?;
+    let storage = Arc::clone(&call.server.storage);
+    let collection = storage.collection(&namespace);
+    if let (Some(id), Some(collection)) = (request.simple_id(), &collection)
+        && collection.kind == CollectionKind::Clustered
+    {
+        return find_by_id(call, reply, &request, &storage, collection, id);
+    }
+    let context = crud::context(call, request.variables)?;
+    let opening = request.opening(namespace.clone());
+    if collection.as_ref().is_some_and(|collection| collection.kind == CollectionKind::View) {
+        if request.tailable {
+            return Err(Error::new(ErrorCode::OptionNotSupportedOnView, "tailable cursors are not supported on views"));
+        }
+        let stages = request.stages()?;
+        let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
+        let host = StorageHost { storage, db: namespace.db().to_owned(), draw: Arc::new(SystemDraw) };
+        let aggregation = host.open(&namespace, Pipeline::parse(&stages, &context)?, None, &context)?;
+        return open(call, reply, Box::new(aggregation), &opening);
+    }
+    let mut spec = request.query_spec(&context)?;
+    if request.tailable {
+        let Some(collection) = collection else {
+            return open(call, reply, Box::new(Query::new(&storage, None, spec, context)?), &opening);
+        };
+        if !matches!(collection.kind, CollectionKind::Capped | CollectionKind::Oplog) {
+            return Err(Error::bad_value(format!(
+                "error processing query: ns={namespace} tailable cursor requested on non capped collection"
+            )));
+        }
+        let bounds = oplog_bounds(&collection, request.filter);
+        let tail = Tail {
+            storage,
+            collection,
+            filter: spec.filter,
+            projection: spec.projection,
+            awaits: request.awaits,
+            bounds,
+            last: None,
+        };
+        return open(call, reply, Box::new(tail), &opening);
+    }
+    if request.single_batch && spec.limit.is_none() {
+        spec.limit = request.batch_size.map(|size| size as u64).filter(|size| *size > 0);
+    }
+    let query = Query::new(&storage, collection, spec, context)?;
+    open(call, reply, Box::new(query), &opening)
+}
+
+/// The shortest way: one look-up, and the document goes from storage into the reply.
+fn find_by_id(
+    call: &Call<'_>,
+    reply: &mut Reply<'_>,
+    request: &FindRequest<'_>,
+    storage: &Storage,
+    collection: &Collection,
+    id: RawBsonRef<'_>,
+) -> Result<()> {
+    let record = record_key(id)?;
+    let found =
+        if request.batch_size == Some(0) && !request.single_batch { None } else { storage.get(collection, &record)? };
+    reply.begin_document(cstr!("cursor"));
+    reply.begin_array(cstr!("firstBatch"));
+    if let Some(bytes) = &found {
+        let document = baton_storage::stored_document(bytes)?;
+        match request.projection.filter(|projection| !projection.is_empty()) {
+            None => reply.push(document),
+            Some(projection) => {
+                let context = crud::context(call, request.variables)?;
+                let filter = crud::matcher(request.filter, &context)?;
+                let projection = Projection::parse(projection, Some(&filter), &context, Mode::Find)?;
+                let details =
+                    if projection.needs_match_details() { filter.matches_with_position(document)? } else { None };
+                reply.push(&*projection.apply(document, details.as_ref())?);
+            }
+        }
+    }
+    reply.end();
+    reply.append(cstr!("id"), 0_i64);
+    reply.append(cstr!("ns"), collection.namespace.as_str());
+    reply.end();
+    crud::settle_read(call);
+    Ok(())
+}
+
+/// Where in the oplog a filter on `ts` begins.
+fn oplog_bounds(collection: &Collection, filter: Option<&RawDocument>) -> Bounds {
+    if collection.kind != CollectionKind::Oplog {
+        return Bounds::default();
+    }
+    let from = filter.and_then(|filter| filter.get("ts").ok().flatten()).and_then(|value| match value {
+        RawBsonRef::Timestamp(at) => Some(at),
+        RawBsonRef::Document(operators) => ["$gte", "$gt"].iter().find_map(|name| operators.get_timestamp(name).ok()),
+        _ => None,
+    });
+    from.map_or_else(Bounds::default, |from| Storage::oplog_from(from.into()))
+}

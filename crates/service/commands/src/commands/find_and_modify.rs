@@ -1,0 +1,160 @@
+//! `findAndModify`: changes or removes one document and returns it. Source: MongoDB manual, "findAndModify".
+
+use crate::call::{Call, Reply};
+use crate::commands::update::{array_filters, with_constants};
+use crate::crud::retry::{self, Statements};
+use crate::crud::{self, durability};
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_execution::SystemDraw;
+use baton_execution::write::{self, DeleteStatement, Images, UpdateStatement, Written};
+use baton_query::projection::{Mode, Projection};
+use baton_query::update::Update;
+use baton_storage::Durability;
+use baton_types::{Error, Result};
+use bson::raw::RawBson;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "findAndModify",
+    aliases: &["findandmodify"],
+    flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    help: "{ findAndModify: \"collection\", query: {processed:false}, update: {$set: {processed:true}}, new: true }",
+    run,
+    ..DEFAULT
+};
+
+/// What was done, in whichever way.
+struct Done {
+    written: Written,
+    images: Images,
+}
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let fields = &mut call.fields;
+    let query: Option<&RawDocument> = fields.optional("query")?;
+    let sort: Option<&RawDocument> = fields.optional("sort")?;
+    let remove = fields.truth("remove")?;
+    let update: Option<RawBsonRef<'_>> = fields.take("update");
+    let new = fields.truth("new")?;
+    let projection: Option<&RawDocument> = fields.optional("fields")?;
+    let upsert = fields.truth("upsert")?;
+    let filters = array_filters(fields.optional("arrayFilters")?)?;
+    let hint = crud::hint(fields.take("hint"))?;
+    let variables: Option<&RawDocument> = fields.optional("let")?;
+    let constants: Option<&RawDocument> = fields.optional("c")?;
+    let bypass = fields.truth("bypassDocumentValidation")?;
+    crud::check_collation(fields.optional("collation")?)?;
+    fields.take("bypassEmptyTsReplacement");
+    fields.finish()?;
+    match (remove, &update) {
+        (true, Some(_)) => return Err(Error::failed_to_parse("Cannot specify both an update and remove=true")),
+        (true, None) if upsert => {
+            return Err(Error::failed_to_parse("Cannot specify both upsert=true and remove=true "));
+        }
+        (true, None) if new => {
+            return Err(Error::failed_to_parse(
+                "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
+            ));
+        }
+        (false, None) => return Err(Error::failed_to_parse("Either an update or remove=true must be specified")),
+        _ => {}
+    }
+    let context = crud::context(call, variables)?;
+    let context = with_constants(&context, constants)?;
+    let filter = crud::matcher(query, &context)?;
+    let (sort, _) = crud::sort(sort)?;
+    let projection = match projection {
+        Some(projection) if !projection.is_empty() => {
+            Some(Projection::parse(projection, Some(&filter), &context, Mode::Find)?)
+        }
+        _ => None,
+    };
+    let session = retry::session(call)?;
+    let stmt_id = retry::statement_id(call, 0);
+    let storage = &call.server.storage;
+    let interrupt = || call.operation.check_interrupt();
+    let act = |statements: Option<&mut Statements<'_>>| -> Result<Done> {
+        if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
+            return repeat(&done);
+        }
+        let mut retry = statements.map(|statements| statements.retry(stmt_id));
+        let (written, images) = match update {
+            None => {
+                let statement =
+                    DeleteStatement { filter: filter.clone(), multi: false, hint: hint.clone(), sort: sort.clone() };
+                write::delete(storage, &namespace, &statement, &context, retry.as_mut(), &interrupt, durability(call))?
+            }
+            Some(update) => {
+                let update = Update::parse(update, &filters, &context)?;
+                let statement = UpdateStatement {
+                    filter: filter.clone(),
+                    update,
+                    multi: false,
+                    upsert,
+                    hint: hint.clone(),
+                    sort: sort.clone(),
+                    bypass_validation: bypass,
+                };
+                write::update(
+                    storage,
+                    &namespace,
+                    &statement,
+                    &context,
+                    &SystemDraw,
+                    retry.as_mut(),
+                    &interrupt,
+                    durability(call),
+                )?
+            }
+        };
+        Ok(Done { written, images })
+    };
+    let done = match &session {
+        None => act(None)?,
+        Some(session) => session.with(|statements| act(Some(statements)))?,
+    };
+    if session.is_some() && durability(call) == Durability::Synced {
+        storage.sync();
+    }
+    let image = if new { &done.images.after } else { &done.images.before };
+    let value = match (image, &projection) {
+        (Some(image), Some(projection)) => {
+            let details = if projection.needs_match_details() { filter.matches_with_position(image)? } else { None };
+            Some(projection.apply(image, details.as_ref())?)
+        }
+        (image, _) => image.clone(),
+    };
+    answer(reply, &done.written, remove, value.as_deref())
+}
+
+/// What the statement did when it was carried out.
+fn repeat(done: &RawDocument) -> Result<Done> {
+    let image = |name: &str| done.get_document(name).ok().map(ToOwned::to_owned);
+    let count = u64::from(done.get_i32("n").unwrap_or(0).unsigned_abs());
+    let upserted = done.get("upserted")?.map(bson::Bson::try_from).transpose()?;
+    let matched = if upserted.is_some() { 0 } else { count };
+    Ok(Done {
+        written: Written { matched, modified: matched, upserted, ..Written::default() },
+        images: Images { before: image("before"), after: image("after") },
+    })
+}
+
+fn answer(reply: &mut Reply<'_>, written: &Written, remove: bool, value: Option<&RawDocument>) -> Result<()> {
+    let mut last = RawDocumentBuf::new();
+    let count = written.matched + u64::from(written.upserted.is_some());
+    last.append(cstr!("n"), count as i32);
+    if !remove {
+        last.append(cstr!("updatedExisting"), written.matched > 0);
+    }
+    if let Some(id) = &written.upserted {
+        last.append(cstr!("upserted"), RawBson::try_from(id.clone())?);
+    }
+    reply.append(cstr!("lastErrorObject"), &*last);
+    match value {
+        Some(value) => reply.append(cstr!("value"), value),
+        None => reply.append(cstr!("value"), RawBsonRef::Null),
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `insert`: new documents. Source: MongoDB manual, "insert".
+
+use crate::call::{Call, Reply};
+use crate::crud::errors::WriteErrors;
+use crate::crud::retry::{self, Statements};
+use crate::crud::{check_batch_length, durability};
+use crate::server::Kind;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_execution::{SystemDraw, write};
+use baton_types::Result;
+use bson::{RawDocument, cstr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "insert",
+    kind: Kind::Insert,
+    flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    sequences: &["documents"],
+    help: "insert documents",
+    run,
+    ..DEFAULT
+};
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let documents = call.documents("documents")?;
+    let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
+    let bypass = call.fields.truth("bypassDocumentValidation")?;
+    call.fields.take("bypassEmptyTsReplacement");
+    call.fields.finish()?;
+    check_batch_length(documents.len())?;
+    call.server.counters.count_operations(Kind::Insert, documents.len() as u64);
+    let storage = &call.server.storage;
+    let mut errors = WriteErrors::default();
+    let repeated = AtomicU64::new(0);
+    let session = retry::session(call)?;
+    let ids: Vec<i32> = if session.is_some() {
+        (0..documents.len()).map(|i| retry::statement_id(call, i)).collect()
+    } else {
+        Vec::new()
+    };
+    let numbered = documents.iter().enumerate().map(|(i, document)| (i, document, ids.get(i).copied().unwrap_or(0)));
+    let interrupt = || call.operation.check_interrupt();
+    let inserted = match &session {
+        None => {
+            let mut numbered = numbered;
+            write::insert_many(
+                storage,
+                &namespace,
+                &mut numbered,
+                ordered,
+                bypass,
+                None,
+                &SystemDraw,
+                durability(call),
+                &interrupt,
+                &mut |i, e| errors.push(i, e),
+            )?
+            .0
+        }
+        Some(session) => session.with(|statements: &mut Statements<'_>| {
+            let done: Vec<bool> = ids.iter().map(|id| statements.executed(*id).is_some()).collect();
+            repeated.store(done.iter().filter(|done| **done).count() as u64, Ordering::Relaxed);
+            let mut fresh = numbered.filter(|(i, _, _): &(usize, &RawDocument, i32)| !done[*i]);
+            let retry = statements.retry(0);
+            Ok(write::insert_many(
+                storage,
+                &namespace,
+                &mut fresh,
+                ordered,
+                bypass,
+                Some(retry),
+                &SystemDraw,
+                durability(call),
+                &interrupt,
+                &mut |i, e| errors.push(i, e),
+            )?
+            .0)
+        })?,
+    };
+    let repeated = repeated.load(Ordering::Relaxed);
+    if repeated > 0 && durability(call) == baton_storage::Durability::Synced {
+        storage.sync();
+    }
+    reply.append(cstr!("n"), (inserted + repeated) as i32);
+    errors.append(reply);
+    Ok(())
+}

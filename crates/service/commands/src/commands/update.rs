@@ -1,0 +1,193 @@
+//! `update`: changes documents where they are. Source: MongoDB manual, "update".
+
+use crate::call::{Call, Reply};
+use crate::crud::errors::WriteErrors;
+use crate::crud::retry::{self, Statements};
+use crate::crud::{self, check_batch_length, durability};
+use crate::fields::Fields;
+use crate::server::Kind;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_execution::SystemDraw;
+use baton_execution::write::{self, UpdateStatement, Written};
+use baton_query::Context;
+use baton_query::update::Update;
+use baton_storage::Durability;
+use baton_types::{Error, Namespace, Result};
+use bson::{Bson, RawArray, RawBsonRef, RawDocument, cstr};
+use std::sync::Arc;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "update",
+    kind: Kind::Update,
+    flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    sequences: &["updates"],
+    help: "update documents",
+    run,
+    ..DEFAULT
+};
+
+/// `arrayFilters` as documents.
+pub fn array_filters<'a>(array: Option<&'a RawArray>) -> Result<Vec<&'a RawDocument>> {
+    let mut filters = Vec::new();
+    for filter in array.into_iter().flat_map(<&RawArray>::into_iter) {
+        filters.push(filter?.as_document().ok_or_else(|| {
+            Error::type_mismatch("BSON field 'update.updates.arrayFilters.0' is the wrong type, expected type 'object'")
+        })?);
+    }
+    Ok(filters)
+}
+
+/// A context in which the constants of a pipeline update have their values.
+pub fn with_constants(context: &Arc<Context>, constants: Option<&RawDocument>) -> Result<Arc<Context>> {
+    let Some(constants) = constants else { return Ok(Arc::clone(context)) };
+    let mut context = Context::clone(context);
+    for element in constants {
+        let (name, value) = element?;
+        context.variables.push((name.as_str().to_owned(), Bson::try_from(value)?));
+    }
+    Ok(Arc::new(context))
+}
+
+fn parse(statement: &RawDocument, context: &Arc<Context>, bypass: bool) -> Result<(UpdateStatement, Arc<Context>)> {
+    let mut fields = Fields::of("update.updates", statement)?;
+    let filter: &RawDocument = fields.required("q")?;
+    let update: RawBsonRef<'_> = fields.required("u")?;
+    let constants = fields.optional("c")?;
+    let multi = fields.truth("multi")?;
+    let upsert = fields.truth("upsert")?;
+    let filters = array_filters(fields.optional("arrayFilters")?)?;
+    let hint = crud::hint(fields.take("hint"))?;
+    let (sort, _) = crud::sort(fields.optional("sort")?)?;
+    crud::check_collation(fields.optional("collation")?)?;
+    for ignored in ["upsertSupplied", "sampleId"] {
+        fields.take(ignored);
+    }
+    fields.finish()?;
+    let context = with_constants(context, constants)?;
+    let update = Update::parse(update, &filters, &context)?;
+    if multi && update.is_replacement() {
+        return Err(Error::failed_to_parse("multi update is not supported for replacement-style update"));
+    }
+    let filter = crud::matcher(Some(filter), &context)?;
+    Ok((UpdateStatement { filter, update, multi, upsert, hint, sort, bypass_validation: bypass }, context))
+}
+
+/// Sums of what the statements did.
+#[derive(Default)]
+struct Sums {
+    matched: u64,
+    modified: u64,
+    upserted: Vec<(usize, Bson)>,
+}
+
+impl Sums {
+    fn add(&mut self, index: usize, written: Written) {
+        self.matched += written.matched;
+        self.modified += written.modified;
+        if let Some(id) = written.upserted {
+            self.matched += 1;
+            self.upserted.push((index, id));
+        }
+    }
+
+    /// What a statement carried out before had done.
+    fn add_repeated(&mut self, index: usize, reply: &RawDocument) -> Result<()> {
+        self.matched += u64::from(reply.get_i32("n").unwrap_or(0).unsigned_abs());
+        self.modified += u64::from(reply.get_i32("nModified").unwrap_or(0).unsigned_abs());
+        if let Some(id) = reply.get("upserted")? {
+            self.upserted.push((index, id.try_into()?));
+        }
+        Ok(())
+    }
+}
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let updates = call.documents("updates")?;
+    let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
+    let bypass = call.fields.truth("bypassDocumentValidation")?;
+    let variables = call.fields.optional("let")?;
+    call.fields.take("bypassEmptyTsReplacement");
+    call.fields.finish()?;
+    check_batch_length(updates.len())?;
+    call.server.counters.count_operations(Kind::Update, updates.len() as u64);
+    let context = crud::context(call, variables)?;
+    let mut errors = WriteErrors::default();
+    let mut sums = Sums::default();
+    let session = retry::session(call)?;
+    let single = updates.len() == 1;
+    // Of several statements only the end waits for the disk: one sync covers them all.
+    let each = if single { durability(call) } else { Durability::Applied };
+    let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
+        for (index, statement) in updates.iter().enumerate() {
+            let stmt_id = retry::statement_id(call, index);
+            if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
+                sums.add_repeated(index, &done)?;
+                continue;
+            }
+            match one(call, &namespace, statement, &context, bypass, statements.as_deref_mut(), stmt_id, each) {
+                Ok(written) => sums.add(index, written),
+                Err(error) => {
+                    errors.push(index, error);
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    };
+    match &session {
+        None => all(None)?,
+        Some(session) => session.with(|statements| all(Some(statements)))?,
+    }
+    if durability(call) == Durability::Synced && (!single || session.is_some()) {
+        call.server.storage.sync();
+    }
+    reply.append(cstr!("n"), sums.matched as i32);
+    if !sums.upserted.is_empty() {
+        reply.begin_array(cstr!("upserted"));
+        for (index, id) in &sums.upserted {
+            let id = bson::RawBson::try_from(id.clone())?;
+            reply.push_document();
+            reply.append(cstr!("index"), *index as i32);
+            reply.append(cstr!("_id"), id.as_raw_bson_ref());
+            reply.end();
+        }
+        reply.end();
+    }
+    reply.append(cstr!("nModified"), sums.modified as i32);
+    errors.append(reply);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn one(
+    call: &Call<'_>,
+    namespace: &Namespace,
+    statement: &RawDocument,
+    context: &Arc<Context>,
+    bypass: bool,
+    statements: Option<&mut Statements<'_>>,
+    stmt_id: i32,
+    durability: Durability,
+) -> Result<Written> {
+    let (statement, context) = parse(statement, context, bypass)?;
+    if statement.multi && statements.is_some() {
+        return Err(Error::new(baton_types::ErrorCode::InvalidOptions, "Cannot use retryable writes with multi=true"));
+    }
+    let mut retry = statements.map(|statements| statements.retry(stmt_id));
+    let interrupt = || call.operation.check_interrupt();
+    let (written, _) = write::update(
+        &call.server.storage,
+        namespace,
+        &statement,
+        &context,
+        &SystemDraw,
+        retry.as_mut(),
+        &interrupt,
+        durability,
+    )?;
+    Ok(written)
+}

@@ -1,0 +1,208 @@
+//! Cursors over queries and aggregations, tailable ones included, and the reply that opens one.
+
+use crate::call::{Call, Reply};
+use crate::server::{BatchBuilder, BatchEnd, Cursor, CursorInfo, Operation};
+use baton_execution::{Aggregation, Given, Query};
+use baton_query::matcher::Matcher;
+use baton_query::projection::Projection;
+use baton_storage::{Bounds, Collection, CollectionKind, Order, Storage};
+use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
+use bson::cstr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Documents in a first batch when the client names no size.
+pub const FIRST_BATCH_DOCUMENTS: usize = 101;
+/// How long a tailable cursor waits between two looks, at the most: its operation may be killed meanwhile.
+const AWAIT_STEP: Duration = Duration::from_millis(200);
+
+impl Cursor for Query {
+    fn next_batch(
+        &mut self,
+        batch: &mut BatchBuilder<'_, '_>,
+        operation: &Operation,
+        _: Option<Instant>,
+    ) -> Result<BatchEnd> {
+        if batch.is_full() {
+            return Ok(BatchEnd::More);
+        }
+        let more = self.run(&|| operation.check_interrupt(), &mut |_, document| Ok(give(batch, document)))?;
+        Ok(if more { BatchEnd::More } else { BatchEnd::Exhausted })
+    }
+
+    fn plan_summary(&self) -> Option<&str> {
+        Some(Self::plan_summary(self))
+    }
+}
+
+impl Cursor for Aggregation {
+    fn next_batch(
+        &mut self,
+        batch: &mut BatchBuilder<'_, '_>,
+        operation: &Operation,
+        _: Option<Instant>,
+    ) -> Result<BatchEnd> {
+        if batch.is_full() {
+            return Ok(BatchEnd::More);
+        }
+        let more = self.run(&|| operation.check_interrupt(), &mut |document| Ok(give(batch, document)))?;
+        Ok(if more { BatchEnd::More } else { BatchEnd::Exhausted })
+    }
+
+    fn plan_summary(&self) -> Option<&str> {
+        self.query().map(Query::plan_summary)
+    }
+}
+
+fn give(batch: &mut BatchBuilder<'_, '_>, document: &bson::RawDocument) -> Given {
+    if !batch.offer(document) {
+        Given::Refused
+    } else if batch.is_full() {
+        Given::TakenLast
+    } else {
+        Given::Taken
+    }
+}
+
+/// A cursor that stays open at the end of a capped collection or the oplog.
+pub struct Tail {
+    /// Where the documents are.
+    pub storage: Arc<Storage>,
+    /// Of which collection.
+    pub collection: Arc<Collection>,
+    /// Which of them.
+    pub filter: Arc<Matcher>,
+    /// What of each.
+    pub projection: Option<Arc<Projection>>,
+    /// Whether to wait for more.
+    pub awaits: bool,
+    /// Where to go on.
+    pub bounds: Bounds,
+    /// The record key of the last document seen.
+    pub last: Option<Vec<u8>>,
+}
+
+impl Tail {
+    fn read(&mut self, batch: &mut BatchBuilder<'_, '_>, operation: &Operation) -> Result<()> {
+        self.check_position()?;
+        let view = self.storage.view();
+        let mut cursor = view.documents(&self.collection, &self.bounds, Order::Forward);
+        while let Some((record, document)) = cursor.next_document()? {
+            operation.check_interrupt()?;
+            if self.filter.matches(document)? {
+                let taken = match &self.projection {
+                    Some(projection) => batch.offer(&*projection.apply(document, None)?),
+                    None => batch.offer(document),
+                };
+                if !taken {
+                    return Ok(());
+                }
+            }
+            self.last = Some(record.to_vec());
+            self.bounds.from = record.to_vec();
+            self.bounds.from.push(0);
+            if batch.is_full() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// `CappedPositionLost` (136) if what comes after the last document seen may be gone already.
+    fn check_position(&self) -> Result<()> {
+        let lost = match (&self.last, self.collection.kind) {
+            (None, _) => false,
+            (Some(last), CollectionKind::Oplog) => {
+                let seen = last.as_slice().try_into().map_or(0, u64::from_be_bytes);
+                Timestamp::from_u64(seen) < self.storage.oplog_oldest()
+            }
+            (Some(last), _) => self.storage.get(&self.collection, last)?.is_none(),
+        };
+        if lost {
+            return Err(Error::new(
+                ErrorCode::CappedPositionLost,
+                format!(
+                    "CollectionScan died due to position in capped collection being deleted. Last seen record of {}",
+                    self.collection.namespace
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for Tail {
+    fn next_batch(
+        &mut self,
+        batch: &mut BatchBuilder<'_, '_>,
+        operation: &Operation,
+        await_until: Option<Instant>,
+    ) -> Result<BatchEnd> {
+        loop {
+            let seen = self.storage.queue().applied().timestamp;
+            self.read(batch, operation)?;
+            let now = Instant::now();
+            let Some(until) = await_until.filter(|until| self.awaits && batch.count() == 0 && *until > now) else {
+                return Ok(BatchEnd::More);
+            };
+            operation.check_interrupt()?;
+            self.storage.queue().wait_applied_beyond(seen, AWAIT_STEP.min(until - now));
+        }
+    }
+
+    fn awaits_data(&self) -> bool {
+        self.awaits
+    }
+
+    fn is_tailable(&self) -> bool {
+        true
+    }
+}
+
+/// How a cursor is to be opened.
+pub struct Opening {
+    /// The namespace in the reply, which getMore has to name.
+    pub namespace: Namespace,
+    /// Documents in the first batch, at the most; `None` for the default.
+    pub batch_size: Option<usize>,
+    /// Whether there is to be no second batch.
+    pub single_batch: bool,
+    /// `noCursorTimeout`.
+    pub no_timeout: bool,
+}
+
+/// Writes `cursor: {firstBatch, id, ns}` and keeps the cursor if there is more.
+pub fn open(call: &Call<'_>, reply: &mut Reply<'_>, mut cursor: Box<dyn Cursor>, opening: &Opening) -> Result<()> {
+    reply.begin_document(cstr!("cursor"));
+    reply.begin_array(cstr!("firstBatch"));
+    let wanted = Some(opening.batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS));
+    let mut batch = BatchBuilder::new(reply, wanted);
+    let end = cursor.next_batch(&mut batch, &call.operation, None)?;
+    reply.end();
+    if let Some(summary) = cursor.plan_summary() {
+        call.operation.set_plan_summary(summary);
+    }
+    let id = if end == BatchEnd::Exhausted || opening.single_batch {
+        0
+    } else {
+        let info = CursorInfo {
+            namespace: opening.namespace.as_str().to_owned(),
+            session: call.envelope.session,
+            no_timeout: opening.no_timeout,
+            command: call.request.body.to_owned(),
+            created: SystemTime::now(),
+            batch_size: opening.batch_size.filter(|size| *size > 0),
+            time_left: call
+                .operation
+                .deadline()
+                .filter(|_| !cursor.awaits_data())
+                .map(|deadline| deadline.saturating_duration_since(Instant::now())),
+        };
+        call.server.cursors.open(info, cursor)
+    };
+    reply.append(cstr!("id"), id);
+    reply.append(cstr!("ns"), opening.namespace.as_str());
+    reply.end();
+    super::settle_read(call);
+    Ok(())
+}

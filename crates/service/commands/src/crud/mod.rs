@@ -1,0 +1,122 @@
+//! What the commands on documents share: the surroundings of a query, hints and sorts, retryable statements, the lists
+//! of write errors, and cursors over queries.
+//!
+//! What it deliberately does not do: find or change documents. That is `baton-execution`.
+
+pub mod cursor;
+pub mod errors;
+pub mod retry;
+
+use crate::call::Call;
+use crate::fields::number_as_i64;
+use baton_execution::Hint;
+use baton_query::Context;
+use baton_query::expression::Expression;
+use baton_query::matcher::Matcher;
+use baton_query::sort::{SortPattern, natural_direction};
+use baton_storage::{Durability, Order};
+use baton_types::{Error, ErrorCode, Result};
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
+use std::sync::Arc;
+
+/// The surroundings of a command's queries, with the values of its `let`.
+pub fn context(call: &Call<'_>, variables: Option<&RawDocument>) -> Result<Arc<Context>> {
+    let mut context = Context::new(bson::DateTime::now(), rand::random());
+    context.cluster_time = call.server.topology.set().is_some().then(|| call.server.cluster_time());
+    for element in variables.into_iter().flat_map(RawDocument::iter) {
+        let (name, value) = element?;
+        let empty = RawDocumentBuf::new();
+        let value = Expression::parse(value, &context)?.evaluate(&empty, &context)?;
+        context.variables.push((name.as_str().to_owned(), value.unwrap_or(Bson::Undefined)));
+    }
+    Ok(Arc::new(context))
+}
+
+/// A filter, parsed; absent is all.
+pub fn matcher(filter: Option<&RawDocument>, context: &Context) -> Result<Arc<Matcher>> {
+    Ok(Arc::new(match filter {
+        Some(filter) if !filter.is_empty() => Matcher::parse(filter, context)?,
+        _ => Matcher::always(),
+    }))
+}
+
+/// A sort: a pattern, or the natural order, which is a way to walk the collection.
+pub fn sort(sort: Option<&RawDocument>) -> Result<(Option<Arc<SortPattern>>, Option<Hint>)> {
+    let Some(sort) = sort.filter(|sort| !sort.is_empty()) else { return Ok((None, None)) };
+    match natural_direction(sort)? {
+        Some(direction) => {
+            let forward = format!("{direction:?}") == "Ascending";
+            Ok((None, Some(Hint::Natural(if forward { Order::Forward } else { Order::Backward }))))
+        }
+        None => Ok((Some(Arc::new(SortPattern::parse(sort)?)), None)),
+    }
+}
+
+/// A hint: an index's name, its key pattern, or `$natural`.
+pub fn hint(value: Option<RawBsonRef<'_>>) -> Result<Option<Hint>> {
+    match value {
+        None => Ok(None),
+        Some(RawBsonRef::String(name)) => Ok(Some(Hint::Name(name.to_owned()))),
+        Some(RawBsonRef::Document(pattern)) if pattern.is_empty() => Ok(None),
+        Some(RawBsonRef::Document(pattern)) => match pattern.get("$natural")? {
+            Some(direction) => {
+                let forward = number_as_i64(direction).is_none_or(|n| n >= 0);
+                Ok(Some(Hint::Natural(if forward { Order::Forward } else { Order::Backward })))
+            }
+            None => Ok(Some(Hint::Pattern(pattern.to_owned()))),
+        },
+        Some(_) => Err(Error::failed_to_parse("Hint must be a string or an object")),
+    }
+}
+
+/// Refuses every collation but the simple one, which is how strings compare anyway.
+pub fn check_collation(collation: Option<&RawDocument>) -> Result<()> {
+    match collation {
+        Some(collation) if !collation.is_empty() && collation.get_str("locale").ok() != Some("simple") => {
+            Err(Error::not_implemented("collation"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How long the command's writes have to wait.
+pub fn durability(call: &Call<'_>) -> Durability {
+    if call.write_concern().wants_sync() { Durability::Synced } else { Durability::Applied }
+}
+
+/// Ends a read at majority or stronger: everything it can have seen is made durable, which on a set of one member is
+/// what a majority has.
+pub fn settle_read(call: &Call<'_>) {
+    use crate::concerns::ReadLevel;
+    match call.envelope.read_concern.level {
+        ReadLevel::Local | ReadLevel::Available => {}
+        ReadLevel::Majority | ReadLevel::Linearizable | ReadLevel::Snapshot => {
+            call.server.storage.sync();
+        }
+    }
+}
+
+/// A batch's size: absent is the default, negative is refused.
+pub fn batch_size(value: Option<i64>, field: &str) -> Result<Option<usize>> {
+    match value {
+        None => Ok(None),
+        Some(size) if size < 0 => {
+            Err(Error::location(51024, format!("BSON field '{field}' value must be >= 0, actual value '{size}'")))
+        }
+        Some(size) => Ok(Some(usize::try_from(size).unwrap_or(usize::MAX))),
+    }
+}
+
+/// Writes per command, at the most.
+const WRITES_MAX: usize = 100_000;
+
+/// Refuses batches that are empty or too long (`InvalidLength`, 16).
+pub fn check_batch_length(length: usize) -> Result<()> {
+    if length == 0 || length > WRITES_MAX {
+        return Err(Error::new(
+            ErrorCode::InvalidLength,
+            format!("Write batch sizes must be between 1 and {WRITES_MAX}. Got {length} operations."),
+        ));
+    }
+    Ok(())
+}
