@@ -8,7 +8,7 @@ seconds="${1:?usage: build/fuzz.sh SECONDS [NAME…]}"
 shift
 cd fuzz
 # Small inputs overflow what a release build would wrap, so the plain runner is a debug build, like the tests.
-cargo build --quiet --locked --bin mutate
+cargo build --quiet --bin mutate
 mutate="$CARGO_TARGET_DIR/debug/mutate"
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
   exec "$mutate" "$seconds" "$@"
