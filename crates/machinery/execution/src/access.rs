@@ -4,9 +4,12 @@
 //! that the receiver did not take is given again.
 
 use ahash::RandomState;
-use baton_storage::{Bounds, Collection, Index, Order, RecordKey, View};
+use baton_document::keys;
+use baton_query::planner::IndexScan;
+use baton_storage::{Bounds, Collection, Index, IndexEntry, Order, RecordKey, View};
 use baton_types::Result;
-use bson::RawDocument;
+use bson::raw::RawBson;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use hashbrown::HashSet;
 use std::sync::Arc;
 
@@ -49,16 +52,7 @@ pub enum Access {
         order: Order,
     },
     /// Documents whose entries in an index lie in ranges.
-    Entries {
-        /// The index.
-        index: Arc<Index>,
-        /// The ranges still to do.
-        ranges: Vec<Bounds>,
-        /// Which way.
-        order: Order,
-        /// Record keys given so far, where one document may have several entries.
-        seen: Option<HashSet<RecordKey, RandomState>>,
-    },
+    Entries(Box<Entries>),
     /// Documents that any of several accesses gives, each once.
     Union {
         /// The accesses still to do.
@@ -66,6 +60,84 @@ pub enum Access {
         /// Record keys given so far.
         seen: HashSet<RecordKey, RandomState>,
     },
+}
+
+/// A walk over an index.
+pub struct Entries {
+    /// The index.
+    pub index: Arc<Index>,
+    /// The ranges still to do; the first is cut down as it is walked.
+    pub ranges: Vec<Bounds>,
+    /// Which way.
+    pub order: Order,
+    /// Record keys given so far, where one document may have several entries.
+    pub seen: Option<HashSet<RecordKey, RandomState>>,
+    /// The scan as planned: which keys count, and whether they answer for the document.
+    pub scan: IndexScan,
+}
+
+impl Entries {
+    fn run(&mut self, view: &View<'_>, collection: &Collection, examined: &mut Examined, receive: Receiver<'_>) -> Result<bool> {
+        let Self { index, ranges, order, seen, scan } = self;
+        while let Some(range) = ranges.first_mut() {
+            let mut cursor = view.entries(index, range, *order);
+            while let Some(entry) = cursor.next_entry()? {
+                examined.keys += 1;
+                if (scan.bounds.needs_check() && !scan.bounds.contains(entry.fields)?)
+                    || seen.as_ref().is_some_and(|seen| seen.contains(entry.record))
+                {
+                    continue;
+                }
+                let key = if scan.covers || scan.filter.is_some() { Some(key_document(scan, &entry)?) } else { None };
+                if let (Some(filter), Some((document, _))) = (&scan.filter, &key)
+                    && !filter.matches(document)?
+                {
+                    continue;
+                }
+                let given = match key {
+                    // A null in the key may stand for a missing field: then only the document can tell.
+                    Some((document, false)) if scan.covers => receive(entry.record, &document)?,
+                    _ => {
+                        let Some(bytes) = view.get(collection, entry.record)? else { continue };
+                        examined.documents += 1;
+                        receive(entry.record, baton_storage::stored_document(&bytes)?)?
+                    }
+                };
+                if given != Given::Refused
+                    && let Some(seen) = seen
+                {
+                    seen.insert(RecordKey::from_slice(entry.record));
+                }
+                if given != Given::Taken {
+                    cut(range, entry.position, *order, given == Given::TakenLast);
+                    return Ok(true);
+                }
+            }
+            ranges.remove(0);
+        }
+        Ok(false)
+    }
+}
+
+/// A document made of an entry's key, and whether any of its values is null.
+fn key_document(scan: &IndexScan, entry: &IndexEntry<'_>) -> Result<(RawDocumentBuf, bool)> {
+    let mut values: Vec<RawBson> = Vec::with_capacity(scan.index.key.len());
+    match entry.originals {
+        Some(originals) => {
+            for element in originals {
+                values.push(element?.1.into());
+            }
+        }
+        None => {
+            let mut rest = entry.fields;
+            for field in &scan.index.key {
+                values.push(RawBson::try_from(keys::decode(&mut rest, field.order.direction())?)?);
+            }
+        }
+    }
+    let has_null = values.iter().any(|value| matches!(value, RawBson::Null));
+    let values: Vec<RawBsonRef<'_>> = values.iter().map(RawBson::as_raw_bson_ref).collect();
+    Ok((scan.index.key_document(&values)?, has_null))
 }
 
 /// Gets each document with its record key.
@@ -131,38 +203,7 @@ impl Access {
                 }
                 Ok(false)
             }
-            Self::Entries { index, ranges, order, seen } => {
-                while let Some(range) = ranges.first_mut() {
-                    let mut cursor = view.entries(index, range, *order);
-                    while let Some(entry) = cursor.next_entry()? {
-                        examined.keys += 1;
-                        if seen.as_ref().is_some_and(|seen| seen.contains(entry.record)) {
-                            continue;
-                        }
-                        let Some(bytes) = view.get(collection, entry.record)? else { continue };
-                        examined.documents += 1;
-                        let given = receive(entry.record, baton_storage::stored_document(&bytes)?)?;
-                        if given != Given::Refused
-                            && let Some(seen) = seen
-                        {
-                            seen.insert(RecordKey::from_slice(entry.record));
-                        }
-                        match given {
-                            Given::Taken => {}
-                            Given::TakenLast => {
-                                cut(range, entry.position, *order, true);
-                                return Ok(true);
-                            }
-                            Given::Refused => {
-                                cut(range, entry.position, *order, false);
-                                return Ok(true);
-                            }
-                        }
-                    }
-                    ranges.remove(0);
-                }
-                Ok(false)
-            }
+            Self::Entries(entries) => entries.run(view, collection, examined, receive),
             Self::Union { parts, seen } => {
                 while let Some(part) = parts.first_mut() {
                     let mut stopped = false;

@@ -14,10 +14,10 @@ mod plan;
 mod query;
 pub mod write;
 
-pub use access::{Access, Examined, Given};
+pub use access::{Access, Entries, Examined, Given};
 pub use aggregation::{Aggregation, Input};
 pub use host::{Draw, StorageHost, SystemDraw, no_stages};
-pub use plan::{PlanChoice, explain_stages};
+pub use plan::PlanChoice;
 pub use query::{Hint, Query, QuerySpec};
 
 use baton_types::Result;

@@ -1,13 +1,22 @@
-//! From a query to an access path: asks the planner, or takes the short way where the filter names the `_id`.
+//! From a query to an access path: asks the planner for candidates, lets them run side by side for a while if there are
+//! several, and lowers the best to an [`Access`].
+//!
+//! The residual filter is always the whole filter, asked of the document itself: bounds may be wider than the filter,
+//! and a document may have changed since its index entry was read.
 
-use crate::access::Access;
+use crate::access::{Access, Entries, Examined, Given};
 use crate::query::{Hint, QuerySpec};
-use baton_query::Context;
-use baton_storage::{Collection, CollectionKind, Order, Storage, record_key};
-use baton_types::{Error, Result};
-use bson::raw::RawBson;
-use bson::{Bson, Document, doc};
+use ahash::RandomState;
+use baton_document::keys::Direction;
+use baton_query::planner::{
+    self, IndexBounds, IndexField, IndexSpec, KeyOrder, Plan, Projected, TrialLimits, TrialResult,
+};
+use baton_storage::{Bounds, Collection, CollectionKind, IndexFieldKind, IndexState, Order, RecordKey, Storage, hash_value};
+use baton_types::{Error, ErrorCode, Result};
+use bson::{Document, doc};
+use hashbrown::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What was chosen.
 pub struct PlanChoice {
@@ -15,8 +24,6 @@ pub struct PlanChoice {
     pub access: Access,
     /// Whether it gives documents in the order asked for.
     pub provides_sort: bool,
-    /// Whether it gives exactly the documents that match, so that the filter need not be asked.
-    pub filter_is_exact: bool,
     /// In a word, for the log and `currentOp`.
     pub summary: String,
     /// The plan as explain shows it.
@@ -26,109 +33,199 @@ pub struct PlanChoice {
 }
 
 /// Chooses the access path of a query.
-pub(crate) fn choose(
-    _storage: &Arc<Storage>,
-    collection: Option<&Arc<Collection>>,
-    spec: &QuerySpec,
-    _context: &Context,
-) -> Result<PlanChoice> {
+pub(crate) fn choose(storage: &Storage, collection: Option<&Arc<Collection>>, spec: &QuerySpec) -> Result<PlanChoice> {
     let Some(collection) = collection else {
-        return Ok(simple(Access::Nothing, true, "EOF", doc! { "stage": "EOF" }));
+        return Ok(PlanChoice {
+            access: Access::Nothing,
+            provides_sort: true,
+            summary: "EOF".to_owned(),
+            winning: doc! { "stage": "EOF" },
+            rejected: Vec::new(),
+        });
     };
     if let Some(choice) = by_id(collection, spec)? {
         return Ok(choice);
     }
-    if let Some(Hint::Name(_) | Hint::Pattern(_)) = &spec.hint {
-        check_hint(collection, spec)?;
+    let indexes = specs(collection);
+    let mut candidates = candidates(collection, spec, &indexes)?;
+    let best = if candidates.len() > 1 { trial(storage, collection, spec, &candidates)? } else { 0 };
+    if candidates.is_empty() {
+        return Err(Error::new(ErrorCode::InternalError, "the planner found no way to answer the query"));
     }
-    Ok(collection_scan(spec))
-}
-
-fn simple(access: Access, provides_sort: bool, summary: &str, winning: Document) -> PlanChoice {
-    PlanChoice {
-        access,
-        provides_sort,
-        filter_is_exact: false,
-        summary: summary.to_owned(),
-        winning,
-        rejected: Vec::new(),
-    }
-}
-
-/// A filter that says `_id: value`: one look-up.
-fn by_id(collection: &Collection, spec: &QuerySpec) -> Result<Option<PlanChoice>> {
-    if collection.kind != CollectionKind::Clustered || spec.hint.is_some() || spec.min.is_some() || spec.max.is_some() {
-        return Ok(None);
-    }
-    let equalities = match spec.filter.equalities() {
-        Ok(equalities) => equalities,
-        Err(_) => return Ok(None),
-    };
-    let Some((_, id)) = equalities.into_iter().find(|(path, _)| path == "_id") else { return Ok(None) };
-    if matches!(id, Bson::RegularExpression(_) | Bson::Undefined | Bson::Array(_)) {
-        return Ok(None);
-    }
-    let raw = RawBson::try_from(id).map_err(Error::from)?;
-    let record = record_key(raw.as_raw_bson_ref())?;
-    let mut choice = simple(Access::points(vec![record]), true, "IDHACK", doc! { "stage": "IDHACK" });
-    choice.provides_sort = true;
-    Ok(Some(choice))
-}
-
-fn collection_scan(spec: &QuerySpec) -> PlanChoice {
-    let order = match &spec.hint {
-        Some(Hint::Natural(order)) => *order,
-        _ => Order::Forward,
-    };
-    let direction = if order == Order::Forward { "forward" } else { "backward" };
-    let mut winning = doc! { "stage": "COLLSCAN" };
-    if !spec.filter.is_always() {
-        winning.insert("filter", spec.filter.to_document());
-    }
-    winning.insert("direction", direction);
-    simple(Access::everything(order), false, "COLLSCAN", winning)
-}
-
-fn check_hint(collection: &Collection, spec: &QuerySpec) -> Result<()> {
-    let known = match &spec.hint {
-        Some(Hint::Name(name)) => name == baton_storage::ID_INDEX || collection.index(name).is_some(),
-        Some(Hint::Pattern(pattern)) => {
-            *pattern == bson::rawdoc! { "_id": 1 }
-                || collection.indexes().iter().any(|index| index.definition.key_pattern() == &**pattern)
+    let plan = candidates.swap_remove(best);
+    for name in plan.index_names() {
+        if let Some(index) = collection.index(name) {
+            index.uses.fetch_add(1, Ordering::Relaxed);
         }
-        _ => true,
+    }
+    Ok(PlanChoice {
+        access: lower(&plan, collection)?,
+        provides_sort: !plan.has_blocking_sort(),
+        summary: plan.summary(),
+        winning: plan.explain(),
+        rejected: candidates.iter().map(Plan::explain).collect(),
+    })
+}
+
+/// A filter that is an `_id` and nothing else: one look-up, and no planning.
+fn by_id(collection: &Collection, spec: &QuerySpec) -> Result<Option<PlanChoice>> {
+    let plain = spec.hint.is_none() && spec.min.is_none() && spec.max.is_none();
+    let Some(id) = planner::sole_id(&spec.filter).filter(|_| plain && collection.kind == CollectionKind::Clustered) else {
+        return Ok(None);
     };
-    if known {
-        Ok(())
-    } else {
-        Err(Error::bad_value(
-            "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index",
-        ))
+    Ok(Some(PlanChoice {
+        access: Access::points(vec![baton_storage::record_key(id)?]),
+        provides_sort: true,
+        summary: "IDHACK".to_owned(),
+        winning: doc! { "stage": "IDHACK" },
+        rejected: Vec::new(),
+    }))
+}
+
+/// The collection's indexes as the planner sees them; those being built are not there yet.
+fn specs(collection: &Collection) -> Vec<Arc<IndexSpec>> {
+    let ready = collection.indexes();
+    ready
+        .iter()
+        .filter(|index| index.state() == IndexState::Ready)
+        .map(|index| {
+            let definition = &index.definition;
+            let key = definition.fields.iter().map(|(path, kind)| {
+                let order = match kind {
+                    IndexFieldKind::Ascending => KeyOrder::Ordered(Direction::Ascending),
+                    IndexFieldKind::Descending => KeyOrder::Ordered(Direction::Descending),
+                    IndexFieldKind::Hashed => KeyOrder::Hashed(hash_value),
+                    IndexFieldKind::Unsearchable => KeyOrder::Unsearchable("text"),
+                };
+                IndexField { path: path.clone(), order }
+            });
+            Arc::new(IndexSpec {
+                name: definition.name.clone(),
+                key: key.collect(),
+                unique: definition.unique,
+                sparse: definition.sparse,
+                hidden: definition.hidden,
+                partial: definition.partial.as_deref().cloned(),
+                multikey: index.multikey(),
+                clustered: false,
+            })
+        })
+        .collect()
+}
+
+fn candidates(collection: &Collection, spec: &QuerySpec, indexes: &[Arc<IndexSpec>]) -> Result<Vec<Plan>> {
+    let hint = spec.hint.as_ref().map(|hint| {
+        Ok::<_, Error>(match hint {
+            Hint::Name(name) => planner::Hint::Name(name.clone()),
+            Hint::Pattern(pattern) => planner::Hint::Key(Document::try_from(&**pattern)?),
+            Hint::Natural(Order::Forward) => planner::Hint::Natural(Direction::Ascending),
+            Hint::Natural(Order::Backward) => planner::Hint::Natural(Direction::Descending),
+        })
+    });
+    let hint = hint.transpose()?;
+    let projected = spec.projection.as_ref().map(|(document, projection)| {
+        let needed = projection.required_fields();
+        Projected {
+            spec: document,
+            fields: (!needed.whole_document).then(|| needed.fields.into_iter().collect()),
+            is_simple: projection.is_simple_top_level(),
+        }
+    });
+    let query = planner::Query {
+        filter: &spec.filter,
+        sort: spec.sort.as_deref(),
+        projection: projected,
+        hint: hint.as_ref(),
+        min: spec.min.as_deref(),
+        max: spec.max.as_deref(),
+        skip: spec.skip,
+        limit: spec.limit,
+        is_count: spec.is_count,
+        is_clustered: collection.kind == CollectionKind::Clustered,
+    };
+    planner::plan(&query, indexes)
+}
+
+/// Runs each candidate for a while; the place of the one that did best.
+fn trial(storage: &Storage, collection: &Arc<Collection>, spec: &QuerySpec, candidates: &[Plan]) -> Result<usize> {
+    let limits = TrialLimits::new(collection.counts().documents.max(0) as u64, spec.limit);
+    let view = storage.view();
+    let mut results = Vec::with_capacity(candidates.len());
+    for plan in candidates {
+        let mut access = lower(plan, collection)?;
+        let (mut looked, mut matched) = (0_u64, 0_u64);
+        let mut examined = Examined::default();
+        let mut stopped = false;
+        let run = access.run(&view, collection, &mut examined, &mut |_, document| {
+            looked += 1;
+            matched += u64::from(spec.filter.matches(document)?);
+            stopped = looked >= limits.works_max || matched >= limits.results_max;
+            Ok(if stopped { Given::TakenLast } else { Given::Taken })
+        });
+        let is_eof = run.is_ok() && !stopped;
+        // A blocking sort gives nothing before it has seen everything.
+        let advanced = if plan.has_blocking_sort() && !is_eof { 0 } else { matched };
+        results.push((plan, TrialResult { works: (examined.keys + examined.documents).max(1), advanced, is_eof, has_failed: run.is_err() }));
+    }
+    Ok(planner::rank(&results).first().copied().unwrap_or(0))
+}
+
+fn order_of(direction: Direction) -> Order {
+    match direction {
+        Direction::Ascending => Order::Forward,
+        Direction::Descending => Order::Backward,
     }
 }
 
-/// The stages around the access path, outermost first, as explain nests them.
-pub fn explain_stages(choice: &PlanChoice, spec: &QuerySpec) -> Document {
-    let mut stage = choice.winning.clone();
-    let wrap = |outer: Document, inner: Document| {
-        let mut outer = outer;
-        outer.insert("inputStage", inner);
-        outer
-    };
-    if let Some(sort) = spec.sort.as_ref().filter(|_| !choice.provides_sort) {
-        let pattern = Document::try_from(sort.spec()).unwrap_or_default();
-        stage =
-            wrap(doc! { "stage": "SORT", "sortPattern": pattern, "memLimit": 104_857_600, "type": "simple" }, stage);
+/// The bounds to walk, in the order of the walk.
+fn ranges(bounds: &IndexBounds, order: Order) -> Vec<Bounds> {
+    let mut ranges: Vec<Bounds> =
+        bounds.ranges().iter().map(|range| Bounds { from: range.start.clone(), to: Some(range.end.clone()) }).collect();
+    if order == Order::Backward {
+        ranges.reverse();
     }
-    if spec.skip > 0 {
-        stage = wrap(doc! { "stage": "SKIP", "skipAmount": spec.skip as i64 }, stage);
-    }
-    if let Some(limit) = spec.limit {
-        stage = wrap(doc! { "stage": "LIMIT", "limitAmount": limit as i64 }, stage);
-    }
-    if let Some(projection) = &spec.projection {
-        let name = if projection.is_simple_top_level() { "PROJECTION_SIMPLE" } else { "PROJECTION_DEFAULT" };
-        stage = wrap(doc! { "stage": name }, stage);
-    }
-    stage
+    ranges
+}
+
+/// The access path at the bottom of a plan. What stands above it (filter, sort, window, projection) is the query's.
+fn lower(plan: &Plan, collection: &Collection) -> Result<Access> {
+    Ok(match plan {
+        Plan::Eof => Access::Nothing,
+        Plan::CollectionScan { direction } => Access::everything(order_of(*direction)),
+        Plan::IdLookup { ids, direction, .. } => {
+            let mut records: Vec<RecordKey> = ids.iter().map(|id| RecordKey::from_slice(id)).collect();
+            if order_of(*direction) == Order::Backward {
+                records.reverse();
+            }
+            Access::points(records)
+        }
+        Plan::IdScan { bounds, direction } => {
+            let order = order_of(*direction);
+            Access::Documents { ranges: ranges(bounds, order), order }
+        }
+        Plan::IndexScan(scan) => {
+            let Some(index) = collection.index(&scan.index.name) else {
+                return Err(Error::new(ErrorCode::QueryPlanKilled, format!("index '{}' was dropped while the query was planned", scan.index.name)));
+            };
+            let order = order_of(scan.direction);
+            Access::Entries(Box::new(Entries {
+                index,
+                ranges: ranges(&scan.bounds, order),
+                order,
+                seen: scan.needs_deduplication().then(|| HashSet::with_hasher(RandomState::new())),
+                scan: scan.clone(),
+            }))
+        }
+        Plan::Or { inputs } => Access::Union {
+            parts: inputs.iter().map(|input| lower(input, collection)).collect::<Result<_>>()?,
+            seen: HashSet::with_hasher(RandomState::new()),
+        },
+        Plan::Fetch { input }
+        | Plan::Filter { input, .. }
+        | Plan::Sort { input, .. }
+        | Plan::Skip { input, .. }
+        | Plan::Limit { input, .. }
+        | Plan::Projection { input, .. }
+        | Plan::Count { input } => lower(input, collection)?,
+    })
 }

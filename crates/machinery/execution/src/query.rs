@@ -39,7 +39,9 @@ pub struct QuerySpec {
     /// How many at the most.
     pub limit: Option<u64>,
     /// What of each.
-    pub projection: Option<Arc<Projection>>,
+    pub projection: Option<(Arc<RawDocumentBuf>, Arc<Projection>)>,
+    /// Whether only their number is asked for.
+    pub is_count: bool,
     /// By which path.
     pub hint: Option<Hint>,
     /// Lowest index key, inclusive.
@@ -51,7 +53,7 @@ pub struct QuerySpec {
 impl QuerySpec {
     /// All documents that match, in any order.
     pub fn matching(filter: Arc<Matcher>) -> Self {
-        Self { filter, sort: None, skip: 0, limit: None, projection: None, hint: None, min: None, max: None }
+        Self { filter, sort: None, skip: 0, limit: None, projection: None, is_count: false, hint: None, min: None, max: None }
     }
 }
 
@@ -81,7 +83,7 @@ impl Query {
         spec: QuerySpec,
         context: Arc<Context>,
     ) -> Result<Self> {
-        let mut choice = plan::choose(storage, collection.as_ref(), &spec, &context)?;
+        let mut choice = plan::choose(storage, collection.as_ref(), &spec)?;
         let access = std::mem::replace(&mut choice.access, Access::Nothing);
         Ok(Self {
             storage: Arc::clone(storage),
@@ -126,20 +128,20 @@ impl Query {
         }
         let storage = Arc::clone(&self.storage);
         let view = storage.view();
-        let Self { spec, access, skip, left, examined, returned, choice, .. } = self;
+        let Self { spec, access, skip, left, examined, returned, .. } = self;
         let mut seen = 0_u64;
         let more = access.run(&view, &collection, examined, &mut |record, document| {
             seen += 1;
             if seen.is_multiple_of(INTERRUPT_EVERY) {
                 interrupt()?;
             }
-            let Some(details) = admits(spec, choice, document)? else { return Ok(Given::Taken) };
+            let Some(details) = admits(spec, document)? else { return Ok(Given::Taken) };
             if *skip > 0 {
                 *skip -= 1;
                 return Ok(Given::Taken);
             }
             let given = match &spec.projection {
-                Some(projection) => offer(record, &projection.apply(document, details.as_ref())?)?,
+                Some((_, projection)) => offer(record, &projection.apply(document, details.as_ref())?)?,
                 None => offer(record, document)?,
             };
             if given != Given::Refused {
@@ -166,14 +168,14 @@ impl Query {
         let mut sorter = Sorter::new(wanted, self.context.memory_bytes_max);
         let storage = Arc::clone(&self.storage);
         let view = storage.view();
-        let Self { spec, access, examined, choice, .. } = self;
+        let Self { spec, access, examined, .. } = self;
         let mut seen = 0_u64;
         access.run(&view, collection, examined, &mut |record, document| {
             seen += 1;
             if seen.is_multiple_of(INTERRUPT_EVERY) {
                 interrupt()?;
             }
-            if admits(spec, choice, document)?.is_some() {
+            if admits(spec, document)?.is_some() {
                 let key = pattern.key(document)?;
                 if sorter.threshold().is_none_or(|worst| key.as_slice() < worst) {
                     let bytes = document.as_bytes().len();
@@ -192,7 +194,7 @@ impl Query {
         let Some(sorted) = sorted else { return Ok(false) };
         while let Some((record, document)) = sorted.front() {
             let given = match &spec.projection {
-                Some(projection) => {
+                Some((_, projection)) => {
                     let details = if projection.needs_match_details() {
                         spec.filter.matches_with_position(document)?
                     } else {
@@ -252,16 +254,9 @@ impl Query {
 
 /// Whether a document matches; with the matching array element's place where the projection asks for it.
 #[allow(clippy::option_option)]
-fn admits(
-    spec: &QuerySpec,
-    choice: &PlanChoice,
-    document: &RawDocument,
-) -> Result<Option<Option<baton_query::matcher::MatchDetails>>> {
-    if spec.projection.as_ref().is_some_and(|projection| projection.needs_match_details()) {
+fn admits(spec: &QuerySpec, document: &RawDocument) -> Result<Option<Option<baton_query::matcher::MatchDetails>>> {
+    if spec.projection.as_ref().is_some_and(|(_, projection)| projection.needs_match_details()) {
         return Ok(spec.filter.matches_with_position(document)?.map(Some));
-    }
-    if choice.filter_is_exact {
-        return Ok(Some(None));
     }
     Ok(spec.filter.matches(document)?.then_some(None))
 }

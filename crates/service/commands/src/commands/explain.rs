@@ -6,7 +6,7 @@ use crate::commands::find::FindRequest;
 use crate::crud;
 use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::{Given, Query, QuerySpec, explain_stages};
+use baton_execution::{Given, Query, QuerySpec};
 use baton_query::Context;
 use baton_query::pipeline::Pipeline;
 use baton_types::{Error, ErrorCode, Namespace, Result};
@@ -81,6 +81,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             append_query(call, reply, &namespace, spec, &context, verbosity)?;
         }
         "count" | "distinct" => {
+            let is_count = name.as_str() == "count";
             let namespace = collection()?;
             let context = crud::context(call, None)?;
             let filter = crud::matcher(fields.optional("query")?, &context)?;
@@ -89,7 +90,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 call,
                 reply,
                 &namespace,
-                QuerySpec { hint, ..QuerySpec::matching(filter) },
+                QuerySpec { hint, is_count, ..QuerySpec::matching(filter) },
                 &context,
                 verbosity,
             )?;
@@ -162,7 +163,7 @@ fn describe_query(
 ) -> Result<Document> {
     let storage = &call.server.storage;
     let mut query = Query::new(storage, storage.collection(namespace), spec.clone(), Arc::clone(context))?;
-    let winning = explain_stages(query.choice(), &spec);
+    let winning = query.choice().winning.clone();
     let rejected: Vec<Bson> = query.choice().rejected.iter().cloned().map(Bson::Document).collect();
     let mut out = doc! {
         "explainVersion": "1",

@@ -102,16 +102,19 @@ impl<'a> FindRequest<'a> {
             skip: self.skip,
             limit: self.limit,
             projection,
+            is_count: false,
             hint: crud::hint(self.hint)?.or(natural),
             min: self.min.map(ToOwned::to_owned),
             max: self.max.map(ToOwned::to_owned),
         })
     }
 
-    fn projection(&self, filter: &Matcher, context: &baton_query::Context) -> Result<Option<Arc<Projection>>> {
+    #[allow(clippy::type_complexity)]
+    fn projection(&self, filter: &Matcher, context: &baton_query::Context) -> Result<Option<(Arc<RawDocumentBuf>, Arc<Projection>)>> {
         match self.projection {
             Some(projection) if !projection.is_empty() => {
-                Ok(Some(Arc::new(Projection::parse(projection, Some(filter), context, Mode::Find)?)))
+                let parsed = Projection::parse(projection, Some(filter), context, Mode::Find)?;
+                Ok(Some((Arc::new(projection.to_owned()), Arc::new(parsed))))
             }
             _ => Ok(None),
         }
@@ -209,7 +212,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             storage,
             collection,
             filter: spec.filter,
-            projection: spec.projection,
+            projection: spec.projection.map(|(_, projection)| projection),
             awaits: request.awaits,
             bounds,
             last: None,
