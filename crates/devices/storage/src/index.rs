@@ -82,6 +82,14 @@ pub(crate) fn entries_of(index: &Index, document: &RawDocument) -> Result<Entrie
         return Ok(Entries::default());
     }
     let found = index_keys(document, &definition.paths, definition.sparse)?;
+    let hashed = definition.fields.iter().zip(&found.multikey_components);
+    if let Some(((path, _), _)) =
+        hashed.into_iter().find(|((_, kind), expanded)| *kind == IndexFieldKind::Hashed && !expanded.is_empty())
+    {
+        let message =
+            format!("Error: hashed indexes do not currently support array values. Found array at path: {path}");
+        return Err(Error::new(ErrorCode(16766), message));
+    }
     let mut entries = Vec::with_capacity(found.keys.len());
     for key in &found.keys {
         entries.push(encode_entry(&definition.fields, &key.values)?);
@@ -98,12 +106,6 @@ fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) ->
     let mut lossless = true;
     for ((path, kind), value) in fields.iter().zip(values) {
         match kind {
-            IndexFieldKind::Hashed if matches!(value, RawBsonRef::Array(_)) => {
-                return Err(Error::new(
-                    ErrorCode(16766),
-                    format!("Error: hashed indexes do not currently support array values. Found array at path: {path}"),
-                ));
-            }
             IndexFieldKind::Hashed => {
                 keys::encode(&mut encoded, RawBsonRef::Int64(hash_value(Some(*value))?), Direction::Ascending);
                 lossless = false;

@@ -77,7 +77,13 @@ pub struct Entries {
 }
 
 impl Entries {
-    fn run(&mut self, view: &View<'_>, collection: &Collection, examined: &mut Examined, receive: Receiver<'_>) -> Result<bool> {
+    fn run(
+        &mut self,
+        view: &View<'_>,
+        collection: &Collection,
+        examined: &mut Examined,
+        receive: Receiver<'_>,
+    ) -> Result<bool> {
         let Self { index, ranges, order, seen, scan } = self;
         while let Some(range) = ranges.first_mut() {
             let mut cursor = view.entries(index, range, *order);

@@ -11,7 +11,9 @@ use baton_document::keys::Direction;
 use baton_query::planner::{
     self, IndexBounds, IndexField, IndexSpec, KeyOrder, Plan, Projected, TrialLimits, TrialResult,
 };
-use baton_storage::{Bounds, Collection, CollectionKind, IndexFieldKind, IndexState, Order, RecordKey, Storage, hash_value};
+use baton_storage::{
+    Bounds, Collection, CollectionKind, IndexFieldKind, IndexState, Order, RecordKey, Storage, hash_value,
+};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Document, doc};
 use hashbrown::HashSet;
@@ -70,7 +72,8 @@ pub(crate) fn choose(storage: &Storage, collection: Option<&Arc<Collection>>, sp
 /// A filter that is an `_id` and nothing else: one look-up, and no planning.
 fn by_id(collection: &Collection, spec: &QuerySpec) -> Result<Option<PlanChoice>> {
     let plain = spec.hint.is_none() && spec.min.is_none() && spec.max.is_none();
-    let Some(id) = planner::sole_id(&spec.filter).filter(|_| plain && collection.kind == CollectionKind::Clustered) else {
+    let Some(id) = planner::sole_id(&spec.filter).filter(|_| plain && collection.kind == CollectionKind::Clustered)
+    else {
         return Ok(None);
     };
     Ok(Some(PlanChoice {
@@ -127,7 +130,8 @@ fn candidates(collection: &Collection, spec: &QuerySpec, indexes: &[Arc<IndexSpe
         let needed = projection.required_fields();
         Projected {
             spec: document,
-            fields: (!needed.whole_document).then(|| needed.fields.into_iter().collect()),
+            fields: (!needed.whole_document && !projection.needs_match_details())
+                .then(|| needed.fields.into_iter().collect()),
             is_simple: projection.is_simple_top_level(),
         }
     });
@@ -165,7 +169,15 @@ fn trial(storage: &Storage, collection: &Arc<Collection>, spec: &QuerySpec, cand
         let is_eof = run.is_ok() && !stopped;
         // A blocking sort gives nothing before it has seen everything.
         let advanced = if plan.has_blocking_sort() && !is_eof { 0 } else { matched };
-        results.push((plan, TrialResult { works: (examined.keys + examined.documents).max(1), advanced, is_eof, has_failed: run.is_err() }));
+        results.push((
+            plan,
+            TrialResult {
+                works: (examined.keys + examined.documents).max(1),
+                advanced,
+                is_eof,
+                has_failed: run.is_err(),
+            },
+        ));
     }
     Ok(planner::rank(&results).first().copied().unwrap_or(0))
 }
@@ -205,7 +217,10 @@ fn lower(plan: &Plan, collection: &Collection) -> Result<Access> {
         }
         Plan::IndexScan(scan) => {
             let Some(index) = collection.index(&scan.index.name) else {
-                return Err(Error::new(ErrorCode::QueryPlanKilled, format!("index '{}' was dropped while the query was planned", scan.index.name)));
+                return Err(Error::new(
+                    ErrorCode::QueryPlanKilled,
+                    format!("index '{}' was dropped while the query was planned", scan.index.name),
+                ));
             };
             let order = order_of(scan.direction);
             Access::Entries(Box::new(Entries {

@@ -53,7 +53,17 @@ pub struct QuerySpec {
 impl QuerySpec {
     /// All documents that match, in any order.
     pub fn matching(filter: Arc<Matcher>) -> Self {
-        Self { filter, sort: None, skip: 0, limit: None, projection: None, is_count: false, hint: None, min: None, max: None }
+        Self {
+            filter,
+            sort: None,
+            skip: 0,
+            limit: None,
+            projection: None,
+            is_count: false,
+            hint: None,
+            min: None,
+            max: None,
+        }
     }
 }
 

@@ -44,7 +44,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         let beyond = count.saturating_sub(skip);
         limit.map_or(beyond, |limit| beyond.min(limit))
     } else {
-        let spec = QuerySpec { skip, limit, hint, is_count: true, ..QuerySpec::matching(crud::matcher(query, &context)?) };
+        let spec =
+            QuerySpec { skip, limit, hint, is_count: true, ..QuerySpec::matching(crud::matcher(query, &context)?) };
         let mut query = Query::new(&storage, collection, spec, context)?;
         call.operation.set_plan_summary(query.plan_summary());
         query.count(&interrupt)?

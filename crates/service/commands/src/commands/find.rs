@@ -110,7 +110,11 @@ impl<'a> FindRequest<'a> {
     }
 
     #[allow(clippy::type_complexity)]
-    fn projection(&self, filter: &Matcher, context: &baton_query::Context) -> Result<Option<(Arc<RawDocumentBuf>, Arc<Projection>)>> {
+    fn projection(
+        &self,
+        filter: &Matcher,
+        context: &baton_query::Context,
+    ) -> Result<Option<(Arc<RawDocumentBuf>, Arc<Projection>)>> {
         match self.projection {
             Some(projection) if !projection.is_empty() => {
                 let parsed = Projection::parse(projection, Some(filter), context, Mode::Find)?;
