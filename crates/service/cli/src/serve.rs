@@ -4,10 +4,11 @@
 //! directory that cannot be used.
 
 use crate::arguments;
-use crate::settings::{self, Config, Value};
-use baton_commands::server::Hooks;
+use crate::settings::{self, Config, LogSettings, Value};
 use baton_node::signals::Signals;
 use baton_node::{Member, StartError};
+use baton_telemetry::Log;
+use baton_telemetry::log::{Format, Options as LogOptions, Output, Rotation};
 use clap::{Arg, ArgMatches, Command};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,13 +84,20 @@ pub fn up(matches: &ArgMatches) -> ExitCode {
     }
     if let Some(data) = matches.get_one::<PathBuf>("data") {
         given.insert("storage.dbPath", Value::Text(data.display().to_string()));
+        // The terminal is for the address; what else there is to say goes beside the data.
+        given.insert("systemLog.path", Value::Text(data.join("baton.log").display().to_string()));
+        given.insert("systemLog.logAppend", Value::Switch(true));
     }
     given.insert("replication.replSetName", Value::Text("rs0".into()));
     match settings::resolve(&given) {
         Ok(config) => run(config, |member| {
             println!("Baton is up: a replica set of one member.");
             println!("  connect   mongosh '{}'", member.connection_string());
-            println!("  data      {}", member.server().identity.data_directory);
+            if let Some(page) = member.status_page() {
+                println!("  status    {page}");
+            }
+            let data = &member.server().identity.data_directory;
+            println!("  data      {data} (its log is {data}/baton.log)");
             println!("  stop      Ctrl-C");
         }),
         Err(why) => fail(&StartError { reason: why, exit_code: 2 }),
@@ -102,14 +110,53 @@ fn run(mut config: Config, started: impl FnOnce(&Member)) -> ExitCode {
         Ok(signals) => signals,
         Err(e) => return fail(&StartError { reason: format!("Signals cannot be handled: {e}"), exit_code: 100 }),
     };
-    let member = match Member::start(&config.options, Hooks::default()) {
+    let log = match open_log(&config.log) {
+        Ok(log) => log,
+        Err(reason) => return fail(&StartError { reason, exit_code: 2 }),
+    };
+    log.install();
+    let member = match Member::start(&config.options, &log) {
         Ok(member) => member,
-        Err(error) => return fail(&error),
+        Err(error) => {
+            tracing::error!(target: "CONTROL", id = 20557, error = %error, "The member did not start");
+            return fail(&error);
+        }
     };
     started(&member);
-    member.run(|| signals.stop_asked());
+    member.run(|| {
+        if signals.rotation_asked()
+            && let Err(error) = log.rotate()
+        {
+            tracing::warn!(target: "CONTROL", error = %error, "Log rotation failed");
+        }
+        signals.stop_asked()
+    });
     member.stop();
     ExitCode::SUCCESS
+}
+
+/// Opens the log. A file that is there is moved away, unless it is to be gone on with.
+fn open_log(settings: &LogSettings) -> Result<Log, String> {
+    let Some(path) = &settings.path else {
+        return Log::open(&LogOptions { verbosity: settings.verbosity, ..LogOptions::default() })
+            .map_err(|e| format!("The log cannot be opened: {e}"));
+    };
+    let failed = |e: std::io::Error| format!("--logpath {}: {e}", path.display());
+    if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory).map_err(failed)?;
+    }
+    let was_there = std::fs::metadata(path).is_ok_and(|m| m.len() > 0);
+    let log = Log::open(&LogOptions {
+        format: Format::Json,
+        output: Output::File(path.clone()),
+        rotation: if settings.reopen { Rotation::Reopen } else { Rotation::Rename },
+        verbosity: settings.verbosity,
+    })
+    .map_err(failed)?;
+    if was_there && !settings.append && !settings.reopen {
+        log.rotate().map_err(failed)?;
+    }
+    Ok(log)
 }
 
 fn fail(error: &StartError) -> ExitCode {

@@ -171,6 +171,16 @@ pub static SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "net.http.enabled",
+        flag: "http",
+        takes: Takes::One("true|false"),
+        help: "Whether to serve the status page, /metrics and /healthz over HTTP, on the port 1000 above [default: true]",
+        apply: |c, v| {
+            c.options.http = v.switch()?;
+            Ok(())
+        },
+    },
+    Setting {
         key: "net.maxIncomingConnections",
         flag: "maxConns",
         takes: Takes::One("COUNT"),

@@ -16,6 +16,7 @@ pub mod crud;
 pub mod dispatch;
 pub mod envelope;
 pub mod fields;
+pub mod host;
 pub mod server;
 pub mod table;
 pub mod tail;

@@ -8,6 +8,7 @@ use baton_types::{Error, ErrorCode, Result, Timestamp};
 use baton_wire::DocumentWriter;
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, cstr, rawdoc};
+use smallvec::SmallVec;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,18 +20,14 @@ fn now_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// The two fields with times of zero, and where in the bytes the times are: built once, since every reply has them.
+/// The two fields with times to be filled in, and where in the bytes: built once, since every reply has them.
 struct Template {
-    bytes: [u8; Template::SIZE],
+    bytes: Vec<u8>,
     cluster_time_at: usize,
     operation_time_at: usize,
 }
 
-impl Template {
-    const SIZE: usize = 142;
-}
-
-static TEMPLATE: LazyLock<Option<Template>> = LazyLock::new(|| {
+static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
     let mark = |increment| bson::Timestamp { time: u32::MAX, increment };
     let document = rawdoc! {
         "$clusterTime": {
@@ -42,13 +39,13 @@ static TEMPLATE: LazyLock<Option<Template>> = LazyLock::new(|| {
         },
         "operationTime": mark(2),
     };
-    let bytes: [u8; Template::SIZE] = document.as_bytes().try_into().ok()?;
+    let bytes = document.into_bytes();
     let find = |increment: u32| {
         let mut mark = increment.to_le_bytes().to_vec();
         mark.extend_from_slice(&u32::MAX.to_le_bytes());
-        bytes.windows(8).position(|w| w == mark)
+        bytes.windows(8).position(|w| w == mark).unwrap_or_else(|| unreachable!("the mark was written just now"))
     };
-    Some(Template { cluster_time_at: find(1)?, operation_time_at: find(2)?, bytes })
+    Template { cluster_time_at: find(1), operation_time_at: find(2), bytes }
 });
 
 /// Appends the set's times.
@@ -62,8 +59,8 @@ pub fn append(server: &Server, body: &mut DocumentWriter<'_>) {
 }
 
 fn append_times(body: &mut DocumentWriter<'_>, cluster_time: Timestamp, operation_time: Timestamp) {
-    let Some(template) = &*TEMPLATE else { return };
-    let mut bytes = template.bytes;
+    let template = &*TEMPLATE;
+    let mut bytes: SmallVec<[u8; 256]> = SmallVec::from_slice(&template.bytes);
     for (at, time) in [(template.cluster_time_at, cluster_time), (template.operation_time_at, operation_time)] {
         bytes[at..at + 8].copy_from_slice(&time.as_u64().to_le_bytes());
     }

@@ -4,11 +4,12 @@
 //! What it deliberately does not do: parse flags (the command line), or know a command (the commands).
 
 mod lock;
-pub mod machine;
 mod member;
+mod metrics;
 mod options;
 mod service;
 pub mod signals;
+mod status_page;
 
 pub use lock::DirectoryLock;
 pub use member::{Member, StartError};

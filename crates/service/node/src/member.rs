@@ -5,20 +5,22 @@
 //! What it deliberately does not do: read flags, or decide when to stop. The command line does.
 
 use crate::lock::DirectoryLock;
-use crate::machine;
 use crate::options::Options;
 use crate::service::Commands;
-use baton_commands::Server;
-use baton_commands::server::{Hooks, Identity, Parts, ReplicaSet};
+use crate::{metrics, status_page};
+use baton_commands::server::{Hooks, Identity, LogLines, Parts, ReplicaSet};
+use baton_commands::{Server, host};
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Storage, StorageOptions};
+use baton_telemetry::{HttpServer, Log, Metrics, Pages};
 use baton_types::Namespace;
+use baton_wire::DocumentWriter;
 use bson::oid::ObjectId;
 use bson::{cstr, rawdoc};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -55,16 +57,20 @@ pub struct Member {
     server: Arc<Server>,
     network: baton_net::Server,
     storage: Arc<Storage>,
+    http: Option<HttpServer>,
     pid_file: Option<PidFile>,
     _lock: DirectoryLock,
 }
+
+/// The network's counters, once it has started; the hooks are made before that.
+type NetworkCounters = Arc<OnceLock<Arc<baton_net::Counters>>>;
 
 impl Member {
     /// Starts a member.
     ///
     /// # Errors
     /// With a reason for the operator and an exit code.
-    pub fn start(options: &Options, hooks: Hooks) -> Result<Self, StartError> {
+    pub fn start(options: &Options, log: &Log) -> Result<Self, StartError> {
         let lock = DirectoryLock::acquire(&options.data_directory).map_err(|e| StartError::new(100, e))?;
         if lock.was_unclean {
             warn!(target: "STORAGE", id = 22271, "Detected unclean shutdown - the lock file is not empty; recovering");
@@ -72,11 +78,12 @@ impl Member {
         let pid_file = options.pid_file.as_deref().map(PidFile::write).transpose()?;
         let storage = open_storage(options)?;
         let port = port_of(options)?;
+        let counters = NetworkCounters::default();
         let server = Server::new(Parts {
             identity: identity(options, port),
             set: options.replica_set.as_ref().map(|name| replica_set(options, name, port)),
             storage: storage.clone(),
-            hooks,
+            hooks: hooks(log, &counters),
             slow_ms: options.slow_ms,
             profile_level: options.profile_level,
         });
@@ -95,8 +102,10 @@ impl Member {
             Arc::new(Commands::new(server.clone())),
         )
         .map_err(|e| StartError::new(48, format!("Failed to set up listener: {e}")))?;
-        info!(target: "CONTROL", id = 23016, port, "Waiting for connections");
-        Ok(Self { server, network, storage, pid_file, _lock: lock })
+        let _ = counters.set(network.counters());
+        let http = start_http(options, &server, &network);
+        info!(target: "NETWORK", id = 23016, port, "Waiting for connections");
+        Ok(Self { server, network, storage, http, pid_file, _lock: lock })
     }
 
     /// The state its connections share.
@@ -109,14 +118,15 @@ impl Member {
         &self.storage
     }
 
-    /// What the network counts.
-    pub fn network_counters(&self) -> Arc<baton_net::Counters> {
-        self.network.counters()
-    }
-
     /// The addresses it listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.network.addresses()
+    }
+
+    /// The address of the status page, if it has one.
+    pub fn status_page(&self) -> Option<String> {
+        let address = self.http.as_ref()?.addresses().first()?;
+        Some(format!("http://{address}/"))
     }
 
     /// The connection string for it.
@@ -148,6 +158,9 @@ impl Member {
     pub fn stop(mut self) {
         info!(target: "CONTROL", id = 23138, "Shutting down");
         self.server.begin_shutdown();
+        if let Some(http) = &self.http {
+            http.stop();
+        }
         if !self.network.stop(STOP_PATIENCE) {
             warn!(target: "NETWORK", id = 22947, "Some connections did not end in time");
         }
@@ -170,6 +183,86 @@ fn open_storage(options: &Options) -> Result<Arc<Storage>, StartError> {
     Storage::open(&path, storage_options, Arc::new(AlwaysOpen)).map_err(|e| StartError::new(100, e.message))
 }
 
+/// What the service needs of the log and of the network.
+fn hooks(log: &Log, counters: &NetworkCounters) -> Hooks {
+    let (read, rotate, verbosity, counters) = (log.clone(), log.clone(), log.clone(), counters.clone());
+    Hooks {
+        log: Box::new(move |name| {
+            let (lines, total) = match name {
+                "startupWarnings" => {
+                    let lines = read.startup_warnings();
+                    let total = lines.len() as u64;
+                    (lines, total)
+                }
+                _ => read.recent(),
+            };
+            Some(LogLines { total: total as i64, lines: lines.iter().map(ToString::to_string).collect() })
+        }),
+        rotate_log: Box::new(move || rotate.rotate()),
+        set_log_level: Box::new(move |level| verbosity.set_verbosity(level)),
+        append_network_status: Box::new(move |status| {
+            if let Some(counters) = counters.get() {
+                append_network_status(status, &counters.snapshot());
+            }
+        }),
+    }
+}
+
+/// serverStatus's sections about the network.
+fn append_network_status(status: &mut DocumentWriter<'_>, counters: &baton_net::CountersSnapshot) {
+    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    status.begin_document(cstr!("connections"));
+    status.append(cstr!("current"), count(counters.current));
+    status.append(cstr!("available"), count(counters.available));
+    status.append(cstr!("totalCreated"), counters.total_created as i64);
+    status.append(cstr!("rejected"), counters.rejected as i64);
+    status.append(cstr!("active"), count(counters.active));
+    status.append(cstr!("threaded"), count(counters.current));
+    status.end();
+    status.begin_document(cstr!("network"));
+    status.append(cstr!("bytesIn"), counters.bytes_in as i64);
+    status.append(cstr!("bytesOut"), counters.bytes_out as i64);
+    status.append(cstr!("numRequests"), counters.requests as i64);
+    status.append(cstr!("malformedMessages"), counters.malformed as i64);
+    status.append(cstr!("timedOutMessages"), counters.timed_out as i64);
+    status.end();
+}
+
+/// The pages for eyes and for Prometheus. A member without them is still a member, so a taken port is only a warning.
+fn start_http(options: &Options, server: &Arc<Server>, network: &baton_net::Server) -> Option<HttpServer> {
+    /// How far above the member's port its pages are.
+    const PORT_DISTANCE: u16 = 1000;
+    if !options.http {
+        return None;
+    }
+    let addresses: Option<Vec<_>> = network
+        .addresses()
+        .iter()
+        .map(|a| Some(SocketAddr::new(a.ip(), a.port().checked_add(PORT_DISTANCE)?)))
+        .collect();
+    let process = Metrics::new().map_err(|e| warn!(target: "NETWORK", error = %e, "No metrics of the process")).ok();
+    let (status_server, metrics_server, counters) = (server.clone(), server.clone(), network.counters());
+    let (status_counters, health) = (network.counters(), server.clone());
+    let pages = Pages {
+        status: Box::new(move || status_page::render(&status_server, &status_counters.snapshot())),
+        metrics: Box::new(move || {
+            let mut text = process.as_ref().map(Metrics::render).unwrap_or_default();
+            metrics::render(&metrics_server, &counters.snapshot(), &mut text);
+            text
+        }),
+        health: Box::new(move || {
+            if health.operations.is_shutting_down() { Err("the member is stopping".into()) } else { Ok(()) }
+        }),
+    };
+    match HttpServer::start(&addresses?, pages) {
+        Ok(http) => Some(http),
+        Err(error) => {
+            warn!(target: "NETWORK", error = %error, "There is no status page");
+            None
+        }
+    }
+}
+
 /// The port to use. Port 0 is settled here, because the replica set's address has it in it.
 fn port_of(options: &Options) -> Result<u16, StartError> {
     if options.port != 0 {
@@ -184,7 +277,7 @@ fn port_of(options: &Options) -> Result<u16, StartError> {
 
 fn identity(options: &Options, port: u16) -> Identity {
     Identity {
-        host: format!("{}:{port}", machine::host_name()),
+        host: format!("{}:{port}", host::name()),
         port,
         argv: options.argv.clone(),
         parsed_options: options.parsed.clone(),
@@ -206,7 +299,7 @@ fn replica_set(options: &Options, name: &str, port: u16) -> ReplicaSet {
 /// An address that clients reach this member at: the first it listens on, or the machine's name if that is all of them.
 fn advertised_host(bind_ip: &[String], port: u16) -> String {
     match bind_ip.first().map(String::as_str) {
-        None | Some("0.0.0.0" | "::" | "*") => format!("{}:{port}", machine::host_name()),
+        None | Some("0.0.0.0" | "::" | "*") => format!("{}:{port}", host::name()),
         Some(ip) if ip.contains(':') => format!("[{ip}]:{port}"),
         Some(ip) => format!("{ip}:{port}"),
     }
@@ -265,7 +358,7 @@ mod tests {
     fn the_advertised_address_is_one_that_clients_can_reach() {
         assert_eq!(advertised_host(&["127.0.0.1".into(), "10.0.0.1".into()], 27017), "127.0.0.1:27017");
         assert_eq!(advertised_host(&["::1".into()], 27017), "[::1]:27017");
-        assert_eq!(advertised_host(&["0.0.0.0".into()], 5), format!("{}:5", machine::host_name()));
+        assert_eq!(advertised_host(&["0.0.0.0".into()], 5), format!("{}:5", host::name()));
     }
 
     #[test]

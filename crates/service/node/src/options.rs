@@ -37,6 +37,8 @@ pub struct Options {
     pub profile_level: i32,
     /// Parameters, by name.
     pub parameters: Vec<(String, String)>,
+    /// Whether to serve the status page and the metrics over HTTP, on the port a thousand above.
+    pub http: bool,
     /// A file for the process id.
     pub pid_file: Option<PathBuf>,
     /// The command line, for `getCmdLineOpts`.
@@ -62,6 +64,7 @@ impl Default for Options {
             slow_ms: 100,
             profile_level: 0,
             parameters: Vec::new(),
+            http: true,
             pid_file: None,
             argv: Vec::new(),
             parsed: Document::new(),
@@ -76,7 +79,7 @@ impl Options {
     /// The cache's size: half of what the machine has beyond a gigabyte, at least 256 MB, as mongod reckons.
     pub fn cache_bytes(&self) -> usize {
         self.cache_size_bytes.unwrap_or_else(|| {
-            let total = crate::machine::memory_total_bytes().unwrap_or(2 * GIB);
+            let total = baton_commands::host::memory_limit_bytes().unwrap_or(2 * GIB);
             (total.saturating_sub(GIB) / 2).max(256 * MIB) as usize
         })
     }
@@ -84,7 +87,7 @@ impl Options {
     /// The oplog's size: a twentieth of the free disk space, between 990 MB and 50 GB, as mongod reckons.
     pub fn oplog_bytes(&self) -> u64 {
         self.oplog_size_bytes.unwrap_or_else(|| {
-            let free = crate::machine::disk_free_bytes(&self.data_directory).unwrap_or(0);
+            let free = baton_commands::host::disk_free_bytes(&self.data_directory).unwrap_or(0);
             (free / 20).clamp(990 * MIB, 50 * GIB)
         })
     }

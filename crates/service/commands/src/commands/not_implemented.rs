@@ -1,0 +1,46 @@
+//! Commands of MongoDB that Baton knows by name and does not have yet: each answers `NotImplemented` (238), so that a
+//! client can tell them from what it has misspelt.
+
+use crate::call::{Call, Reply};
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_types::{Error, Result};
+
+const fn row(name: &'static str, flags: Flags) -> CommandSpec {
+    CommandSpec { name, flags, help: "Not implemented yet.", run, ..DEFAULT }
+}
+
+fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
+    Err(Error::not_implemented(call.spec.name))
+}
+
+const USERS: Flags = Flags::SECRET.and(Flags::WRITE_CONCERN);
+const SET: Flags = Flags::ADMIN_ONLY.and(Flags::WRITE_CONCERN);
+
+/// Users and roles.
+pub const CREATE_ROLE: CommandSpec = row("createRole", USERS);
+/// Users and roles.
+pub const CREATE_USER: CommandSpec = row("createUser", USERS);
+/// Users and roles.
+pub const DROP_ALL_USERS_FROM_DATABASE: CommandSpec = row("dropAllUsersFromDatabase", USERS);
+/// Users and roles.
+pub const DROP_ROLE: CommandSpec = row("dropRole", USERS);
+/// Users and roles.
+pub const DROP_USER: CommandSpec = row("dropUser", USERS);
+/// Users and roles.
+pub const GRANT_ROLES_TO_USER: CommandSpec = row("grantRolesToUser", USERS);
+/// JavaScript in the server.
+pub const MAP_REDUCE: CommandSpec = row("mapReduce", Flags::WRITE_CONCERN.and(Flags::READ_CONCERN));
+/// Sets of more than one member.
+pub const REPL_SET_FREEZE: CommandSpec = row("replSetFreeze", SET);
+/// Sets of more than one member.
+pub const REPL_SET_MAINTENANCE: CommandSpec = row("replSetMaintenance", SET);
+/// Sets of more than one member.
+pub const REPL_SET_RECONFIG: CommandSpec = row("replSetReconfig", SET);
+/// Sets of more than one member.
+pub const REPL_SET_STEP_DOWN: CommandSpec = row("replSetStepDown", SET);
+/// Users and roles.
+pub const REVOKE_ROLES_FROM_USER: CommandSpec = row("revokeRolesFromUser", USERS);
+/// Defaults other than MongoDB's own.
+pub const SET_DEFAULT_RW_CONCERN: CommandSpec = row("setDefaultRWConcern", SET);
+/// Users and roles.
+pub const UPDATE_USER: CommandSpec = row("updateUser", USERS);

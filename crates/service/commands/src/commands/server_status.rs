@@ -1,0 +1,277 @@
+//! `serverStatus`: every figure this member has, by section.
+//!
+//! Invariants: a figure is real or not there; a section is left out by naming it with 0. `uptime` is a whole number,
+//! because mongostat reads it as one.
+
+use super::build_info::{BATON_VERSION, VERSION};
+use super::top::append_latency;
+use crate::call::{Call, Reply};
+use crate::server::counters::Kind;
+use crate::server::{Server, sessions};
+use crate::table::{COMMANDS, CommandSpec, DEFAULT, Flags};
+use baton_storage::StorageStatistics;
+use baton_telemetry::process::Usage;
+use baton_types::Result;
+use baton_wire::DocumentWriter;
+use bson::raw::{CStr, CString};
+use bson::{DateTime, cstr};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "serverStatus",
+    flags: Flags::NONE,
+    help: "Returns every figure the server has; { serverStatus: 1, metrics: 0 } leaves a section out.",
+    run,
+    ..DEFAULT
+};
+
+type Section = (&'static str, fn(&Server, &mut DocumentWriter<'_>));
+
+/// The sections, in the order of the answer.
+const SECTIONS: &[Section] = &[
+    ("asserts", |_, w| {
+        // Broken invariants end the process here, so there is never one to count.
+        w.begin_document(cstr!("asserts"));
+        for key in [cstr!("regular"), cstr!("warning"), cstr!("msg"), cstr!("user"), cstr!("rollovers")] {
+            w.append(key, 0);
+        }
+        w.end();
+    }),
+    ("connections", |server, w| (server.hooks.append_network_status)(w)),
+    ("extra_info", |_, w| append_process(w)),
+    ("globalLock", append_global_lock),
+    ("logicalSessionRecordCache", |server, w| {
+        w.begin_document(cstr!("logicalSessionRecordCache"));
+        w.append(cstr!("activeSessionsCount"), server.sessions.count() as i32);
+        w.append(cstr!("timeoutMinutes"), sessions::TIMEOUT_MINUTES);
+        w.end();
+    }),
+    ("opLatencies", |server, w| {
+        w.begin_document(cstr!("opLatencies"));
+        for (key, usage) in
+            [cstr!("reads"), cstr!("writes"), cstr!("commands")].into_iter().zip(&server.counters.latencies)
+        {
+            append_latency(w, key, usage);
+        }
+        w.end();
+    }),
+    ("opcounters", |server, w| append_opcounters(w, cstr!("opcounters"), |kind| server.counters.operations(kind))),
+    // Nothing is replicated to a set's only member.
+    ("opcountersRepl", |_, w| append_opcounters(w, cstr!("opcountersRepl"), |_| 0)),
+    ("repl", append_repl),
+    ("storageEngine", |_, w| {
+        w.begin_document(cstr!("storageEngine"));
+        w.append(cstr!("name"), "rocksdb");
+        w.append(cstr!("supportsCommittedReads"), true);
+        w.append(cstr!("persistent"), true);
+        w.append(cstr!("readOnly"), false);
+        w.append(cstr!("backupCursorOpen"), false);
+        w.end();
+    }),
+    ("tasks", append_tasks),
+    ("rocksdb", |server, w| append_storage(w, &server.storage.statistics())),
+    ("mem", |_, w| {
+        let usage = Usage::now();
+        let mib = |bytes: u64| i32::try_from(bytes / 1024 / 1024).unwrap_or(i32::MAX);
+        w.begin_document(cstr!("mem"));
+        w.append(cstr!("bits"), usize::BITS as i32);
+        w.append(cstr!("resident"), mib(usage.resident_bytes));
+        w.append(cstr!("virtual"), mib(usage.virtual_bytes));
+        w.append(cstr!("supported"), true);
+        w.end();
+    }),
+    ("metrics", append_metrics),
+];
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let server = call.server;
+    let uptime = server.started.elapsed();
+    reply.append(cstr!("host"), server.identity.host.as_str());
+    reply.append(cstr!("version"), VERSION);
+    reply.append(cstr!("baton"), BATON_VERSION);
+    reply.append(cstr!("process"), "mongod");
+    reply.append(cstr!("pid"), i64::from(std::process::id()));
+    reply.append(cstr!("uptime"), uptime.as_secs() as f64);
+    reply.append(cstr!("uptimeMillis"), uptime.as_millis() as i64);
+    reply.append(cstr!("uptimeEstimate"), uptime.as_secs() as i64);
+    reply.append(cstr!("localTime"), DateTime::now());
+    for (name, append) in SECTIONS {
+        let left_out = call.fields.peek(name).is_some_and(|v| !crate::fields::is_truthy(v));
+        if !left_out {
+            append(server, reply);
+        }
+    }
+    Ok(())
+}
+
+fn append_process(w: &mut DocumentWriter<'_>) {
+    let usage = Usage::now();
+    w.begin_document(cstr!("extra_info"));
+    w.append(cstr!("note"), "fields vary by platform");
+    w.append(cstr!("user_time_us"), usage.cpu_user.as_micros() as i64);
+    w.append(cstr!("system_time_us"), usage.cpu_system.as_micros() as i64);
+    w.append(cstr!("page_faults"), usage.major_faults as i64);
+    w.append(cstr!("threads"), usage.threads as i64);
+    w.append(cstr!("openFiles"), usage.open_files as i64);
+    w.end();
+}
+
+/// What mongostat reads as active readers and writers. Nobody queues: there is no global lock.
+fn append_global_lock(server: &Server, w: &mut DocumentWriter<'_>) {
+    let running = server.operations.running();
+    let writers = running.iter().filter(|(_, s)| matches!(s.kind, "insert" | "update" | "remove")).count();
+    w.begin_document(cstr!("globalLock"));
+    w.append(cstr!("totalTime"), server.started.elapsed().as_micros() as i64);
+    for (key, readers, writers) in
+        [(cstr!("currentQueue"), 0, 0), (cstr!("activeClients"), running.len() - writers, writers)]
+    {
+        w.begin_document(key);
+        w.append(cstr!("total"), (readers + writers) as i32);
+        w.append(cstr!("readers"), readers as i32);
+        w.append(cstr!("writers"), writers as i32);
+        w.end();
+    }
+    w.end();
+}
+
+fn append_opcounters(w: &mut DocumentWriter<'_>, key: &CStr, count: impl Fn(Kind) -> u64) {
+    w.begin_document(key);
+    for (key, kind) in [
+        (cstr!("insert"), Kind::Insert),
+        (cstr!("query"), Kind::Query),
+        (cstr!("update"), Kind::Update),
+        (cstr!("delete"), Kind::Delete),
+        (cstr!("getmore"), Kind::GetMore),
+        (cstr!("command"), Kind::Command),
+    ] {
+        w.append(key, count(kind) as i64);
+    }
+    w.end();
+}
+
+fn append_repl(server: &Server, w: &mut DocumentWriter<'_>) {
+    let Some(set) = server.topology.set() else { return };
+    let primary = server.topology.is_writable_primary();
+    w.begin_document(cstr!("repl"));
+    crate::tail::append_topology_version(server, w);
+    w.begin_array(cstr!("hosts"));
+    w.push(set.me.as_str());
+    w.end();
+    w.append(cstr!("setName"), set.name.as_str());
+    w.append(cstr!("setVersion"), i32::try_from(set.config_version).unwrap_or(i32::MAX));
+    w.append(cstr!("isWritablePrimary"), primary);
+    w.append(cstr!("secondary"), !primary);
+    w.append(cstr!("primary"), set.me.as_str());
+    w.append(cstr!("me"), set.me.as_str());
+    if let Some(id) = server.topology.election_id() {
+        w.append(cstr!("electionId"), id);
+    }
+    w.end();
+}
+
+fn append_tasks(server: &Server, w: &mut DocumentWriter<'_>) {
+    let tasks = server.storage.tasks();
+    w.begin_document(cstr!("tasks"));
+    w.begin_array(cstr!("running"));
+    for task in tasks.running() {
+        let (done, total) = task.progress();
+        w.push_document();
+        w.append(cstr!("kind"), task.kind.name());
+        w.append(cstr!("name"), task.name.as_str());
+        w.append(cstr!("sinceMs"), task.started.elapsed().as_millis() as i64);
+        w.append(cstr!("done"), done as i64);
+        w.append(cstr!("total"), total as i64);
+        w.end();
+    }
+    w.end();
+    w.begin_document(cstr!("finished"));
+    for (kind, totals) in tasks.totals() {
+        let Ok(name) = CString::try_from(kind.name()) else { continue };
+        w.begin_document(&name);
+        w.append(cstr!("count"), totals.count as i64);
+        w.append(cstr!("durationMs"), totals.duration.as_millis() as i64);
+        w.end();
+    }
+    w.end();
+    w.end();
+}
+
+fn append_storage(w: &mut DocumentWriter<'_>, s: &StorageStatistics) {
+    let groups: [(&CStr, &[(&CStr, u64)]); 4] = [
+        (
+            cstr!("cache"),
+            &[
+                (cstr!("maxBytes"), s.cache_bytes_max),
+                (cstr!("usedBytes"), s.cache_bytes),
+                (cstr!("pinnedBytes"), s.cache_pinned_bytes),
+                (cstr!("memtableBytes"), s.memtable_bytes),
+            ],
+        ),
+        (
+            cstr!("files"),
+            &[
+                (cstr!("bytes"), s.sst_bytes),
+                (cstr!("level0Files"), s.level0_files),
+                (cstr!("pendingCompactionBytes"), s.pending_compaction_bytes),
+                (cstr!("runningFlushes"), s.running_flushes),
+                (cstr!("runningCompactions"), s.running_compactions),
+                (cstr!("delayedWriteBytesPerSec"), s.delayed_write_rate),
+            ],
+        ),
+        (
+            cstr!("commitQueue"),
+            &[
+                (cstr!("batches"), s.commit_batches),
+                (cstr!("transactions"), s.commit_transactions),
+                (cstr!("writeMicros"), s.commit_write_micros),
+                (cstr!("syncs"), s.log_syncs),
+                (cstr!("syncMicros"), s.log_sync_micros),
+            ],
+        ),
+        (cstr!("oplog"), &[(cstr!("bytes"), s.oplog_bytes), (cstr!("maxBytes"), s.oplog_bytes_max)]),
+    ];
+    w.begin_document(cstr!("rocksdb"));
+    w.append(cstr!("writeStopped"), s.write_stopped);
+    for (name, figures) in groups {
+        w.begin_document(name);
+        for (key, figure) in figures {
+            w.append(key, *figure as i64);
+        }
+        w.end();
+    }
+    w.end();
+}
+
+fn append_metrics(server: &Server, w: &mut DocumentWriter<'_>) {
+    w.begin_document(cstr!("metrics"));
+    w.begin_document(cstr!("commands"));
+    w.append(cstr!("<UNKNOWN>"), server.counters.unknown_commands.load(Relaxed) as i64);
+    for (index, spec) in COMMANDS.iter().enumerate() {
+        let (Ok(name), Some(count)) = (CString::try_from(spec.name), server.counters.command(index)) else { continue };
+        w.begin_document(&name);
+        w.append(cstr!("failed"), count.failed.load(Relaxed) as i64);
+        w.append(cstr!("total"), count.total.load(Relaxed) as i64);
+        w.end();
+    }
+    w.end();
+    let cursors = server.cursors.figures();
+    w.begin_document(cstr!("cursor"));
+    w.append(cstr!("timedOut"), cursors.timed_out);
+    w.append(cstr!("totalOpened"), cursors.total_opened);
+    w.begin_document(cstr!("open"));
+    w.append(cstr!("noTimeout"), cursors.no_timeout);
+    w.append(cstr!("pinned"), cursors.pinned);
+    w.append(cstr!("total"), cursors.open);
+    w.end();
+    w.end();
+    w.begin_document(cstr!("document"));
+    for (key, counter) in [cstr!("inserted"), cstr!("updated"), cstr!("deleted"), cstr!("returned")]
+        .into_iter()
+        .zip(&server.counters.documents)
+    {
+        w.append(key, counter.load(Relaxed) as i64);
+    }
+    w.end();
+    w.end();
+}

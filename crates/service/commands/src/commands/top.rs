@@ -1,0 +1,69 @@
+//! `top`: the time each collection has taken.
+
+use crate::call::{Call, Reply};
+use crate::server::Kind;
+use crate::server::counters::{CollectionUsage, Usage};
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_types::Result;
+use baton_wire::DocumentWriter;
+use bson::cstr;
+use bson::raw::{CStr, CString};
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "top",
+    flags: Flags::ADMIN_ONLY,
+    help: "Returns the time spent on each collection, in microseconds.",
+    run,
+    ..DEFAULT
+};
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    call.fields.finish()?;
+    reply.begin_document(cstr!("totals"));
+    reply.append(cstr!("note"), "all times in microseconds");
+    for (name, usage) in call.server.counters.collections() {
+        let Ok(name) = CString::try_from(&*name) else { continue };
+        reply.begin_document(&name);
+        append(reply, &usage);
+        reply.end();
+    }
+    reply.end();
+    Ok(())
+}
+
+fn append(writer: &mut DocumentWriter<'_>, usage: &CollectionUsage) {
+    let of = |kinds: &[Kind]| {
+        kinds.iter().map(|kind| usage.by_kind[*kind as usize].load()).fold((0, 0), |(t, n), (a, b)| (t + a, n + b))
+    };
+    let reads = [Kind::Query, Kind::GetMore];
+    let writes = [Kind::Insert, Kind::Update, Kind::Delete];
+    let all = [Kind::Query, Kind::GetMore, Kind::Insert, Kind::Update, Kind::Delete, Kind::Command];
+    let rows: [(&CStr, &[Kind]); 9] = [
+        (cstr!("total"), &all),
+        (cstr!("readLock"), &reads),
+        (cstr!("writeLock"), &writes),
+        (cstr!("queries"), &[Kind::Query]),
+        (cstr!("getmore"), &[Kind::GetMore]),
+        (cstr!("insert"), &[Kind::Insert]),
+        (cstr!("update"), &[Kind::Update]),
+        (cstr!("remove"), &[Kind::Delete]),
+        (cstr!("commands"), &[Kind::Command]),
+    ];
+    for (key, kinds) in rows {
+        let (time_us, count) = of(kinds);
+        writer.begin_document(key);
+        writer.append(cstr!("time"), time_us as i64);
+        writer.append(cstr!("count"), count as i64);
+        writer.end();
+    }
+}
+
+/// A usage as `{latency, ops}`, the form of serverStatus.
+pub fn append_latency(writer: &mut DocumentWriter<'_>, key: &CStr, usage: &Usage) {
+    let (time_us, count) = usage.load();
+    writer.begin_document(key);
+    writer.append(cstr!("latency"), time_us as i64);
+    writer.append(cstr!("ops"), count as i64);
+    writer.end();
+}

@@ -1,0 +1,107 @@
+//! `/metrics`: what serverStatus has, for Prometheus.
+//!
+//! Invariant: names are `baton_<what>_<unit>`, counters end in `_total`; none is ever renamed.
+//! What it deliberately does not do: the process's own figures, which telemetry has.
+
+use baton_commands::Server;
+use baton_commands::server::Kind;
+use baton_commands::table::COMMANDS;
+use baton_net::CountersSnapshot;
+use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Appends the text form.
+pub fn render(server: &Server, network: &CountersSnapshot, text: &mut String) {
+    append_network(network, text);
+    append_operations(server, text);
+    append_storage(server, text);
+}
+
+fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn gauge(text: &mut String, name: &str, help: &str, value: impl Display) {
+    family(text, name, "gauge", help);
+    let _ = writeln!(text, "{name} {value}");
+}
+
+fn counter(text: &mut String, name: &str, help: &str, value: impl Display) {
+    family(text, name, "counter", help);
+    let _ = writeln!(text, "{name} {value}");
+}
+
+fn append_network(network: &CountersSnapshot, text: &mut String) {
+    gauge(text, "baton_connections", "Connections open.", network.current);
+    gauge(text, "baton_connections_active", "Connections with a request being carried out.", network.active);
+    counter(text, "baton_connections_total", "Connections accepted.", network.total_created);
+    counter(text, "baton_connections_rejected_total", "Connections turned away.", network.rejected);
+    counter(text, "baton_network_received_bytes_total", "Bytes received.", network.bytes_in);
+    counter(text, "baton_network_sent_bytes_total", "Bytes sent.", network.bytes_out);
+    counter(text, "baton_network_requests_total", "Requests received.", network.requests);
+    counter(text, "baton_network_malformed_total", "Messages that were none.", network.malformed);
+}
+
+fn append_operations(server: &Server, text: &mut String) {
+    family(text, "baton_operations_total", "counter", "Operations by kind; statements for writes.");
+    for kind in [Kind::Insert, Kind::Query, Kind::Update, Kind::Delete, Kind::GetMore, Kind::Command] {
+        let _ =
+            writeln!(text, "baton_operations_total{{kind=\"{}\"}} {}", kind.name(), server.counters.operations(kind));
+    }
+    for (name, help) in
+        [("baton_commands_total", "Commands asked for."), ("baton_commands_failed_total", "Commands that failed.")]
+    {
+        family(text, name, "counter", help);
+        for (index, spec) in COMMANDS.iter().enumerate() {
+            let Some(count) = server.counters.command(index) else { continue };
+            let value = if name.contains("failed") { &count.failed } else { &count.total }.load(Relaxed);
+            // Most commands are never asked for; a series for each would only be noise.
+            if count.total.load(Relaxed) > 0 {
+                let _ = writeln!(text, "{name}{{command=\"{}\"}} {value}", spec.name);
+            }
+        }
+    }
+    for (name, help, of) in [
+        ("baton_operation_seconds_total", "Time spent on operations.", true),
+        ("baton_operation_count_total", "Operations that the time was spent on.", false),
+    ] {
+        family(text, name, "counter", help);
+        for (class, usage) in ["reads", "writes", "commands"].into_iter().zip(&server.counters.latencies) {
+            let (time_us, count) = usage.load();
+            let value = if of { time_us as f64 / 1e6 } else { count as f64 };
+            let _ = writeln!(text, "{name}{{class=\"{class}\"}} {value}");
+        }
+    }
+    let cursors = server.cursors.figures();
+    gauge(text, "baton_cursors_open", "Cursors open.", cursors.open);
+    counter(text, "baton_cursors_timed_out_total", "Cursors closed because nobody asked for them.", cursors.timed_out);
+    gauge(text, "baton_sessions", "Logical sessions known.", server.sessions.count());
+}
+
+fn append_storage(server: &Server, text: &mut String) {
+    let s = server.storage.statistics();
+    gauge(text, "baton_cache_max_bytes", "Memory for blocks and memtables.", s.cache_bytes_max);
+    gauge(text, "baton_cache_used_bytes", "Of that, in use.", s.cache_bytes);
+    gauge(text, "baton_memtable_bytes", "Memtables.", s.memtable_bytes);
+    gauge(text, "baton_sst_bytes", "Files on disk.", s.sst_bytes);
+    gauge(
+        text,
+        "baton_compaction_pending_bytes",
+        "Bytes that compaction has yet to rewrite.",
+        s.pending_compaction_bytes,
+    );
+    gauge(text, "baton_level0_files", "Files in level 0.", s.level0_files);
+    gauge(text, "baton_write_stopped", "Whether writes wait for compaction.", u8::from(s.write_stopped));
+    gauge(text, "baton_oplog_bytes", "The oplog's size.", s.oplog_bytes);
+    counter(text, "baton_commit_transactions_total", "Transactions committed.", s.commit_transactions);
+    counter(text, "baton_commit_batches_total", "Batches they were written in.", s.commit_batches);
+    counter(text, "baton_log_syncs_total", "Syncs of the log.", s.log_syncs);
+    counter(text, "baton_log_sync_seconds_total", "Time in syncs of the log.", s.log_sync_micros as f64 / 1e6);
+    family(text, "baton_tasks_running", "gauge", "Background tasks by kind.");
+    let running = server.storage.tasks().running();
+    let mut kinds: Vec<_> = running.iter().map(|t| t.kind.name()).collect();
+    kinds.sort_unstable();
+    for group in kinds.chunk_by(|a, b| a == b) {
+        let _ = writeln!(text, "baton_tasks_running{{kind=\"{}\"}} {}", group[0], group.len());
+    }
+}
