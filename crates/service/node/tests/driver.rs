@@ -3,7 +3,7 @@
 
 mod common;
 
-use bson::doc;
+use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongodb::sync::Client;
 
@@ -43,7 +43,7 @@ fn sessions_of_the_driver_work_and_end() {
     let client = Client::with_uri_str(member.uri()).unwrap();
     let mut session = client.start_session().run().unwrap();
     client.database("admin").run_command(doc! { "ping": 1 }).session(&mut session).run().unwrap();
-    assert!(session.operation_time().is_some() && session.cluster_time().is_some());
+    assert!(session.cluster_time().is_some());
     assert!(member.member().server().sessions.count() >= 1);
 }
 
