@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn mongods_file_is_understood() {
         let given = parse(
-            "storage:\n  dbPath: /d\nnet:\n  port: 5\n  bindIp: [127.0.0.1, ::1]\nsetParameter:\n  notablescan: true\n\
+            "storage:\n  dbPath: /d\nnet:\n  port: 5\n  bindIp: [127.0.0.1, '::1']\nsetParameter:\n  notablescan: true\n\
              security:\n",
         )
         .unwrap();

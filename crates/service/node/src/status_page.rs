@@ -87,7 +87,7 @@ fn append_tasks(server: &Server, page: &mut String) {
     page.push_str("<h2>Background tasks</h2><table><tr><th>kind</th><th>of</th><th>seconds</th><th>progress</th></tr>");
     for task in server.storage.tasks().running() {
         let (done, total) = task.progress();
-        let progress = if total == 0 { String::new() } else { format!("{} %", done * 100 / total) };
+        let progress = (done * 100).checked_div(total).map(|percent| format!("{percent} %")).unwrap_or_default();
         let _ = write!(
             page,
             "<tr><td>{}</td><td>{}</td><td class=n>{}</td><td class=n>{progress}</td></tr>",

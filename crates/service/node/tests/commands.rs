@@ -13,9 +13,9 @@ fn hello_tells_a_driver_that_this_is_the_primary_of_its_set() {
     let member = common::start();
     let mut client = member.client();
     let hello = client.run("admin", doc! { "hello": 1, "helloOk": true, "compression": ["zlib", "frob", "snappy"] });
-    assert_eq!(hello.get_bool("isWritablePrimary").unwrap(), true);
-    assert_eq!(hello.get_bool("secondary").unwrap(), false);
-    assert_eq!(hello.get_bool("helloOk").unwrap(), true);
+    assert!(hello.get_bool("isWritablePrimary").unwrap());
+    assert!(!hello.get_bool("secondary").unwrap());
+    assert!(hello.get_bool("helloOk").unwrap());
     assert_eq!(hello.get_str("setName").unwrap(), "rs0");
     let me = member.address().to_string();
     assert_eq!(hello.get_str("me").unwrap(), me.as_str());
@@ -31,7 +31,7 @@ fn hello_tells_a_driver_that_this_is_the_primary_of_its_set() {
     );
     assert!(hello.get_timestamp("operationTime").unwrap().time > 0);
     let legacy = client.run("admin", doc! { "isMaster": 1 });
-    assert_eq!(legacy.get_bool("ismaster").unwrap(), true);
+    assert!(legacy.get_bool("ismaster").unwrap());
     assert!(!legacy.contains_key("isWritablePrimary"));
 }
 
@@ -128,12 +128,12 @@ fn parameters_are_read_and_changed() {
     let member = common::start();
     let mut client = member.client();
     let reply = client.run("admin", doc! { "setParameter": 1, "notablescan": true });
-    assert_eq!(reply.get_bool("was").unwrap(), false);
+    assert!(!reply.get_bool("was").unwrap());
     let reply = client.run("admin", doc! { "getParameter": 1, "notablescan": 1, "featureCompatibilityVersion": 1 });
-    assert_eq!(reply.get_bool("notablescan").unwrap(), true);
+    assert!(reply.get_bool("notablescan").unwrap());
     assert_eq!(reply.get_document("featureCompatibilityVersion").unwrap(), &doc! { "version": "7.0" });
     let all = client.run("admin", doc! { "getParameter": "*" });
-    assert_eq!(all.get_bool("enableTestCommands").unwrap(), true);
+    assert!(all.get_bool("enableTestCommands").unwrap());
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_stopping_member_tells_whoever_awaits_a_hello() {
     let stopper = std::thread::spawn(move || stopping.stop());
     let (_, reply) = client.receive();
     assert_eq!(reply.get_document("topologyVersion").unwrap().get_i64("counter").unwrap(), counter + 1);
-    assert_eq!(reply.get_bool("isWritablePrimary").unwrap(), false);
+    assert!(!reply.get_bool("isWritablePrimary").unwrap());
     stopper.join().unwrap();
 }
 

@@ -157,7 +157,7 @@ fn a_standalone_takes_no_transaction_numbers_and_is_in_no_set() {
     assert_eq!(client.code("admin", doc! { "replSetGetStatus": 1 }), 76);
     let hello = client.run("admin", doc! { "hello": 1 });
     assert!(!hello.contains_key("setName") && !hello.contains_key("$clusterTime"));
-    assert_eq!(hello.get_bool("isWritablePrimary").unwrap(), true);
+    assert!(hello.get_bool("isWritablePrimary").unwrap());
 }
 
 #[test]
