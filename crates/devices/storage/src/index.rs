@@ -104,7 +104,7 @@ pub(crate) fn entries_of(index: &Index, document: &RawDocument) -> Result<Entrie
 fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) -> Result<Entry> {
     let mut encoded = Vec::with_capacity(16 * values.len());
     let mut lossless = true;
-    for ((path, kind), value) in fields.iter().zip(values) {
+    for ((_, kind), value) in fields.iter().zip(values) {
         match kind {
             IndexFieldKind::Hashed => {
                 keys::encode(&mut encoded, RawBsonRef::Int64(hash_value(Some(*value))?), Direction::Ascending);
