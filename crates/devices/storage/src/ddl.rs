@@ -42,7 +42,7 @@ pub enum CreateOutcome {
 pub type IndexBuildProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 impl Storage {
-    fn command_entry(
+    pub(crate) fn command_entry(
         &self,
         transaction: &mut Transaction,
         namespace: &Namespace,
@@ -57,7 +57,7 @@ impl Storage {
         transaction.oplog.push(entry.encode());
     }
 
-    fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
+    pub(crate) fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
         let mut catalog = Catalog::clone(&self.catalog.load());
         change(&mut catalog);
         self.catalog.store(Arc::new(catalog));
@@ -141,12 +141,12 @@ impl Storage {
         self.forget(&mut transaction, &collection);
         self.commit.commit(transaction, Durability::Synced);
         self.change_catalog(|catalog| catalog.remove(namespace));
-        self.finish_interrupted_ddl()?;
+        self.delete_dropped()?;
         Ok(Some(collection))
     }
 
     /// Removes a collection's entry and hands its keys to the clean-up.
-    fn forget(&self, transaction: &mut Transaction, collection: &Collection) {
+    pub(crate) fn forget(&self, transaction: &mut Transaction, collection: &Collection) {
         transaction.delete(family::CATALOG, &prefix(collection.id));
         transaction.delete(family::META, &crate::format::counts_key(collection.id));
         let ids =
@@ -156,8 +156,14 @@ impl Storage {
         }
     }
 
-    /// Deletes the keys of everything dropped; also what a crash interrupted.
+    /// What a crash interrupted. Only while the data directory is opened: later, an index being built is nobody's remains.
     pub(crate) fn finish_interrupted_ddl(&self) -> Result<()> {
+        self.delete_dropped()?;
+        self.remove_unfinished_indexes()
+    }
+
+    /// Deletes the keys of everything dropped.
+    pub(crate) fn delete_dropped(&self) -> Result<()> {
         let mut dropped = Vec::new();
         for item in self
             .db()
@@ -178,7 +184,7 @@ impl Storage {
             transaction.delete(family::META, &dropped_key(id));
             self.commit.commit(transaction, Durability::Applied);
         }
-        self.remove_unfinished_indexes()
+        Ok(())
     }
 
     /// Deletes every key of an id in one family: whole files first, then what is left, key by key.
@@ -211,9 +217,6 @@ impl Storage {
     fn remove_unfinished_indexes(&self) -> Result<()> {
         let catalog = self.catalog();
         for collection in catalog.iter() {
-            if self.tasks().running().iter().any(|task| task.kind == TaskKind::IndexBuild) {
-                return Ok(());
-            }
             for index in collection.indexes().iter().filter(|index| index.state() == IndexState::Building) {
                 tracing::warn!(component = "INDEX", index = index.definition.name, namespace = %collection.namespace, "An index build was interrupted; removing what it left. Build the index again");
                 self.remove_index(collection, index, None)?;
@@ -236,24 +239,37 @@ impl Storage {
         let _guard = shared.ddl.write();
         let target_shared = target.as_ref().map(|target| Arc::clone(&target.shared));
         let _target_guard = target_shared.as_ref().map(|shared| shared.ddl.write());
-        let renamed = Arc::new(source.altered(to.clone(), source.options.clone())?);
         let mut transaction = Transaction::default();
-        let mut o = rawdoc! { "renameCollection": from.as_str(), "to": to.as_str(), "stayTemp": false };
-        if let Some(target) = &target {
-            o.append(
-                cstr!("dropTarget"),
-                bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: target.uuid.to_vec() },
-            );
-            self.forget(&mut transaction, target);
-        }
-        transaction.store_catalog_entry(&renamed);
-        self.command_entry(&mut transaction, from, Some(source.uuid), &o);
+        let renamed = self.rename_entry(&mut transaction, &source, target.as_ref(), to)?;
         self.commit.commit(transaction, Durability::Synced);
         self.change_catalog(|catalog| {
             catalog.remove(from);
             catalog.insert(renamed);
         });
-        if target.is_some() { self.finish_interrupted_ddl() } else { Ok(()) }
+        if target.is_some() { self.delete_dropped() } else { Ok(()) }
+    }
+
+    /// Adds to a transaction that `source` takes the name `to`, which `target` had; gives the renamed collection.
+    pub(crate) fn rename_entry(
+        &self,
+        transaction: &mut Transaction,
+        source: &Arc<Collection>,
+        target: Option<&Arc<Collection>>,
+        to: &Namespace,
+    ) -> Result<Arc<Collection>> {
+        let from = &source.namespace;
+        let renamed = Arc::new(source.altered(to.clone(), source.options.clone())?);
+        let mut o = rawdoc! { "renameCollection": from.as_str(), "to": to.as_str(), "stayTemp": false };
+        if let Some(target) = target {
+            o.append(
+                cstr!("dropTarget"),
+                bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: target.uuid.to_vec() },
+            );
+            self.forget(transaction, target);
+        }
+        transaction.store_catalog_entry(&renamed);
+        self.command_entry(transaction, from, Some(source.uuid), &o);
+        Ok(renamed)
     }
 
     /// Replaces a collection's options (`collMod`).
@@ -304,7 +320,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Builds an index. Writers go on meanwhile; on error nothing of the index stays.
+    /// Builds an index. Writers go on meanwhile; on error nothing of the index stays. `IndexAlreadyExists` (68) if there
+    /// is one of this name, complete or not; `IndexBuildAborted` (276) if the index or its collection is dropped meanwhile.
     pub fn create_index(
         &self,
         namespace: &Namespace,
@@ -312,11 +329,18 @@ impl Storage {
         progress: IndexBuildProgress<'_>,
     ) -> Result<()> {
         let document = definition.document.clone();
+        let task = self.tasks().begin(TaskKind::IndexBuild, format!("{namespace} {}", definition.name));
         let (collection, index) = {
             let _change = self.catalog_change.lock();
             let Some(collection) = self.collection(namespace) else {
                 return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}")));
             };
+            if collection.index(&definition.name).is_some() {
+                return Err(Error::new(
+                    ErrorCode::IndexAlreadyExists,
+                    format!("Identical index already exists: {}", definition.name),
+                ));
+            }
             let shared = Arc::clone(&collection.shared);
             let _guard = shared.ddl.write();
             let mut transaction = Transaction::default();
@@ -328,30 +352,41 @@ impl Storage {
             self.commit.commit(transaction, Durability::Synced);
             (collection, index)
         };
-        let task = self.tasks().begin(TaskKind::IndexBuild, format!("{namespace} {}", index.definition.name));
         let filled = self.fill_index(&collection, &index, &task, progress);
-        drop(task);
         let _change = self.catalog_change.lock();
-        match filled {
-            Ok(()) => {
-                let _guard = collection.shared.ddl.write();
-                index.set_ready();
-                let mut o = rawdoc! { "createIndexes": namespace.coll() };
-                for element in document.iter() {
-                    let (name, value) = element?;
-                    o.append(name, value);
-                }
-                let mut transaction = Transaction::default();
-                transaction.store_catalog_entry(&collection);
-                self.command_entry(&mut transaction, namespace, Some(collection.uuid), &o);
-                self.commit.commit(transaction, Durability::Synced);
-                Ok(())
-            }
-            Err(error) => {
-                self.remove_index(&collection, &index, None)?;
-                Err(error)
-            }
+        let filled = filled.and_then(|()| self.finish_index(&collection, &index, &document));
+        if filled.is_err() {
+            self.remove_index(&collection, &index, None)?;
         }
+        filled
+    }
+
+    /// Makes a filled index one that queries may use.
+    fn finish_index(&self, collection: &Arc<Collection>, index: &Arc<Index>, document: &RawDocument) -> Result<()> {
+        let current = self.current(collection);
+        let Some(collection) = current.filter(|now| now.indexes().iter().any(|other| other.id == index.id)) else {
+            return Err(Error::new(
+                ErrorCode::IndexBuildAborted,
+                format!("Index build aborted: {} was dropped", index.definition.name),
+            ));
+        };
+        let mut o = rawdoc! { "createIndexes": collection.namespace.coll() };
+        for element in document.iter() {
+            let (name, value) = element?;
+            o.append(name, value);
+        }
+        let _guard = collection.shared.ddl.write();
+        index.set_ready();
+        let mut transaction = Transaction::default();
+        transaction.store_catalog_entry(&collection);
+        self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), &o);
+        self.commit.commit(transaction, Durability::Synced);
+        Ok(())
+    }
+
+    /// The collection as it is now, under the name and with the options it has now; `None` if it was dropped.
+    fn current(&self, collection: &Collection) -> Option<Arc<Collection>> {
+        self.catalog.load().iter().find(|now| now.id == collection.id).cloned()
     }
 
     /// Gives an index the entries of every document. Each document is read again under its lock, so that an entry never
@@ -449,7 +484,8 @@ impl Storage {
 
     fn remove_index(&self, collection: &Arc<Collection>, index: &Arc<Index>, o: Option<&RawDocument>) -> Result<()> {
         let mut transaction = Transaction::default();
-        {
+        // Of a dropped collection only the keys are left, those that a build has added since.
+        if let Some(collection) = &self.current(collection) {
             let _guard = collection.shared.ddl.write();
             let mut indexes = Vec::clone(&collection.indexes());
             indexes.retain(|other| other.id != index.id);

@@ -15,12 +15,14 @@
 
 mod catalog;
 mod commit;
+mod copy;
 mod counters;
 mod ddl;
 mod format;
 mod index;
 mod locks;
 mod machine;
+mod maintenance;
 mod oplog;
 mod options;
 mod retention;
@@ -38,6 +40,7 @@ pub use catalog::{
     IndexState,
 };
 pub use commit::{CommitQueue, Durability};
+pub use copy::CopyRequest;
 pub use counters::Counts;
 pub use ddl::{CreateOutcome, IndexBuildProgress};
 pub use format::{CollectionId, IndexId, RecordKey, record_key};

@@ -48,6 +48,11 @@ impl Retention {
         Timestamp::from_u64(self.oldest.load(Ordering::Acquire))
     }
 
+    /// The size it is truncated at.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
     /// Sets new limits (`replSetResizeOplog`).
     pub fn resize(&self, bytes_max: Option<u64>, retention_secs_min: Option<u64>) {
         if let Some(bytes) = bytes_max {

@@ -80,7 +80,7 @@ impl Storage {
             log_sync_micros: metrics.sync_nanos.load(Ordering::Relaxed) / 1000,
             commit_write_micros: metrics.write_nanos.load(Ordering::Relaxed) / 1000,
             oplog_bytes: self.oplog_bytes(),
-            oplog_bytes_max: self.options.oplog_bytes_max,
+            oplog_bytes_max: self.retention.bytes_max(),
         }
     }
 

@@ -178,6 +178,11 @@ impl Storage {
         &self.tasks
     }
 
+    /// Who decides when a task may begin.
+    pub fn gate(&self) -> &Arc<dyn Gate> {
+        &self.gate
+    }
+
     /// A collection or index id never given out before. Durable with the transaction that uses it.
     pub(crate) fn allocate_id(&self, transaction: &mut Transaction) -> u32 {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);

@@ -222,10 +222,10 @@ const INSERT_BATCH_BYTES: usize = 1024 * 1024;
 /// `first_stmt` gives the number of each document's statement, for a retryable write. Returns how many were inserted and
 /// the last OpTime.
 #[allow(clippy::too_many_arguments)]
-pub fn insert_many<'d>(
+pub fn insert_many(
     storage: &Storage,
     namespace: &Namespace,
-    documents: &mut dyn Iterator<Item = (usize, &'d RawDocument, i32)>,
+    documents: &mut dyn Iterator<Item = (usize, &RawDocument, i32)>,
     ordered: bool,
     bypass_validation: bool,
     mut retry: Option<Retry<'_>>,
@@ -589,7 +589,8 @@ pub fn delete(
         interrupt()?;
         let found = storage.with_collection(namespace, |collection| match collection {
             Some(collection) => {
-                delete_found(storage, collection, statement, context, &mut retry, interrupt, durability)
+                let limit = if statement.multi { None } else { Some(1) };
+                delete_found(storage, collection, statement, limit, context, &mut retry, interrupt, durability)
             }
             None => Ok(Some((Written::default(), Images::default()))),
         })?;
@@ -599,11 +600,30 @@ pub fn delete(
     }
 }
 
-#[allow(clippy::type_complexity)]
+/// Deletes at most `documents_max` of the documents that match, so that a long job holds nothing for long. Returns how
+/// many went; fewer than asked for means that there are no more.
+pub fn delete_batch(
+    storage: &Arc<Storage>,
+    namespace: &Namespace,
+    statement: &DeleteStatement,
+    documents_max: u64,
+    context: &Arc<Context>,
+    interrupt: Interrupt<'_>,
+) -> Result<u64> {
+    let (limit, durability) = (Some(documents_max), Durability::Applied);
+    storage.with_collection(namespace, |collection| {
+        let Some(collection) = collection else { return Ok(0) };
+        let deleted = delete_found(storage, collection, statement, limit, context, &mut None, interrupt, durability)?;
+        Ok(deleted.map_or(0, |(written, _)| written.modified))
+    })
+}
+
+#[allow(clippy::type_complexity, clippy::too_many_arguments)]
 fn delete_found(
     storage: &Arc<Storage>,
     collection: &Arc<Collection>,
     statement: &DeleteStatement,
+    limit: Option<u64>,
     context: &Arc<Context>,
     retry: &mut Option<&mut Retry<'_>>,
     interrupt: Interrupt<'_>,
@@ -613,7 +633,7 @@ fn delete_found(
     let spec = QuerySpec {
         sort: statement.sort.clone(),
         hint: statement.hint.clone(),
-        limit: if statement.multi { None } else { Some(1) },
+        limit,
         ..QuerySpec::matching(Arc::clone(&statement.filter))
     };
     let records = find_records(storage, collection, spec, context, interrupt)?;

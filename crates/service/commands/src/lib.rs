@@ -13,6 +13,7 @@ pub mod call;
 mod commands;
 pub mod concerns;
 pub mod crud;
+pub mod ddl;
 pub mod dispatch;
 pub mod envelope;
 pub mod fields;
@@ -20,6 +21,10 @@ pub mod host;
 pub mod server;
 pub mod table;
 pub mod tail;
+#[cfg(test)]
+mod testing;
+pub mod ttl;
+pub mod upkeep;
 
 pub use call::{Call, Documents, Reply};
 pub use dispatch::{Next, dispatch};

@@ -28,7 +28,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 };
 
 /// `arrayFilters` as documents.
-pub fn array_filters<'a>(array: Option<&'a RawArray>) -> Result<Vec<&'a RawDocument>> {
+pub fn array_filters(array: Option<&RawArray>) -> Result<Vec<&RawDocument>> {
     let mut filters = Vec::new();
     for filter in array.into_iter().flat_map(<&RawArray>::into_iter) {
         filters.push(filter?.as_document().ok_or_else(|| {

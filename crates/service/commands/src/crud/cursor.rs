@@ -91,7 +91,7 @@ impl Tail {
             operation.check_interrupt()?;
             if self.filter.matches(document)? {
                 let taken = match &self.projection {
-                    Some(projection) => batch.offer(&*projection.apply(document, None)?),
+                    Some(projection) => batch.offer(&projection.apply(document, None)?),
                     None => batch.offer(document),
                 };
                 if !taken {

@@ -126,6 +126,8 @@ pub struct Server {
     pub profiler: profiler::Profiler,
     /// Documents, indexes and the oplog.
     pub storage: Arc<Storage>,
+    /// What the deletion of expired documents has done.
+    pub ttl: crate::ttl::Figures,
     /// The machine.
     pub hooks: Hooks,
     shutdown: Mutex<bool>,
@@ -149,6 +151,7 @@ impl Server {
             fail_points: failpoints::FailPoints::default(),
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
             storage: parts.storage,
+            ttl: crate::ttl::Figures::default(),
             hooks: parts.hooks,
             shutdown: Mutex::new(false),
             shutdown_asked: Condvar::new(),

@@ -1,0 +1,136 @@
+//! Copies of whole collections: what `convertToCapped`, `cloneCollectionAsCapped` and a rename into another database do.
+//!
+//! Invariants: a copy is filled under a name of its own and takes the wanted name in one transaction with the end of what
+//! it replaces, so that no reader and no crash meets half of it; writers of the source wait from the first document
+//! copied to that transaction, so that none of their writes is lost.
+
+use crate::catalog::{Collection, CollectionOptions, ID_INDEX, IndexState};
+use crate::commit::Durability;
+use crate::ddl::{CreateOutcome, IndexBuildProgress};
+use crate::storage::Storage;
+use crate::transaction::Transaction;
+use crate::view::{Bounds, Order};
+use crate::write::Inserted;
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::rawdoc;
+use std::sync::Arc;
+
+/// Documents and bytes that a copy commits at once, at the most.
+const BATCH_DOCUMENTS: u64 = 256;
+const BATCH_BYTES: usize = 1024 * 1024;
+
+/// What to copy, and where to.
+pub struct CopyRequest<'a> {
+    /// The collection to copy.
+    pub from: &'a Namespace,
+    /// The name the copy gets; may be that of the source, which it then replaces.
+    pub to: &'a Namespace,
+    /// A name nobody uses, in the database of `to`, for the time of copying.
+    pub temporary: &'a Namespace,
+    /// The copy's options.
+    pub options: CollectionOptions,
+    /// The copy's UUID, drawn at random.
+    pub uuid: [u8; 16],
+    /// Whether the copy gets the source's indexes.
+    pub with_indexes: bool,
+    /// Whether what has the name `to` is dropped; otherwise there must be nothing.
+    pub drop_target: bool,
+    /// Whether the source is dropped.
+    pub drop_source: bool,
+}
+
+impl Storage {
+    /// Copies a collection.
+    pub fn copy_collection(&self, request: &CopyRequest<'_>, progress: IndexBuildProgress<'_>) -> Result<()> {
+        let created = self.create_collection(request.temporary, request.options.clone(), request.uuid)?;
+        let CreateOutcome::Created(copy) = created else {
+            return Err(Error::new(ErrorCode::NamespaceExists, format!("{} exists", request.temporary)));
+        };
+        let copied = self.copy_into(request, &copy, progress);
+        if copied.is_err() {
+            self.drop_collection(request.temporary)?;
+        }
+        copied
+    }
+
+    fn copy_into(
+        &self,
+        request: &CopyRequest<'_>,
+        copy: &Arc<Collection>,
+        progress: IndexBuildProgress<'_>,
+    ) -> Result<()> {
+        let missing =
+            || Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {} does not exist", request.from));
+        if request.with_indexes {
+            let source = self.collection(request.from).ok_or_else(missing)?;
+            let indexes = source.indexes();
+            let complete = |name: &str, state| name != ID_INDEX && state == IndexState::Ready;
+            for index in indexes.iter().filter(|index| complete(&index.definition.name, index.state())) {
+                self.create_index(request.temporary, index.definition.clone(), &mut |_, _| Ok(()))?;
+            }
+        }
+        let _change = self.catalog_change.lock();
+        let source = self.collection(request.from).ok_or_else(missing)?;
+        let target = self.collection(request.to);
+        if target.is_some() && !request.drop_target {
+            return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
+        }
+        let replaces_source = request.from == request.to;
+        let shared = Arc::clone(&source.shared);
+        let _guard = shared.ddl.write();
+        let target_shared = target.as_ref().filter(|_| !replaces_source).map(|target| Arc::clone(&target.shared));
+        let _target_guard = target_shared.as_ref().map(|shared| shared.ddl.write());
+        self.copy_documents(&source, copy, progress)?;
+        let mut transaction = Transaction::default();
+        let renamed = self.rename_entry(&mut transaction, copy, target.as_ref(), request.to)?;
+        let drops_source = request.drop_source && !replaces_source;
+        if drops_source {
+            let o = rawdoc! { "drop": request.from.coll() };
+            self.command_entry(&mut transaction, request.from, Some(source.uuid), &o);
+            self.forget(&mut transaction, &source);
+        }
+        self.commit.commit(transaction, Durability::Synced);
+        self.change_catalog(|catalog| {
+            catalog.remove(request.temporary);
+            if drops_source {
+                catalog.remove(request.from);
+            }
+            catalog.insert(renamed);
+        });
+        self.delete_dropped()
+    }
+
+    fn copy_documents(
+        &self,
+        source: &Arc<Collection>,
+        copy: &Arc<Collection>,
+        progress: IndexBuildProgress<'_>,
+    ) -> Result<()> {
+        let total = source.counts().documents.max(0) as u64;
+        let mut done = 0;
+        let mut transaction = Transaction::default();
+        let view = self.view();
+        let mut documents = view.documents(source, &Bounds::default(), Order::Forward);
+        while let Some((_, document)) = documents.next_document()? {
+            loop {
+                match self.insert(&mut transaction, copy, document, None) {
+                    Ok(Inserted::Added) => break,
+                    Ok(Inserted::CommitFirst) => {
+                        self.commit.commit(std::mem::take(&mut transaction), Durability::Applied);
+                    }
+                    Err(error) => {
+                        self.abandon(transaction);
+                        return Err(error);
+                    }
+                }
+            }
+            done += 1;
+            if done % BATCH_DOCUMENTS == 0 || transaction.bytes() > BATCH_BYTES {
+                self.commit.commit(std::mem::take(&mut transaction), Durability::Applied);
+                progress(done, total.max(done))?;
+            }
+        }
+        self.commit.commit(transaction, Durability::Applied);
+        Ok(())
+    }
+}

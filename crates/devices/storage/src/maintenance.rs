@@ -1,0 +1,65 @@
+//! Work on what exists as a whole: dropping a database, compacting a collection.
+
+use crate::catalog::{Collection, CollectionKind};
+use crate::commit::Durability;
+use crate::format::family;
+use crate::storage::Storage;
+use crate::tasks::{Admission, TaskKind};
+use crate::transaction::Transaction;
+use baton_types::{Namespace, Result};
+use bson::rawdoc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a task that may not begin waits before it asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+impl Storage {
+    /// Drops everything in a database but the oplog; gives what was dropped, which is nothing if there was no such
+    /// database.
+    pub fn drop_database(&self, db: &str) -> Result<Vec<Arc<Collection>>> {
+        let catalog = self.catalog();
+        let names: Vec<Namespace> = catalog
+            .database(db)
+            .filter(|collection| collection.kind != CollectionKind::Oplog)
+            .map(|collection| collection.namespace.clone())
+            .collect();
+        let mut dropped = Vec::with_capacity(names.len());
+        for name in &names {
+            dropped.extend(self.drop_collection(name)?);
+        }
+        if let Some(first) = names.first() {
+            let mut transaction = Transaction::default();
+            self.command_entry(&mut transaction, first, None, &rawdoc! { "dropDatabase": 1 });
+            self.commit.commit(transaction, Durability::Synced);
+        }
+        Ok(dropped)
+    }
+
+    /// Rewrites a collection's documents and index entries without what is deleted; gives the bytes this freed on disk.
+    /// `interrupt` is asked while the gate is closed and between two ranges.
+    pub fn compact(&self, collection: &Collection, interrupt: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
+        let name = collection.namespace.as_str();
+        let asked = Instant::now();
+        while self.gate.may_begin(TaskKind::Compaction, name, asked.elapsed()) == Admission::Wait {
+            interrupt()?;
+            std::thread::sleep(ASK_AGAIN);
+        }
+        let indexes = collection.indexes();
+        let bytes = || {
+            let indexes: u64 = indexes.iter().map(|index| self.index_bytes(index)).sum();
+            self.collection_bytes(collection) + indexes
+        };
+        let ranges = std::iter::once((family::DOCUMENTS, collection.id))
+            .chain(indexes.iter().map(|index| (family::INDEXES, index.id)));
+        let before = bytes();
+        let task = self.tasks().begin(TaskKind::Compaction, name);
+        for (done, (family, id)) in ranges.enumerate() {
+            interrupt()?;
+            let (from, to) = Self::extent(id);
+            self.db().compact_range_cf(self.family(family), Some(from), Some(to));
+            task.progress(done as u64 + 1, indexes.len() as u64 + 1);
+        }
+        Ok(before.saturating_sub(bytes()))
+    }
+}

@@ -1,0 +1,344 @@
+//! `applyOps`: carries entries of an oplog out, as tools do that restore a dump to a point in time. Source: MongoDB
+//! manual, "applyOps"; the entries' format is that of `local.oplog.rs`.
+//!
+//! Invariant: entries are idempotent. An insert of what is there replaces it, a delete of what is not there is done, so
+//! that a log may be applied again from any earlier place.
+//! What it deliberately does not do: apply all entries or none. MongoDB 7.0 does not either.
+
+use crate::call::{Call, Reply};
+use crate::commands::{coll_mod, rename_collection};
+use crate::crud;
+use crate::ddl::{self, draw_uuid, indexes, options, specification, stored_context};
+use crate::fields::{Fields, is_truthy, wrong_type};
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_execution::{Query, QuerySpec};
+use baton_query::matcher::Matcher;
+use baton_query::update::{Update, diff};
+use baton_storage::{
+    Collection, CollectionKind, Durability, Inserted, RecordKey, Storage, Transaction, record_key, stored_document,
+};
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use std::sync::Arc;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "applyOps",
+    flags: Flags::WRITE_CONCERN.and(Flags::WRITES),
+    help: "{ applyOps: [ { op: 'i', ns: 'db.coll', o: { … } }, … ] } carries out entries of an oplog.",
+    run,
+    ..DEFAULT
+};
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let RawBsonRef::Array(entries) = call.envelope.value else {
+        return Err(wrong_type("applyOps", "applyOps", call.envelope.value, &["array"]));
+    };
+    call.fields.truth("allowAtomic")?;
+    call.fields.truth("bypassDocumentValidation")?;
+    let upsert = call.fields.optional::<bool>("alwaysUpsert")?.unwrap_or(true);
+    call.fields.take("oplogApplicationMode");
+    if call.fields.take("preCondition").is_some() {
+        return Err(Error::not_implemented("applyOps with preCondition"));
+    }
+    call.fields.finish()?;
+    let mut results = RawArrayBuf::new();
+    let mut applied = 0;
+    for entry in entries {
+        call.operation.check_interrupt()?;
+        let outcome = match entry? {
+            RawBsonRef::Document(entry) => apply(call, entry, upsert),
+            other => Err(wrong_type("applyOps", "applyOps", other, &["object"])),
+        };
+        results.push(outcome.is_ok());
+        applied += 1;
+        if let Err(error) = outcome {
+            let mut info = rawdoc! { "applied": applied, "results": results };
+            for element in error.info.iter().flat_map(|info| info.iter()) {
+                let (name, value) = element?;
+                info.append(name, value);
+            }
+            return Err(error.with_info(info));
+        }
+    }
+    if crud::durability(call) == Durability::Synced {
+        call.server.storage.sync();
+    }
+    reply.append(cstr!("applied"), applied);
+    reply.extend(&rawdoc! { "results": results });
+    Ok(())
+}
+
+/// Carries one entry out.
+fn apply(call: &Call<'_>, entry: &RawDocument, upsert: bool) -> Result<()> {
+    let mut fields = Fields::of("applyOps", entry)?;
+    let kind = fields.required::<&str>("op")?;
+    if kind == "n" {
+        return Ok(());
+    }
+    let o = fields.required::<&RawDocument>("o")?;
+    let named = Namespace::parse(fields.required("ns")?)?;
+    let uuid = match fields.take("ui") {
+        Some(RawBsonRef::Binary(binary)) => <[u8; 16]>::try_from(binary.bytes).ok(),
+        _ => None,
+    };
+    let storage = &call.server.storage;
+    // A collection may have been renamed since; its UUID stays.
+    let known = uuid.and_then(|uuid| storage.catalog().by_uuid(uuid).map(|found| found.namespace.clone()));
+    match kind {
+        "i" => put(storage, &known.unwrap_or(named), o),
+        "u" => {
+            let o2 = fields.required::<&RawDocument>("o2")?;
+            let upsert = upsert || fields.truth("b")?;
+            update(storage, &known.unwrap_or(named), id_of_entry(o2, "update")?, o, upsert)
+        }
+        "d" => delete(storage, &known.unwrap_or(named), id_of_entry(o, "delete")?),
+        "c" => command(call, &named, uuid, o, upsert),
+        other => Err(Error::bad_value(format!("invalid op type {other}"))),
+    }
+}
+
+fn id_of_entry<'a>(document: &'a RawDocument, what: &str) -> Result<RawBsonRef<'a>> {
+    document.get("_id")?.ok_or_else(|| {
+        Error::new(ErrorCode::NoSuchKey, format!("Failed to apply {what} due to missing _id: {document:?}"))
+    })
+}
+
+/// Where the document of that `_id` lies.
+fn find(storage: &Arc<Storage>, collection: &Arc<Collection>, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
+    match collection.kind {
+        CollectionKind::Clustered => record_key(id).map(Some),
+        CollectionKind::Capped => {
+            let context = Arc::new(stored_context());
+            let filter = Arc::new(Matcher::parse(&rawdoc! { "_id": { "$eq": id } }, &context)?);
+            let spec = QuerySpec { limit: Some(1), ..QuerySpec::matching(filter) };
+            let mut query = Query::new(storage, Some(Arc::clone(collection)), spec, context)?;
+            Ok(query.first(&|| Ok(()))?.map(|(record, _)| record))
+        }
+        CollectionKind::View => {
+            Err(Error::new(ErrorCode::CommandNotSupportedOnView, format!("{} is a view", collection.namespace)))
+        }
+        CollectionKind::Oplog => {
+            Err(Error::new(ErrorCode::InvalidNamespace, format!("cannot write to {}", collection.namespace)))
+        }
+    }
+}
+
+/// Locks the document of that `_id` and lets `change` fill the transaction; `false` if there is none.
+fn with_document(
+    storage: &Arc<Storage>,
+    collection: &Arc<Collection>,
+    id: RawBsonRef<'_>,
+    change: impl FnOnce(&mut Transaction, &[u8], &RawDocument) -> Result<()>,
+) -> Result<bool> {
+    let Some(record) = find(storage, collection, id)? else { return Ok(false) };
+    let mut transaction = Transaction::empty();
+    storage.lock_document(&mut transaction, collection, &record);
+    let changed = match storage.get(collection, &record) {
+        Ok(Some(before)) => {
+            stored_document(&before).and_then(|before| change(&mut transaction, &record, before)).map(|()| true)
+        }
+        Ok(None) => Ok(false),
+        Err(error) => Err(error),
+    };
+    if matches!(changed, Ok(true)) {
+        storage.commit(transaction, Durability::Applied);
+    } else {
+        storage.abandon(transaction);
+    }
+    changed
+}
+
+/// Inserts a document, or replaces the one with its `_id`.
+fn put(storage: &Arc<Storage>, namespace: &Namespace, document: &RawDocument) -> Result<()> {
+    let id = id_of_entry(document, "insert")?;
+    storage.collection_or_create(namespace, draw_uuid)?;
+    storage.with_collection(namespace, |collection| {
+        let Some(collection) = collection else { return Err(dropped(namespace)) };
+        loop {
+            let replaced = with_document(storage, collection, id, |transaction, record, before| {
+                storage.update(transaction, collection, record, (before, document), document, None)
+            })?;
+            if replaced {
+                return Ok(());
+            }
+            let mut transaction = Transaction::empty();
+            match storage.insert(&mut transaction, collection, document, None) {
+                Ok(Inserted::Added) => {
+                    storage.commit(transaction, Durability::Applied);
+                    return Ok(());
+                }
+                Ok(Inserted::CommitFirst) => storage.abandon(transaction),
+                Err(error) => {
+                    storage.abandon(transaction);
+                    // Inserted by somebody else since the look: then it is replaced after all.
+                    if error.code != ErrorCode::DuplicateKey || find_now(storage, collection, id)?.is_none() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    })
+}
+
+fn find_now(storage: &Arc<Storage>, collection: &Arc<Collection>, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
+    let Some(record) = find(storage, collection, id)? else { return Ok(None) };
+    Ok(storage.get(collection, &record)?.map(|_| record))
+}
+
+fn dropped(namespace: &Namespace) -> Error {
+    Error::new(ErrorCode::NamespaceNotFound, format!("collection {namespace} was dropped meanwhile"))
+}
+
+/// What an update entry makes of a document.
+fn changed(before: &RawDocument, o: &RawDocument) -> Result<RawDocumentBuf> {
+    if let Some(delta) = o.get("diff")?.and_then(|delta| delta.as_document())
+        && o.get("$v")?.is_some()
+    {
+        return diff::apply(before, delta);
+    }
+    if !o.iter().next().transpose()?.is_some_and(|(name, _)| name.as_str().starts_with('$')) {
+        return Ok(o.to_owned());
+    }
+    let operators = options::replaced(o, &RawDocumentBuf::new(), &["$v"])?;
+    let filters: [&RawDocument; 0] = [];
+    let update = Update::parse(RawBsonRef::Document(&operators), &filters, &stored_context())?;
+    Ok(update.apply(before, None)?.document.unwrap_or_else(|| before.to_owned()))
+}
+
+fn update(
+    storage: &Arc<Storage>,
+    namespace: &Namespace,
+    id: RawBsonRef<'_>,
+    o: &RawDocument,
+    upsert: bool,
+) -> Result<()> {
+    let found = storage.with_collection(namespace, |collection| {
+        let Some(collection) = collection else { return Ok(false) };
+        with_document(storage, collection, id, |transaction, record, before| {
+            let after = changed(before, o)?;
+            let change = if o.get("diff")?.is_some() { o } else { &*after };
+            storage.update(transaction, collection, record, (before, &after), change, None)
+        })
+    })?;
+    let is_delta = o.get("$v")?.is_some() && o.get("diff")?.is_some();
+    if found {
+        Ok(())
+    } else if upsert && !is_delta {
+        put(storage, namespace, &changed(&rawdoc! { "_id": id }, o)?)
+    } else {
+        Err(Error::new(
+            ErrorCode::OperationFailed,
+            format!("Failed to apply update: there is no document with _id {id:?} in {namespace}"),
+        ))
+    }
+}
+
+fn delete(storage: &Arc<Storage>, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<()> {
+    storage.with_collection(namespace, |collection| {
+        let Some(collection) = collection else { return Ok(()) };
+        with_document(storage, collection, id, |transaction, record, before| {
+            storage.delete(transaction, collection, record, before, None)
+        })
+        .map(|_| ())
+    })
+}
+
+/// The entry without its first field, which names the command and its collection.
+fn without_first(o: &RawDocument) -> Result<RawDocumentBuf> {
+    let mut rest = RawDocumentBuf::new();
+    for element in o.iter().skip(1) {
+        let (name, value) = element?;
+        rest.append(name, value);
+    }
+    Ok(rest)
+}
+
+/// What is gone already need not be removed.
+fn unless_gone(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if matches!(error.code, ErrorCode::NamespaceNotFound | ErrorCode::IndexNotFound) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Carries out an entry that changes the catalog.
+fn command(call: &Call<'_>, ns: &Namespace, uuid: Option<[u8; 16]>, o: &RawDocument, upsert: bool) -> Result<()> {
+    let storage = &call.server.storage;
+    let Some((name, value)) = o.iter().next().transpose()? else {
+        return Err(Error::bad_value("An oplog entry of kind 'c' names no command"));
+    };
+    let target = || match value {
+        RawBsonRef::String(collection) => Namespace::new(ns.db(), collection),
+        other => Err(wrong_type("applyOps", name.as_str(), other, &["string"])),
+    };
+    let rest = without_first(o)?;
+    match name.as_str() {
+        "create" => {
+            let namespace = target()?;
+            let mut fields = Fields::of("create", &rest)?;
+            let document = options::read(&mut fields, &namespace)?;
+            let uuid = uuid.filter(|uuid| storage.catalog().by_uuid(*uuid).is_none()).unwrap_or_else(draw_uuid);
+            ddl::create(storage, &namespace, document, uuid)
+        }
+        "drop" => ddl::drop_namespace(storage, &target()?).map(|_| ()),
+        "dropDatabase" => storage.drop_database(ns.db()).map(|_| ()),
+        "renameCollection" => {
+            let from = ddl::parse_namespace("renameCollection", "renameCollection", value)?;
+            let to = rest.get("to")?.unwrap_or(RawBsonRef::Null);
+            let to = ddl::parse_namespace("renameCollection", "to", to)?;
+            let drop_target = rest.get("dropTarget")?.is_some_and(is_truthy);
+            rename_collection::rename(call.server, &call.operation, &from, &to, drop_target)
+        }
+        "collMod" => {
+            let namespace = target()?;
+            coll_mod::modify(storage, &namespace, &mut Fields::of("collMod", &rest)?).map(|_| ())
+        }
+        "createIndexes" => build(call, &target()?, &[&rest]),
+        "commitIndexBuild" => {
+            let mut specs = Vec::new();
+            for spec in rest.get_array("indexes").map_err(|error| Error::failed_to_parse(error.to_string()))? {
+                specs.extend(spec?.as_document());
+            }
+            build(call, &target()?, &specs)
+        }
+        // A build takes effect, if at all, with its commit.
+        "startIndexBuild" | "abortIndexBuild" => Ok(()),
+        "dropIndexes" | "dropIndex" | "deleteIndexes" | "deleteIndex" => {
+            let namespace = target()?;
+            let index = rest.get("index")?.unwrap_or(RawBsonRef::Null);
+            unless_gone(drop_indexes(storage, &namespace, index))
+        }
+        "applyOps" => {
+            let RawBsonRef::Array(entries) = value else {
+                return Err(wrong_type("applyOps", "applyOps", value, &["array"]));
+            };
+            for entry in entries {
+                match entry? {
+                    RawBsonRef::Document(entry) => apply(call, entry, upsert)?,
+                    other => return Err(wrong_type("applyOps", "applyOps", other, &["object"])),
+                }
+            }
+            Ok(())
+        }
+        other => Err(Error::not_implemented(format!("applyOps with the command '{other}'"))),
+    }
+}
+
+fn drop_indexes(storage: &Storage, namespace: &Namespace, index: RawBsonRef<'_>) -> Result<()> {
+    let collection = ddl::existing_collection(storage, namespace)?;
+    for name in indexes::selected(&collection, index)? {
+        unless_gone(storage.drop_index(&collection, &name))?;
+    }
+    Ok(())
+}
+
+fn build(call: &Call<'_>, namespace: &Namespace, specs: &[&RawDocument]) -> Result<()> {
+    let specs = specs.iter().map(|spec| specification::normalise(spec, true)).collect::<Result<Vec<_>>>()?;
+    let operation = &call.operation;
+    indexes::build(&call.server.storage, namespace, &specs, &mut |name, done, total| {
+        operation.set_progress(format!("Index Build: {name}"), done, total);
+        operation.check_interrupt()
+    })
+    .map(|_| ())
+}

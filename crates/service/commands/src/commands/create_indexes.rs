@@ -1,0 +1,51 @@
+//! `createIndexes`: builds indexes while writers go on. Source: MongoDB manual, "createIndexes".
+
+use crate::call::{Call, Reply};
+use crate::ddl::{indexes, specification};
+use crate::fields::wrong_type;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_types::{Error, Result};
+use bson::{RawArray, RawBsonRef, RawDocumentBuf, cstr};
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "createIndexes",
+    flags: Flags::WRITE_CONCERN.and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    help: "Builds indexes: { createIndexes: 'coll', indexes: [ { key: { a: 1 }, name: 'a_1' } ] }.",
+    run,
+    ..DEFAULT
+};
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let specs = call.fields.required::<&RawArray>("indexes")?;
+    let ignore_unknown = call.fields.truth("ignoreUnknownIndexOptions")?;
+    // On one member every quorum is met once the index is built here.
+    call.fields.take("commitQuorum");
+    call.fields.finish()?;
+    let mut wanted: Vec<RawDocumentBuf> = Vec::new();
+    for (at, spec) in specs.into_iter().enumerate() {
+        match spec? {
+            RawBsonRef::Document(spec) => wanted.push(specification::normalise(spec, ignore_unknown)?),
+            other => return Err(wrong_type("createIndexes", &format!("indexes.{at}"), other, &["object"])),
+        }
+    }
+    if wanted.is_empty() {
+        return Err(Error::bad_value("Must specify at least one index to create"));
+    }
+    super::create::check_name(&namespace)?;
+    let operation = &call.operation;
+    let built = indexes::build(&call.server.storage, &namespace, &wanted, &mut |name, done, total| {
+        operation.set_progress(format!("Index Build: {name}"), done, total);
+        operation.check_interrupt()
+    })?;
+    reply.append(cstr!("numIndexesBefore"), built.before);
+    reply.append(cstr!("numIndexesAfter"), built.after);
+    reply.append(cstr!("createdCollectionAutomatically"), built.created_collection);
+    if built.before == built.after {
+        reply.append(cstr!("note"), "all indexes already exist");
+    } else if call.server.topology.set().is_some() {
+        reply.append(cstr!("commitQuorum"), "votingMembers");
+    }
+    Ok(())
+}

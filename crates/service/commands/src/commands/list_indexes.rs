@@ -1,0 +1,45 @@
+//! `listIndexes`: the specifications of a collection's indexes. Source: MongoDB manual, "listIndexes".
+
+use crate::call::{Call, Reply};
+use crate::ddl::{indexes, list_batch_size, open_list, refuse_view};
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_storage::{ID_INDEX, IndexState};
+use baton_types::{Error, ErrorCode, Result};
+use bson::raw::cstr;
+use bson::rawdoc;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "listIndexes",
+    flags: Flags::API_V1.and(Flags::ON_COLLECTION),
+    help: "Lists the indexes of a collection.",
+    run,
+    ..DEFAULT
+};
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let batch_size = list_batch_size(call)?;
+    call.fields.optional::<bool>("includeBuildUUIDs")?;
+    let with_builds = call.fields.optional::<bool>("includeIndexBuildInfo")?.unwrap_or(false);
+    call.fields.finish()?;
+    let Some(collection) = call.server.storage.collection(&namespace) else {
+        return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}")));
+    };
+    refuse_view(&collection)?;
+    let mut listed = std::collections::VecDeque::new();
+    for specification in indexes::documents(&collection) {
+        if !with_builds {
+            listed.push_back(specification);
+            continue;
+        }
+        let name = specification.get_str("name").unwrap_or(ID_INDEX);
+        let building = collection.index(name).is_some_and(|index| index.state() == IndexState::Building);
+        let mut entry = rawdoc! { "spec": specification.clone() };
+        if building {
+            entry.append(cstr!("indexBuildInfo"), rawdoc! {});
+        }
+        listed.push_back(entry);
+    }
+    open_list(call, reply, namespace, listed, batch_size)
+}

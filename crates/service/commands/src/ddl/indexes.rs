@@ -1,0 +1,309 @@
+//! Indexes as commands see them: listing them, building several at once, dropping by name or key.
+//!
+//! Invariants: a command builds all its indexes or none; one that is there already is not built again, and one that
+//! differs from what is there under its name or on its key is refused (85, 86), as MongoDB tells them apart.
+
+use super::options::same;
+use super::{draw_uuid, refuse_view, specification};
+use crate::fields::is_truthy;
+use baton_storage::{
+    Collection, CollectionKind, CollectionOptions, CreateOutcome, ID_INDEX, IndexDefinition, IndexState, Storage,
+};
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Indexes of one collection, at the most.
+const INDEXES_MAX: usize = 64;
+/// How long to wait between two looks at an index that somebody else builds.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Told how far a build is: the index's name, documents done, of how many. An error ends the build.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64) -> Result<()>;
+
+/// The specifications of a collection's indexes, that on `_id` first.
+pub fn documents(collection: &Collection) -> Vec<RawDocumentBuf> {
+    match collection.kind {
+        CollectionKind::Clustered | CollectionKind::Capped => {}
+        CollectionKind::View | CollectionKind::Oplog => return Vec::new(),
+    }
+    let mut all = vec![Collection::id_index_document()];
+    let indexes = collection.indexes();
+    all.extend(indexes.iter().filter(|i| i.definition.name != ID_INDEX).map(|index| index.definition.document.clone()));
+    all
+}
+
+/// How many indexes a collection has, that on `_id` included.
+pub fn count(collection: &Collection) -> i32 {
+    documents(collection).len() as i32
+}
+
+/// What [`build`] did.
+pub struct Built {
+    /// Indexes before.
+    pub before: i32,
+    /// Indexes after.
+    pub after: i32,
+    /// Whether it made the collection.
+    pub created_collection: bool,
+}
+
+/// Builds the indexes of these normalised specifications, unless they are there.
+pub fn build(
+    storage: &Arc<Storage>,
+    namespace: &Namespace,
+    specifications: &[RawDocumentBuf],
+    progress: Progress<'_>,
+) -> Result<Built> {
+    let (collection, created_collection) = match storage.collection(namespace) {
+        Some(collection) => (collection, false),
+        None => match storage.create_collection(namespace, CollectionOptions::default(), draw_uuid())? {
+            CreateOutcome::Created(collection) => (collection, true),
+            CreateOutcome::Exists(collection) => (collection, false),
+        },
+    };
+    refuse_view(&collection)?;
+    if collection.kind == CollectionKind::Oplog {
+        return Err(Error::new(ErrorCode::CannotCreateIndex, "cannot have an index on the oplog"));
+    }
+    let before = count(&collection);
+    let wanted = missing(&collection, specifications)?;
+    let mut built: Vec<String> = Vec::new();
+    for specification in wanted {
+        let definition = IndexDefinition::parse(&specification)?;
+        let name = definition.name.clone();
+        match build_one(storage, namespace, &definition, progress) {
+            Ok(true) => built.push(name),
+            Ok(false) => {}
+            Err(error) => {
+                for name in &built {
+                    if let Some(collection) = storage.collection(namespace)
+                        && let Err(left) = storage.drop_index(&collection, name)
+                    {
+                        tracing::warn!(target: "INDEX", index = name, error = %left, "An index of a failed command stays");
+                    }
+                }
+                return Err(error);
+            }
+        }
+    }
+    let after = storage.collection(namespace).map_or(before, |collection| count(&collection));
+    Ok(Built { before, after, created_collection })
+}
+
+/// Builds one index; `false` if somebody else has built the same meanwhile.
+fn build_one(
+    storage: &Storage,
+    namespace: &Namespace,
+    definition: &IndexDefinition,
+    progress: Progress<'_>,
+) -> Result<bool> {
+    let name = definition.name.as_str();
+    loop {
+        let outcome =
+            storage.create_index(namespace, definition.clone(), &mut |done, total| progress(name, done, total));
+        match outcome {
+            Ok(()) => return Ok(true),
+            Err(error) if error.code == ErrorCode::IndexAlreadyExists => {
+                let Some(collection) = storage.collection(namespace) else { continue };
+                compare(&documents(&collection), &definition.document)?;
+                match collection.index(name) {
+                    Some(index) if index.state() == IndexState::Ready => return Ok(false),
+                    _ => {
+                        progress(name, 0, 0)?;
+                        std::thread::sleep(LOOK_AGAIN);
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Those of the specifications that are not there complete. Refuses the ones that contradict what is there.
+fn missing(collection: &Collection, specifications: &[RawDocumentBuf]) -> Result<Vec<RawDocumentBuf>> {
+    let existing = documents(collection);
+    let mut wanted: Vec<RawDocumentBuf> = Vec::new();
+    for specification in specifications {
+        let name = specification.get_str("name").map_err(|error| Error::failed_to_parse(error.to_string()))?;
+        if compare(&existing, specification)? {
+            // One that somebody else is building is waited for.
+            if collection.index(name).is_some_and(|index| index.state() == IndexState::Building) {
+                wanted.push(specification.clone());
+            }
+            continue;
+        }
+        if compare(&wanted, specification)? {
+            return Err(Error::new(ErrorCode::IndexAlreadyExists, format!("Identical index already exists: {name}")));
+        }
+        let is_ttl = specification.get("expireAfterSeconds")?.is_some();
+        if is_ttl && collection.kind == CollectionKind::Capped {
+            return Err(Error::new(ErrorCode::CannotCreateIndex, "Cannot create TTL index on a capped collection"));
+        }
+        check_text(existing.iter().chain(&wanted), specification)?;
+        wanted.push(specification.clone());
+        if existing.len() + wanted.len() > INDEXES_MAX {
+            return Err(Error::new(
+                ErrorCode::CannotCreateIndex,
+                format!("add index fails, too many indexes for {} key:{}", collection.namespace, shown(specification)),
+            ));
+        }
+    }
+    Ok(wanted)
+}
+
+fn check_text<'a>(existing: impl Iterator<Item = &'a RawDocumentBuf>, specification: &RawDocument) -> Result<()> {
+    let is_text = |document: &RawDocument| document.get_document("key").is_ok_and(|key| key.get_str("_fts").is_ok());
+    if !is_text(specification) {
+        return Ok(());
+    }
+    for other in existing {
+        if is_text(other) {
+            return Err(Error::new(
+                ErrorCode::CannotCreateIndex,
+                format!(
+                    "only one text index per collection allowed, found existing text index \"{}\"",
+                    other.get_str("name").unwrap_or_default()
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn shown(document: &RawDocument) -> String {
+    bson::Document::try_from(document).map_or_else(|_| String::from("{}"), |document| document.to_string())
+}
+
+/// How alike two specifications are.
+#[derive(PartialEq, Eq)]
+enum Likeness {
+    Different,
+    /// The same key and the same documents covered, but other options.
+    Equivalent,
+    Identical,
+}
+
+fn likeness(a: &RawDocument, b: &RawDocument) -> Result<Likeness> {
+    let both_same = |name: &str| -> Result<bool> {
+        Ok(match (a.get(name)?, b.get(name)?) {
+            (None, None) => true,
+            (Some(a), Some(b)) => baton_document::order::compare(a, b).is_eq(),
+            _ => false,
+        })
+    };
+    let flag_same =
+        |name: &str| -> Result<bool> { Ok(a.get(name)?.is_some_and(is_truthy) == b.get(name)?.is_some_and(is_truthy)) };
+    let signature = both_same("key")?
+        && both_same("weights")?
+        && both_same("partialFilterExpression")?
+        && flag_same("unique")?
+        && flag_same("sparse")?;
+    if !signature {
+        return Ok(Likeness::Different);
+    }
+    for option in ["expireAfterSeconds", "default_language", "language_override", "bits", "min", "max"] {
+        if !both_same(option)? {
+            return Ok(Likeness::Equivalent);
+        }
+    }
+    Ok(Likeness::Identical)
+}
+
+/// Whether one of `existing` is the index that is wanted; an error if one stands in its way.
+fn compare(existing: &[RawDocumentBuf], wanted: &RawDocument) -> Result<bool> {
+    let name = wanted.get_str("name").unwrap_or_default();
+    let versus = |other: &RawDocument| format!("Requested index: {}, existing index: {}", shown(wanted), shown(other));
+    if let Some(other) = existing.iter().find(|other| other.get_str("name").is_ok_and(|other| other == name)) {
+        return match likeness(other, wanted)? {
+            Likeness::Identical => Ok(true),
+            Likeness::Equivalent => Err(Error::new(
+                ErrorCode::IndexOptionsConflict,
+                format!(
+                    "An equivalent index already exists with the same name but different options. {}",
+                    versus(other)
+                ),
+            )),
+            Likeness::Different => Err(Error::new(
+                ErrorCode::IndexKeySpecsConflict,
+                format!(
+                    "An existing index has the same name as the requested index. When index names are not specified, \
+                     they are auto generated and can cause conflicts. Please refer to our documentation. {}",
+                    versus(other)
+                ),
+            )),
+        };
+    }
+    for other in existing {
+        let why = match likeness(other, wanted)? {
+            Likeness::Different => continue,
+            Likeness::Equivalent => {
+                format!("An equivalent index already exists with a different name and options. {}", versus(other))
+            }
+            Likeness::Identical => {
+                format!("Index already exists with a different name: {}", other.get_str("name").unwrap_or_default())
+            }
+        };
+        return Err(Error::new(ErrorCode::IndexOptionsConflict, why));
+    }
+    Ok(false)
+}
+
+/// The names of the indexes that `dropIndexes` is to drop. `"*"` is all but that on `_id`.
+pub fn selected(collection: &Collection, index: RawBsonRef<'_>) -> Result<Vec<String>> {
+    match index {
+        RawBsonRef::String("*") => Ok(names(collection)),
+        RawBsonRef::String(name) => Ok(vec![by_name(collection, name)?]),
+        RawBsonRef::Document(key) => Ok(vec![by_key(collection, key)?]),
+        RawBsonRef::Array(all) => {
+            let mut selected = Vec::new();
+            for name in all {
+                match name? {
+                    RawBsonRef::String(name) => selected.push(by_name(collection, name)?),
+                    other => {
+                        return Err(crate::fields::wrong_type("dropIndexes", "index", other, &["string"]));
+                    }
+                }
+            }
+            Ok(selected)
+        }
+        other => Err(crate::fields::wrong_type("dropIndexes", "index", other, &["string", "object", "array"])),
+    }
+}
+
+fn names(collection: &Collection) -> Vec<String> {
+    let indexes = collection.indexes();
+    indexes.iter().map(|index| index.definition.name.clone()).filter(|name| name != ID_INDEX).collect()
+}
+
+fn by_name(collection: &Collection, name: &str) -> Result<String> {
+    if name == ID_INDEX {
+        return Err(Error::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
+    }
+    match collection.index(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => Err(Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"))),
+    }
+}
+
+fn by_key(collection: &Collection, key: &RawDocument) -> Result<String> {
+    if specification::is_id_pattern(key) {
+        return Err(Error::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
+    }
+    let indexes = collection.indexes();
+    let found: Vec<_> = indexes.iter().filter(|index| same(index.definition.key_pattern(), key)).collect();
+    match found.as_slice() {
+        [] => Err(Error::new(ErrorCode::IndexNotFound, format!("can't find index with key: {}", shown(key)))),
+        [one] => Ok(one.definition.name.clone()),
+        several => Err(Error::new(
+            ErrorCode::AmbiguousIndexKeyPattern,
+            format!(
+                "{} indexes found for key: {}, identify by name instead. Conflicting indexes: {}",
+                several.len(),
+                shown(key),
+                several.iter().map(|index| index.definition.name.as_str()).collect::<Vec<_>>().join(", ")
+            ),
+        )),
+    }
+}

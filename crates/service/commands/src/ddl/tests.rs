@@ -1,0 +1,369 @@
+//! Commands on collections and indexes, sent to a member as a client sends them.
+
+use crate::testing::Member;
+use crate::ttl;
+use bson::{Bson, DateTime, Document, doc};
+
+fn names(entries: &[Document]) -> Vec<&str> {
+    entries.iter().map(|entry| entry.get_str("name").unwrap()).collect()
+}
+
+fn insert(member: &Member, collection: &str, documents: impl IntoIterator<Item = Document>) {
+    let documents: Vec<Document> = documents.into_iter().collect();
+    member.ok("db", doc! { "insert": collection, "documents": documents });
+}
+
+fn find(member: &Member, collection: &str, filter: Document) -> Vec<Document> {
+    member.batch("db", doc! { "find": collection, "filter": filter })
+}
+
+#[test]
+fn a_collection_is_created_once_and_again_only_with_the_same_options() {
+    let member = Member::new();
+    member.ok("db", doc! { "create": "c", "capped": true, "size": 4096, "max": 10 });
+    member.ok("db", doc! { "create": "c", "capped": true, "size": 4096.0, "max": 10_i64 });
+    assert_eq!(member.code("db", doc! { "create": "c" }), 48);
+    let listed = member.batch("db", doc! { "listCollections": 1, "cursor": {} });
+    assert_eq!(names(&listed), ["c"]);
+    assert_eq!(listed[0].get_document("options").unwrap(), &doc! { "capped": true, "size": 4096, "max": 10 });
+    assert_eq!(listed[0].get_str("type").unwrap(), "collection");
+    assert!(!listed[0].get_document("info").unwrap().get_bool("readOnly").unwrap());
+}
+
+#[test]
+fn options_that_contradict_each_other_or_are_not_there_are_refused() {
+    let member = Member::new();
+    for (command, code) in [
+        (doc! { "create": "c", "capped": true }, 72),
+        (doc! { "create": "c", "size": 1 }, 72),
+        (doc! { "create": "c", "pipeline": [] }, 72),
+        (doc! { "create": "c", "viewOn": "" }, 2),
+        (doc! { "create": "c", "frob": 1 }, 40415),
+        (doc! { "create": "c", "validationLevel": "high" }, 2),
+        (doc! { "create": "c", "validator": { "$frob": 1 } }, 2),
+        (doc! { "create": "c", "timeseries": { "timeField": "t" } }, 238),
+        (doc! { "create": "c", "collation": { "locale": "fr" } }, 238),
+        (doc! { "create": "system.mine" }, 73),
+        (doc! { "create": "a$b" }, 73),
+        (doc! { "create": 1 }, 73),
+    ] {
+        assert_eq!(member.code("db", command.clone()), code, "{command}");
+    }
+    member.ok("db", doc! { "create": "c", "collation": { "locale": "simple" } });
+}
+
+#[test]
+fn a_validator_holds_until_coll_mod_turns_it_off() {
+    let member = Member::new();
+    member.ok("db", doc! { "create": "c", "validator": { "n": { "$gt": 0 } } });
+    let reply = member.ok("db", doc! { "insert": "c", "documents": [ { "_id": 1, "n": 0 } ] });
+    let errors = reply.get_array("writeErrors").unwrap();
+    assert_eq!(errors[0].as_document().unwrap().get_i32("code").unwrap(), 121);
+    member.ok("db", doc! { "collMod": "c", "validationLevel": "off" });
+    insert(&member, "c", [doc! { "_id": 1, "n": 0 }]);
+    let listed = member.batch("db", doc! { "listCollections": 1, "filter": { "name": "c" } });
+    let options = listed[0].get_document("options").unwrap();
+    let wanted = doc! { "validator": { "n": { "$gt": 0 } }, "validationLevel": "off", "validationAction": "error" };
+    assert_eq!(options, &wanted);
+}
+
+#[test]
+fn views_are_listed_read_changed_and_never_stand_on_themselves() {
+    let member = Member::new();
+    insert(&member, "c", [doc! { "_id": 1, "a": 1 }, doc! { "_id": 2, "a": 2 }]);
+    member.ok("db", doc! { "create": "v", "viewOn": "c", "pipeline": [ { "$match": { "a": 1 } } ] });
+    assert_eq!(find(&member, "v", doc! {}).len(), 1);
+    let listed = member.batch("db", doc! { "listCollections": 1, "nameOnly": true });
+    assert_eq!(names(&listed), ["c", "system.views", "v"]);
+    assert_eq!(listed[2], doc! { "name": "v", "type": "view" });
+    member.ok("db", doc! { "collMod": "v", "viewOn": "c", "pipeline": [] });
+    assert_eq!(find(&member, "v", doc! {}).len(), 2);
+
+    member.ok("db", doc! { "create": "w", "viewOn": "v" });
+    assert_eq!(member.code("db", doc! { "create": "self", "viewOn": "self" }), 5);
+    let lookup = doc! { "$lookup": { "from": "w", "localField": "a", "foreignField": "a", "as": "x" } };
+    assert_eq!(member.code("db", doc! { "collMod": "v", "viewOn": "c", "pipeline": [lookup] }), 5);
+    assert_eq!(member.code("db", doc! { "create": "x", "viewOn": "c", "pipeline": [ { "$out": "o" } ] }), 167);
+    assert_eq!(member.code("db", doc! { "listIndexes": "v" }), 166);
+    assert_eq!(member.code("db", doc! { "collStats": "v" }), 166);
+    let reply = member.ok("db", doc! { "drop": "v" });
+    assert!(!reply.contains_key("nIndexesWas") && reply.contains_key("ns"));
+}
+
+#[test]
+fn dropping_says_what_was_there_and_nothing_of_what_was_not() {
+    let member = Member::new();
+    insert(&member, "c", [doc! { "_id": 1 }]);
+    let reply = member.ok("db", doc! { "drop": "c" });
+    assert_eq!((reply.get_i32("nIndexesWas").unwrap(), reply.get_str("ns").unwrap()), (1, "db.c"));
+    assert!(!member.ok("db", doc! { "drop": "c" }).contains_key("ns"));
+    insert(&member, "d", [doc! { "_id": 1 }]);
+    assert_eq!(member.ok("db", doc! { "dropDatabase": 1 }).get_str("dropped").unwrap(), "db");
+    assert!(!member.ok("db", doc! { "dropDatabase": 1 }).contains_key("dropped"));
+    assert_eq!(member.code("local", doc! { "dropDatabase": 1 }), 20);
+}
+
+#[test]
+fn a_rename_keeps_documents_and_indexes_also_into_another_database() {
+    let member = Member::new();
+    insert(&member, "a", (0..300).map(|i| doc! { "_id": i, "n": i }));
+    member.ok("db", doc! { "createIndexes": "a", "indexes": [ { "key": { "n": 1 }, "name": "n_1", "unique": true } ] });
+    insert(&member, "b", [doc! { "_id": 1 }]);
+    let rename = |to: &str, drop: bool| doc! { "renameCollection": "db.a", "to": to, "dropTarget": drop };
+    assert_eq!(member.code("db", rename("db.b", false)), 13);
+    assert_eq!(member.code("admin", rename("db.b", false)), 48);
+    assert_eq!(member.code("admin", rename("db.a", false)), 20);
+    assert_eq!(member.code("admin", rename("local.a", false)), 20);
+    assert_eq!(member.code("admin", doc! { "renameCollection": "db.no", "to": "db.x" }), 26);
+    member.ok("admin", rename("db.b", true));
+    assert_eq!(member.ok("db", doc! { "count": "b" }).get_i32("n").unwrap(), 300);
+
+    member.ok("other", doc! { "insert": "b", "documents": [ { "_id": "old" } ] });
+    let across = doc! { "renameCollection": "db.b", "to": "other.b" };
+    assert_eq!(member.code("admin", across.clone()), 48);
+    let mut across = across;
+    across.insert("dropTarget", true);
+    member.ok("admin", across);
+    assert_eq!(member.ok("other", doc! { "count": "b" }).get_i32("n").unwrap(), 300);
+    assert_eq!(member.ok("db", doc! { "count": "b" }).get_i32("n").unwrap(), 0);
+    assert_eq!(names(&member.batch("other", doc! { "listIndexes": "b" })), ["_id_", "n_1"]);
+    assert_eq!(names(&member.batch("other", doc! { "listCollections": 1 })), ["b"]);
+    assert!(member.ok("other", doc! { "validate": "b" }).get_bool("valid").unwrap());
+}
+
+#[test]
+fn indexes_are_built_once_and_conflicts_are_told_apart() {
+    let member = Member::new();
+    let create = |spec: Document| doc! { "createIndexes": "c", "indexes": [spec] };
+    let reply = member.ok("db", create(doc! { "key": { "a": 1 }, "name": "a_1" }));
+    assert_eq!(reply.get_i32("numIndexesBefore").unwrap(), 1);
+    assert_eq!(reply.get_i32("numIndexesAfter").unwrap(), 2);
+    assert!(reply.get_bool("createdCollectionAutomatically").unwrap());
+    let again = member.ok("db", create(doc! { "key": { "a": 1.0 }, "name": "a_1" }));
+    assert_eq!(again.get_str("note").unwrap(), "all indexes already exist");
+    for (spec, code) in [
+        (doc! { "key": { "a": 1 }, "name": "other" }, 85),
+        (doc! { "key": { "a": 1 }, "name": "a_1", "expireAfterSeconds": 5 }, 85),
+        (doc! { "key": { "a": 1 }, "name": "a_1", "unique": true }, 86),
+        (doc! { "key": { "b": 1 }, "name": "a_1" }, 86),
+        (doc! { "key": {} , "name": "x" }, 67),
+        (doc! { "key": { "a": 1, "b": "frob" }, "name": "x" }, 67),
+    ] {
+        assert_eq!(member.code("db", create(spec.clone())), code, "{spec}");
+    }
+    member.ok("db", create(doc! { "key": { "a": 1 }, "name": "unique", "unique": true }));
+    assert_eq!(member.code("db", doc! { "createIndexes": "c", "indexes": [] }), 2);
+    let both = [doc! { "key": { "z": 1 }, "name": "z" }, doc! { "key": { "z": 1 }, "name": "z" }];
+    assert_eq!(member.code("db", doc! { "createIndexes": "c", "indexes": both.to_vec() }), 68);
+}
+
+#[test]
+fn a_command_that_cannot_build_all_its_indexes_builds_none() {
+    let member = Member::new();
+    insert(&member, "c", [doc! { "_id": 1, "a": 1, "u": 1 }, doc! { "_id": 2, "a": 2, "u": 1 }]);
+    let specs =
+        vec![doc! { "key": { "a": 1 }, "name": "a_1" }, doc! { "key": { "u": 1 }, "name": "u_1", "unique": true }];
+    assert_eq!(member.code("db", doc! { "createIndexes": "c", "indexes": specs }), 11000);
+    assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_"]);
+}
+
+#[test]
+fn indexes_are_dropped_by_name_key_list_or_all_but_never_that_on_id() {
+    let member = Member::new();
+    let spec = |field: &str| doc! { "key": { field: 1 }, "name": format!("{field}_1") };
+    let specs: Vec<Document> = ["a", "b", "c", "d", "e"].map(spec).to_vec();
+    member.ok("db", doc! { "createIndexes": "c", "indexes": specs });
+    assert_eq!(member.ok("db", doc! { "dropIndexes": "c", "index": "a_1" }).get_i32("nIndexesWas").unwrap(), 6);
+    member.ok("db", doc! { "deleteIndexes": "c", "index": { "b": 1 } });
+    member.ok("db", doc! { "dropIndexes": "c", "index": ["c_1", "d_1"] });
+    for (index, code) in [
+        (Bson::from("nope"), 27),
+        (Bson::from(doc! { "nope": 1 }), 27),
+        (Bson::from("_id_"), 72),
+        (Bson::from(doc! { "_id": 1 }), 72),
+        (Bson::from(5), 14),
+    ] {
+        assert_eq!(member.code("db", doc! { "dropIndexes": "c", "index": index.clone() }), code, "{index}");
+    }
+    let all = member.ok("db", doc! { "dropIndexes": "c", "index": "*" });
+    assert_eq!(all.get_i32("nIndexesWas").unwrap(), 2);
+    assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_"]);
+    assert_eq!(member.code("db", doc! { "dropIndexes": "none", "index": "*" }), 26);
+    assert_eq!(member.code("db", doc! { "listIndexes": "none" }), 26);
+}
+
+#[test]
+fn coll_mod_hides_an_index_and_changes_when_documents_expire() {
+    let member = Member::new();
+    let spec = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 10 };
+    member.ok("db", doc! { "createIndexes": "c", "indexes": [spec] });
+    let hide = |index: Document| doc! { "collMod": "c", "index": index };
+    let reply = member.ok("db", hide(doc! { "name": "at_1", "hidden": true, "expireAfterSeconds": 20 }));
+    assert_eq!(reply.get_i32("expireAfterSeconds_old").unwrap(), 10);
+    assert_eq!(reply.get_i32("expireAfterSeconds_new").unwrap(), 20);
+    assert!(reply.get_bool("hidden_new").unwrap() && !reply.get_bool("hidden_old").unwrap());
+    let listed = member.batch("db", doc! { "listIndexes": "c" });
+    assert_eq!(listed[1].get_i32("expireAfterSeconds").unwrap(), 20);
+    assert!(listed[1].get_bool("hidden").unwrap());
+    member.ok("db", hide(doc! { "keyPattern": { "at": 1 }, "hidden": false }));
+    assert!(!member.batch("db", doc! { "listIndexes": "c" })[1].contains_key("hidden"));
+    assert_eq!(member.code("db", hide(doc! { "name": "none", "hidden": true })), 27);
+    assert_eq!(member.code("db", hide(doc! { "name": "_id_", "hidden": true })), 2);
+    assert_eq!(member.code("db", hide(doc! { "hidden": true })), 72);
+    assert_eq!(member.code("db", doc! { "collMod": "none" }), 26);
+}
+
+#[test]
+fn lists_come_in_batches_through_get_more() {
+    let member = Member::new();
+    for name in ["a", "b", "c"] {
+        member.ok("db", doc! { "create": name });
+    }
+    let reply = member.ok("db", doc! { "listCollections": 1, "nameOnly": true, "cursor": { "batchSize": 2 } });
+    let cursor = reply.get_document("cursor").unwrap();
+    assert_eq!(cursor.get_str("ns").unwrap(), "db.$cmd.listCollections");
+    assert_eq!(cursor.get_array("firstBatch").unwrap().len(), 2);
+    let id = cursor.get_i64("id").unwrap();
+    let more = member.ok("db", doc! { "getMore": id, "collection": "$cmd.listCollections" });
+    let cursor = more.get_document("cursor").unwrap();
+    assert_eq!(cursor.get_array("nextBatch").unwrap().len(), 1);
+    assert_eq!(cursor.get_i64("id").unwrap(), 0);
+}
+
+#[test]
+fn databases_are_listed_with_sizes_by_filter_or_by_name_alone() {
+    let member = Member::new();
+    insert(&member, "c", [doc! { "_id": 1 }]);
+    let reply = member.ok("admin", doc! { "listDatabases": 1 });
+    let all: Vec<Document> =
+        reply.get_array("databases").unwrap().iter().filter_map(Bson::as_document).cloned().collect();
+    assert_eq!(names(&all), ["admin", "config", "db", "local"]);
+    assert!(reply.contains_key("totalSize"));
+    let filtered = member.ok("admin", doc! { "listDatabases": 1, "filter": { "name": "db" }, "nameOnly": true });
+    assert_eq!(filtered.get_array("databases").unwrap(), &vec![Bson::from(doc! { "name": "db" })]);
+    assert_eq!(member.code("db", doc! { "listDatabases": 1 }), 13);
+}
+
+#[test]
+fn figures_add_up_and_are_scaled() {
+    let member = Member::new();
+    insert(&member, "c", (0..10).map(|i| doc! { "_id": i, "pad": "x".repeat(1000) }));
+    let stats = member.ok("db", doc! { "collStats": "c" });
+    assert_eq!(stats.get_i32("count").unwrap(), 10);
+    let size = stats.get_i32("size").unwrap();
+    assert_eq!(stats.get_i32("avgObjSize").unwrap(), size / 10);
+    assert_eq!(stats.get_i32("nindexes").unwrap(), 1);
+    let scaled = member.ok("db", doc! { "collStats": "c", "scale": 1024 });
+    assert_eq!(scaled.get_i32("size").unwrap(), size / 1024);
+    assert_eq!(member.ok("db", doc! { "collStats": "none" }).get_i32("count").unwrap(), 0);
+    let all = member.ok("db", doc! { "dbStats": 1 });
+    assert_eq!((all.get_i64("collections").unwrap(), all.get_i64("objects").unwrap()), (1, 10));
+    assert_eq!(all.get_f64("dataSize").unwrap(), f64::from(size));
+    let part = doc! { "dataSize": "db.c", "keyPattern": { "_id": 1 }, "min": { "_id": 2 }, "max": { "_id": 5 } };
+    assert_eq!(member.ok("db", part).get_i64("numObjects").unwrap(), 3);
+    let valid = member.ok("db", doc! { "validate": "c", "full": true });
+    assert!(valid.get_bool("valid").unwrap());
+    assert_eq!(valid.get_i32("nrecords").unwrap(), 10);
+    assert_eq!(valid.get_document("keysPerIndex").unwrap(), &doc! { "_id_": 10 });
+    assert_eq!(member.code("db", doc! { "validate": "none" }), 26);
+    member.ok("db", doc! { "compact": "c" });
+    assert_eq!(find(&member, "c", doc! {}).len(), 10);
+}
+
+#[test]
+fn a_collection_made_capped_keeps_its_newest_documents() {
+    let member = Member::new();
+    insert(&member, "c", (0..100).map(|i| doc! { "_id": i, "pad": "x".repeat(200) }));
+    member.ok("db", doc! { "cloneCollectionAsCapped": "c", "toCollection": "copy", "size": 8192 });
+    member.ok("db", doc! { "convertToCapped": "c", "size": 8192 });
+    for name in ["c", "copy"] {
+        let left = find(&member, name, doc! {});
+        assert!(left.len() < 50, "{}", left.len());
+        assert_eq!(left.last().unwrap().get_i32("_id").unwrap(), 99);
+        assert!(member.ok("db", doc! { "collStats": name }).get_bool("capped").unwrap());
+    }
+    let listed = member.batch("db", doc! { "listCollections": 1, "nameOnly": true });
+    assert_eq!(names(&listed), ["c", "copy"]);
+    assert_eq!(member.code("db", doc! { "convertToCapped": "none", "size": 1000 }), 26);
+}
+
+#[test]
+fn entries_of_an_oplog_are_applied_and_may_be_applied_again() {
+    let member = Member::new();
+    let ns = "db.c";
+    let entries = vec![
+        doc! { "op": "c", "ns": "db.$cmd", "o": { "create": "c", "idIndex": { "v": 2, "key": { "_id": 1 }, "name": "_id_" } } },
+        doc! { "op": "i", "ns": ns, "o": { "_id": 1, "a": 1 } },
+        doc! { "op": "i", "ns": ns, "o": { "_id": 2, "a": 1 } },
+        doc! { "op": "u", "ns": ns, "o2": { "_id": 1 }, "o": { "$v": 2, "diff": { "u": { "a": 7 }, "i": { "b": 8 } } } },
+        doc! { "op": "u", "ns": ns, "o2": { "_id": 2 }, "o": { "_id": 2, "whole": true } },
+        doc! { "op": "u", "ns": ns, "o2": { "_id": 3 }, "o": { "$set": { "new": 1 } } },
+        doc! { "op": "d", "ns": ns, "o": { "_id": 2 } },
+        doc! { "op": "n", "ns": "", "o": { "msg": "nothing" } },
+        doc! { "op": "c", "ns": "db.$cmd", "o": { "createIndexes": "c", "v": 2, "key": { "a": 1 }, "name": "a_1" } },
+    ];
+    for _ in 0..2 {
+        let reply = member.ok("admin", doc! { "applyOps": entries.clone() });
+        assert_eq!(reply.get_i32("applied").unwrap(), 9);
+        let found = find(&member, "c", doc! {});
+        assert_eq!(found, [doc! { "_id": 1, "a": 7, "b": 8 }, doc! { "_id": 3, "new": 1 }]);
+        assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_", "a_1"]);
+    }
+    let broken = vec![entries[1].clone(), doc! { "op": "i", "ns": ns, "o": { "no": "id" } }, entries[2].clone()];
+    let reply = member.send("admin", doc! { "applyOps": broken });
+    assert_eq!(reply.get_i32("code").unwrap(), 4);
+    assert_eq!(reply.get_i32("applied").unwrap(), 2);
+    assert_eq!(reply.get_array("results").unwrap(), &vec![Bson::from(true), Bson::from(false)]);
+}
+
+#[test]
+fn expired_documents_go_and_no_others() {
+    let member = Member::new();
+    let spec = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 60 };
+    member.ok("db", doc! { "createIndexes": "c", "indexes": [spec] });
+    let ago = |secs: i64| DateTime::from_millis(DateTime::now().timestamp_millis() - secs * 1000);
+    insert(&member, "c", (0..2500).map(|i| doc! { "_id": i, "at": ago(100) }));
+    insert(
+        &member,
+        "c",
+        [
+            doc! { "_id": "fresh", "at": ago(10) },
+            doc! { "_id": "none" },
+            doc! { "_id": "number", "at": 5 },
+            doc! { "_id": "one of several", "at": [ago(10), ago(100)] },
+        ],
+    );
+    assert_eq!(ttl::run_once(&member.server), 2501);
+    assert_eq!(names_of_ids(&find(&member, "c", doc! {})), ["fresh", "none", "number"]);
+    assert_eq!(ttl::run_once(&member.server), 0);
+    assert!(member.ok("db", doc! { "validate": "c" }).get_bool("valid").unwrap());
+    let totals = member.server.storage.tasks().totals();
+    assert!(totals.iter().any(|(kind, totals)| kind.name() == "ttlDeletion" && totals.count == 2));
+}
+
+fn names_of_ids(documents: &[Document]) -> Vec<&str> {
+    documents.iter().map(|document| document.get_str("_id").unwrap()).collect()
+}
+
+#[test]
+fn what_is_applied_is_soon_durable_without_being_asked() {
+    let member = Member::new();
+    let upkeep = crate::upkeep::start(&member.server).unwrap();
+    member.ok("db", doc! { "insert": "c", "documents": [ { "_id": 1 } ], "writeConcern": { "w": 1 } });
+    let queue = member.server.storage.queue();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while queue.durable() < queue.applied() {
+        assert!(std::time::Instant::now() < until, "nothing was synced");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    drop(upkeep);
+}
+
+#[test]
+fn the_oplogs_size_changes_within_mongodbs_limits() {
+    let member = Member::new();
+    member.ok("admin", doc! { "replSetResizeOplog": 1, "size": 2000.0 });
+    assert_eq!(member.server.storage.statistics().oplog_bytes_max, 2000 * 1024 * 1024);
+    assert_eq!(member.code("admin", doc! { "replSetResizeOplog": 1, "size": 10.0 }), 51024);
+    assert_eq!(member.code("admin", doc! { "replSetResizeOplog": 1 }), 72);
+}

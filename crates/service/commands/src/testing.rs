@@ -1,0 +1,91 @@
+//! A member in a directory of its own, without a network: what tests send commands to.
+
+use crate::dispatch::dispatch;
+use crate::server::{Client, Connection, Hooks, Identity, Parts, ReplicaSet, Server};
+use baton_storage::tasks::AlwaysOpen;
+use baton_storage::{Storage, StorageOptions};
+use baton_wire::Request;
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use std::sync::Arc;
+
+/// A member of a set with one member, and a connection to it.
+pub struct Member {
+    pub server: Arc<Server>,
+    client: Arc<Client>,
+    _directory: tempfile::TempDir,
+}
+
+impl Member {
+    /// An empty one.
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
+        let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap();
+        let server = Server::new(Parts {
+            identity: Identity {
+                host: "localhost:27017".into(),
+                port: 27017,
+                argv: Vec::new(),
+                parsed_options: Document::new(),
+                compressors: Vec::new(),
+                data_directory: directory.path().display().to_string(),
+            },
+            set: Some(ReplicaSet {
+                name: "rs0".into(),
+                me: "localhost:27017".into(),
+                id: bson::oid::ObjectId::new(),
+                config_version: 1,
+                term: 1,
+            }),
+            storage,
+            hooks: Hooks::default(),
+            slow_ms: 100_000,
+            profile_level: 0,
+        });
+        let connection =
+            Connection { id: 1, peer: "test".into(), local: "test".into(), is_connected: Box::new(|| true) };
+        let client = server.clients.open(connection, &server.operations);
+        Self { server, client, _directory: directory }
+    }
+
+    /// Sends a command to `db` and gives the whole reply.
+    pub fn send(&self, db: &str, command: Document) -> Document {
+        let mut body = command;
+        body.insert("$db", db);
+        let body = RawDocumentBuf::try_from(&body).unwrap();
+        let request = Request {
+            request_id: 1,
+            reply_id: 2,
+            flags: Default::default(),
+            body: &body,
+            sequences: Default::default(),
+            legacy_database: None,
+            compressor: None,
+        };
+        let mut out = Vec::new();
+        dispatch(&self.server, &self.client, &request, &mut out);
+        // The header's 16 bytes, the flags' four, the section's kind.
+        Document::try_from(RawDocument::from_bytes(&out[21..]).unwrap()).unwrap()
+    }
+
+    /// Sends a command that must succeed.
+    pub fn ok(&self, db: &str, command: Document) -> Document {
+        let reply = self.send(db, command.clone());
+        assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{command}: {reply}");
+        reply
+    }
+
+    /// Sends a command that must fail; gives the code.
+    pub fn code(&self, db: &str, command: Document) -> i32 {
+        let reply = self.send(db, command.clone());
+        assert_eq!(reply.get_f64("ok").ok(), Some(0.0), "{command}: {reply}");
+        reply.get_i32("code").unwrap()
+    }
+
+    /// The documents of a cursor reply's first batch.
+    pub fn batch(&self, db: &str, command: Document) -> Vec<Document> {
+        let reply = self.ok(db, command);
+        let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        batch.iter().filter_map(Bson::as_document).cloned().collect()
+    }
+}

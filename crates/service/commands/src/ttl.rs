@@ -1,0 +1,137 @@
+//! Deleting documents that have expired by a TTL index. Source: MongoDB manual, "TTL Indexes".
+//!
+//! Invariants: a pass is registered as an operation and, for each index, as a task that asks the gate, both of the class
+//! background; documents go in batches, each found again and locked by itself, through the one path every delete takes;
+//! an index that fails is logged and does not keep the others waiting.
+//! What it deliberately does not do: run by itself. [`crate::upkeep`] calls it.
+
+use crate::server::{Begin, Operation, Server};
+use baton_execution::Hint;
+use baton_execution::write::{self, DeleteStatement};
+use baton_query::Context;
+use baton_query::matcher::Matcher;
+use baton_storage::tasks::{Admission, TaskKind};
+use baton_storage::{Collection, CollectionKind, Index, IndexState};
+use baton_types::{Class, ErrorCode, Result};
+use bson::raw::CString;
+use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Documents deleted between two looks at whether to go on.
+const BATCH_DOCUMENTS: u64 = 1000;
+
+/// What deletion has done since the start: serverStatus's `metrics.ttl`.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Passes over all TTL indexes.
+    pub passes: AtomicU64,
+    /// Documents deleted.
+    pub deleted_documents: AtomicU64,
+}
+
+/// One pass over all TTL indexes; returns how many documents it deleted. Ends early if it is killed or the member stops.
+pub fn run_once(server: &Arc<Server>) -> u64 {
+    let slot = server.operations.register("TTLMonitor");
+    let operation = server.operations.begin(
+        slot.slot(),
+        &Begin {
+            kind: "none",
+            name: "ttl",
+            db: "admin",
+            collection: "",
+            command: None,
+            session: None,
+            class: Class::Background,
+            max_time: None,
+        },
+    );
+    let catalog = server.storage.catalog();
+    let mut deleted = 0;
+    for collection in catalog.iter().filter(|collection| collection.kind == CollectionKind::Clustered) {
+        for index in collection.indexes().iter() {
+            let Some(secs) = index.definition.expire_after_secs.filter(|_| index.state() == IndexState::Ready) else {
+                continue;
+            };
+            if operation.check_interrupt().is_err() {
+                return deleted;
+            }
+            match delete_expired(server, &operation, collection, index, secs) {
+                Ok(count) => deleted += count,
+                Err(error) if interrupts(error.code) => return deleted,
+                Err(error) => tracing::warn!(
+                    target: "INDEX",
+                    id = 5_400_703,
+                    ns = %collection.namespace,
+                    index = index.definition.name,
+                    error = %error,
+                    "Error running TTL job on collection"
+                ),
+            }
+        }
+    }
+    server.ttl.passes.fetch_add(1, Relaxed);
+    deleted
+}
+
+fn interrupts(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::Interrupted | ErrorCode::InterruptedAtShutdown)
+}
+
+fn delete_expired(
+    server: &Server,
+    operation: &Operation,
+    collection: &Arc<Collection>,
+    index: &Arc<Index>,
+    secs: i64,
+) -> Result<u64> {
+    let storage = &server.storage;
+    let name = format!("{} {}", collection.namespace, index.definition.name);
+    // A task that may not begin now is tried again with the next pass.
+    if storage.gate().may_begin(TaskKind::TtlDeletion, &name, Duration::ZERO) == Admission::Wait {
+        return Ok(0);
+    }
+    let Some(filter) = expired(index, secs, DateTime::now())? else { return Ok(0) };
+    let task = storage.tasks().begin(TaskKind::TtlDeletion, name);
+    let context = Arc::new(Context::new(DateTime::now(), 0));
+    let statement = DeleteStatement {
+        filter: Arc::new(Matcher::parse(&filter, &context)?),
+        multi: true,
+        hint: Some(Hint::Name(index.definition.name.clone())),
+        sort: None,
+    };
+    let mut deleted = 0;
+    loop {
+        let interrupt = || operation.check_interrupt();
+        let namespace = &collection.namespace;
+        let batch = write::delete_batch(storage, namespace, &statement, BATCH_DOCUMENTS, &context, &interrupt)?;
+        deleted += batch;
+        server.ttl.deleted_documents.fetch_add(batch, Relaxed);
+        task.progress(deleted, 0);
+        operation.set_progress(format!("Deleting expired documents of {namespace}"), deleted, 0);
+        if batch == 0 {
+            return Ok(deleted);
+        }
+    }
+}
+
+/// What has expired by `now`: dates before the threshold, among the documents that the index covers. `None` for an index
+/// that MongoDB would not expire by either.
+fn expired(index: &Index, secs: i64, now: DateTime) -> Result<Option<RawDocumentBuf>> {
+    let [path] = index.definition.paths.as_slice() else { return Ok(None) };
+    let threshold = now.timestamp_millis().saturating_sub(secs.saturating_mul(1000));
+    let mut date = RawDocumentBuf::new();
+    date.append(CString::try_from(path.as_str())?, rawdoc! { "$lt": DateTime::from_millis(threshold) });
+    match index.definition.document.get("partialFilterExpression")?.and_then(|filter| filter.as_document()) {
+        None => Ok(Some(date)),
+        Some(partial) => {
+            let mut both = RawDocumentBuf::new();
+            let mut all = bson::RawArrayBuf::new();
+            all.push(partial.to_owned());
+            all.push(date);
+            both.append(cstr!("$and"), all);
+            Ok(Some(both))
+        }
+    }
+}

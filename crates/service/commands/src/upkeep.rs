@@ -1,0 +1,101 @@
+//! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
+//! oplog, deleting expired documents.
+//!
+//! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises.
+//! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
+
+use crate::server::Server;
+use crate::ttl;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long an acknowledged write may be in memory only: MongoDB's `commitIntervalMs`.
+const SYNC_INTERVAL: Duration = Duration::from_millis(100);
+/// How often the history window moves and the oplog's size is looked at.
+const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a change of `ttlMonitorSleepSecs` is noticed.
+const TTL_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Tells the threads to stop.
+#[derive(Default)]
+struct Stop {
+    asked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits that long; `false` as soon as it is time to stop.
+    fn wait(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut asked = self.asked.lock();
+        while !*asked {
+            if self.changed.wait_until(&mut asked, until).timed_out() {
+                return !*asked;
+            }
+        }
+        false
+    }
+}
+
+/// The threads at work. Dropped, they stop.
+pub struct Upkeep {
+    stop: Arc<Stop>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Starts the upkeep of a member.
+///
+/// # Errors
+/// If the machine gives no more threads.
+pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
+    let mut upkeep = Upkeep { stop: Arc::default(), threads: Vec::new() };
+    for (name, work) in [("sync", sync as fn(&Arc<Server>, &Stop)), ("storage", tend_storage), ("ttl", expire)] {
+        let (server, stop) = (Arc::clone(server), Arc::clone(&upkeep.stop));
+        upkeep.threads.push(std::thread::Builder::new().name(name.into()).spawn(move || work(&server, &stop))?);
+    }
+    Ok(upkeep)
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        *self.stop.asked.lock() = true;
+        self.stop.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!(target: "CONTROL", "A thread of the upkeep panicked");
+            }
+        }
+    }
+}
+
+fn sync(server: &Arc<Server>, stop: &Stop) {
+    while stop.wait(SYNC_INTERVAL) {
+        let queue = server.storage.queue();
+        if queue.applied() > queue.durable() {
+            server.storage.sync();
+        }
+    }
+}
+
+fn tend_storage(server: &Arc<Server>, stop: &Stop) {
+    while stop.wait(STORAGE_INTERVAL) {
+        server.storage.forget_history();
+        server.storage.truncate_oplog();
+    }
+}
+
+fn expire(server: &Arc<Server>, stop: &Stop) {
+    let mut last = Instant::now();
+    while stop.wait(TTL_LOOK_INTERVAL) {
+        let secs = server.parameters.ttl_monitor_sleep_secs.load(Relaxed).max(1) as u64;
+        if last.elapsed() >= Duration::from_secs(secs) {
+            if server.parameters.ttl_monitor_enabled.load(Relaxed) {
+                ttl::run_once(server);
+            }
+            last = Instant::now();
+        }
+    }
+}
