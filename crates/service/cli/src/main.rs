@@ -4,8 +4,10 @@
 
 mod arguments;
 mod config_file;
+mod connection;
 mod serve;
 mod settings;
+mod status;
 
 use clap::Command;
 use std::process::ExitCode;
@@ -18,6 +20,7 @@ First steps:
   baton up                                    start a local replica set of one member
   mongosh 'mongodb://127.0.0.1:27017/?replicaSet=rs0'
                                               talk to it, with any MongoDB client
+  baton status mongodb://127.0.0.1:27017      who the members are and what they do
   baton serve --help                          mongod's flags, for a real installation";
 
 fn main() -> ExitCode {
@@ -28,10 +31,12 @@ fn main() -> ExitCode {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve::up_command())
-        .subcommand(serve::serve_command());
+        .subcommand(serve::serve_command())
+        .subcommand(status::command());
     match command.get_matches().subcommand() {
         Some(("serve", matches)) => serve::serve(matches),
         Some(("up", matches)) => serve::up(matches),
+        Some(("status", matches)) => status::run(matches),
         _ => ExitCode::from(2),
     }
 }

@@ -123,6 +123,17 @@ fn the_status_page_the_metrics_and_the_health_are_served() {
 }
 
 #[test]
+fn status_shows_the_member_and_says_so_when_there_is_none() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let serving = Serving::start(&port, data.path(), &["--http", "false"]);
+    let uri = format!("mongodb://127.0.0.1:{port}");
+    let text = String::from_utf8(output(&["status", &uri]).stdout).unwrap();
+    assert!(text.contains("set rs0") && text.contains("PRIMARY"), "{text}");
+    assert_eq!(serving.terminate(), 0);
+    assert_eq!(output(&["status", &uri]).status.code(), Some(1));
+}
+
+#[test]
 fn an_unknown_flag_or_key_is_refused_by_name_with_exit_code_2() {
     let flag = output(&["serve", "--frobnicate"]);
     assert_eq!(flag.status.code(), Some(2));

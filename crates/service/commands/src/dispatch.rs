@@ -142,7 +142,8 @@ fn carry_out<'a>(
             command: (!spec.flags.has(Flags::SECRET)).then_some(request.body),
             session: envelope.session,
             class,
-            max_time: envelope.max_time,
+            // On a getMore it says how long to wait for new documents; the deadline is the cursor's own.
+            max_time: envelope.max_time.filter(|_| spec.kind != Kind::GetMore),
         },
     );
     if !matches!(spec.kind, Kind::Insert | Kind::Update | Kind::Delete) {

@@ -62,7 +62,10 @@ pub fn answer(call: &mut Call<'_>, reply: &mut Reply<'_>, legacy: bool) -> Resul
         reply.begin_array(cstr!("saslSupportedMechs"));
         reply.end();
     }
-    if awaited.is_some() && call.request.flags.exhaust_allowed() {
+    if call.server.operations.is_shutting_down() {
+        // What there was to learn from this member has been told; a connection that waits would only delay the stop.
+        reply.close_connection();
+    } else if awaited.is_some() && call.request.flags.exhaust_allowed() {
         reply.stream(next_request(call)?);
     }
     Ok(())
@@ -104,6 +107,9 @@ fn wait(call: &Call<'_>, seen: TopologyVersion, time: Duration) -> Result<()> {
                 seen.counter, now.counter
             ),
         ));
+    }
+    if call.server.operations.is_shutting_down() {
+        return Ok(());
     }
     call.server.topology.wait_for_change(seen, Instant::now() + time, || match call.operation.check_interrupt() {
         // A stopping member still answers: its drivers are to learn of it.
