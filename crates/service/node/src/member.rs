@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::service::Commands;
 use crate::{metrics, status_page};
 use baton_commands::server::{Hooks, Identity, LogLines, Parts, ReplicaSet};
+use baton_commands::upkeep::{self, Upkeep};
 use baton_commands::{Server, host};
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Storage, StorageOptions};
@@ -58,6 +59,7 @@ pub struct Member {
     network: baton_net::Server,
     storage: Arc<Storage>,
     http: Option<HttpServer>,
+    upkeep: Option<Upkeep>,
     pid_file: Option<PidFile>,
     _lock: DirectoryLock,
 }
@@ -91,6 +93,8 @@ impl Member {
             .set_startup_parameters(options.parameters.iter().map(|(k, v)| (k.as_str(), v.as_str())))
             .map_err(|e| StartError::new(2, format!("--setParameter: {}", e.message)))?;
         begin_term(&storage, options)?;
+        let upkeep = upkeep::start(&server)
+            .map_err(|e| StartError::new(100, format!("Failed to start background threads: {e}")))?;
         let network = baton_net::Server::start(
             &baton_net::Options {
                 hosts: options.bind_ip.clone(),
@@ -105,7 +109,7 @@ impl Member {
         let _ = counters.set(network.counters());
         let http = start_http(options, &server, &network);
         info!(target: "NETWORK", id = 23016, port, "Waiting for connections");
-        Ok(Self { server, network, storage, http, pid_file, _lock: lock })
+        Ok(Self { server, network, storage, http, upkeep: Some(upkeep), pid_file, _lock: lock })
     }
 
     /// The state its connections share.
@@ -164,6 +168,7 @@ impl Member {
         if !self.network.stop(STOP_PATIENCE) {
             warn!(target: "NETWORK", id = 22947, "Some connections did not end in time");
         }
+        drop(self.upkeep.take());
         if let Err(error) = self.storage.flush() {
             warn!(target: "STORAGE", id = 22273, error = %error, "The last flush failed; the next start will replay the log");
         }

@@ -273,5 +273,9 @@ fn append_metrics(server: &Server, w: &mut DocumentWriter<'_>) {
         w.append(key, counter.load(Relaxed) as i64);
     }
     w.end();
+    w.begin_document(cstr!("ttl"));
+    w.append(cstr!("deletedDocuments"), server.ttl.deleted_documents.load(Relaxed) as i64);
+    w.append(cstr!("passes"), server.ttl.passes.load(Relaxed) as i64);
+    w.end();
     w.end();
 }

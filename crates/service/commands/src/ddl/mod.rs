@@ -27,7 +27,7 @@ pub fn stored_context() -> Context {
     Context::new(bson::DateTime::from_millis(0), 0)
 }
 
-/// Names and numbers that nobody else draws.
+/// A UUID for a new collection.
 pub fn draw_uuid() -> [u8; 16] {
     SystemDraw.uuid()
 }
@@ -72,8 +72,7 @@ pub fn create(storage: &Storage, namespace: &Namespace, document: RawDocumentBuf
     }
 }
 
-/// Drops what has this name; `system.views` stands for all views of its database. Gives how many indexes it had, which is
-/// `None` for a view, and `Err(None)`-like absence as `Ok(None)` if there was nothing.
+/// Drops what has this name, if there is something; `system.views` stands for all views of its database.
 pub fn drop_namespace(storage: &Storage, namespace: &Namespace) -> Result<Option<Dropped>> {
     if namespace.coll() == views::SYSTEM_VIEWS {
         let catalog = storage.catalog();

@@ -2,7 +2,9 @@
 
 use crate::testing::Member;
 use crate::ttl;
-use bson::{Bson, DateTime, Document, doc};
+use baton_storage::IndexDefinition;
+use baton_types::{Error, ErrorCode, Namespace};
+use bson::{Bson, DateTime, Document, doc, rawdoc};
 
 fn names(entries: &[Document]) -> Vec<&str> {
     entries.iter().map(|entry| entry.get_str("name").unwrap()).collect()
@@ -366,4 +368,39 @@ fn the_oplogs_size_changes_within_mongodbs_limits() {
     assert_eq!(member.server.storage.statistics().oplog_bytes_max, 2000 * 1024 * 1024);
     assert_eq!(member.code("admin", doc! { "replSetResizeOplog": 1, "size": 10.0 }), 51024);
     assert_eq!(member.code("admin", doc! { "replSetResizeOplog": 1 }), 72);
+}
+
+#[test]
+fn a_build_that_is_killed_or_loses_its_collection_leaves_nothing() {
+    let member = Member::new();
+    let storage = &member.server.storage;
+    let namespace = Namespace::new("db", "c").unwrap();
+    let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    insert(&member, "c", (0..1000).map(|i| doc! { "_id": i, "a": i }));
+    let killed = storage.create_index(&namespace, definition.clone(), &mut |done, _| {
+        if done < 500 { Ok(()) } else { Err(Error::new(ErrorCode::Interrupted, "killed")) }
+    });
+    assert_eq!(killed.unwrap_err().code, ErrorCode::Interrupted);
+    assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_"]);
+
+    let dropped =
+        storage.create_index(&namespace, definition, &mut |_, _| storage.drop_collection(&namespace).map(|_| ()));
+    assert_eq!(dropped.unwrap_err().code, ErrorCode::IndexBuildAborted);
+    assert!(member.batch("db", doc! { "listCollections": 1 }).is_empty());
+    // Nor does it come back as another collection of that name is made and changed.
+    insert(&member, "c", [doc! { "_id": 1 }]);
+    assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_"]);
+}
+
+#[test]
+fn a_build_goes_on_under_the_name_its_collection_gets_meanwhile() {
+    let member = Member::new();
+    let storage = &member.server.storage;
+    let (from, to) = (Namespace::new("db", "c").unwrap(), Namespace::new("db", "d").unwrap());
+    let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    insert(&member, "c", (0..10).map(|i| doc! { "_id": i, "a": i }));
+    storage.create_index(&from, definition, &mut |_, _| storage.rename_collection(&from, &to, false)).unwrap();
+    assert_eq!(names(&member.batch("db", doc! { "listCollections": 1 })), ["d"]);
+    assert_eq!(names(&member.batch("db", doc! { "listIndexes": "d" })), ["_id_", "a_1"]);
+    assert!(member.ok("db", doc! { "validate": "d" }).get_bool("valid").unwrap());
 }
