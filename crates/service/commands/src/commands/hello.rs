@@ -111,14 +111,18 @@ fn wait(call: &Call<'_>, seen: TopologyVersion, time: Duration) -> Result<()> {
     if call.server.operations.is_shutting_down() {
         return Ok(());
     }
-    call.server.topology.wait_for_change(seen, Instant::now() + time, || match call.operation.check_interrupt() {
-        // A stopping member still answers: its drivers are to learn of it.
-        Err(error) if error.code == ErrorCode::InterruptedAtShutdown => Ok(()),
-        _ if !(call.client.connection.is_connected)() => {
+    let waited = call.server.topology.wait_for_change(seen, Instant::now() + time, || {
+        if (call.client.connection.is_connected)() {
+            call.operation.check_interrupt()
+        } else {
             Err(crate::server::operations::interruption(ErrorCode::ClientDisconnect))
         }
+    });
+    match waited {
+        // A stopping member still answers: its drivers are to learn of it.
+        Err(error) if error.code == ErrorCode::InterruptedAtShutdown => Ok(()),
         other => other,
-    })
+    }
 }
 
 fn append_set(call: &Call<'_>, reply: &mut Reply<'_>, legacy: bool) {
