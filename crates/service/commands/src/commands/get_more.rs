@@ -40,7 +40,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut pinned = call.server.cursors.pin(id, &namespace, call.envelope.session, &call.operation)?;
     if let Some(fault) = call.server.fail_points.fires("failGetMoreAfterCursorCheckout") {
         let code = fault.get("errorCode")?.and_then(crate::fields::number_as_i64).unwrap_or(1);
-        let code = baton_types::ErrorCode(i32::try_from(code).unwrap_or(1));
+        let code = ErrorCode(i32::try_from(code).unwrap_or(1));
         return Err(Error::new(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint"));
     }
     let await_until = if pinned.cursor().awaits_data() {
