@@ -4,7 +4,7 @@
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, IndexState, Inserted, Order,
-    Storage, StorageOptions, Transaction, record_key,
+    StatementRecord, Storage, StorageOptions, Transaction, record_key,
 };
 use baton_types::{ErrorCode, Namespace};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -191,4 +191,27 @@ fn dropping_and_renaming_leave_no_keys_behind() {
     assert!(storage.collection(&renamed).is_none());
     assert!(documents(&storage, &collection).is_empty(), "the keys are gone");
     storage.flush().expect("flushed");
+}
+
+#[test]
+fn what_a_session_did_is_known_after_a_restart() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let reply = rawdoc! { "n": 1, "after": { "_id": 1 } };
+    {
+        let storage = open(directory.path());
+        let collection = create(&storage, "c", rawdoc! {});
+        let session = storage.session(b"session").expect("readable");
+        let mut record = session.begin(7).expect("newer than none");
+        let mut transaction = Transaction::default();
+        storage.insert(&mut transaction, &collection, &rawdoc! { "_id": 1 }, None).expect("inserted");
+        record.statements.push(StatementRecord { stmt_id: 3, reply: reply.clone() });
+        storage.record_session(&mut transaction, &session, &record);
+        storage.commit(transaction, Durability::Synced);
+    }
+    let storage = open(directory.path());
+    let session = storage.session(b"session").expect("readable");
+    assert_eq!(session.begin(6).expect_err("an older write").code, ErrorCode::TransactionTooOld);
+    let record = session.begin(7).expect("the same write");
+    assert_eq!(record.statement(3).map(|statement| &statement.reply), Some(&reply));
+    assert_eq!(record.last, storage.queue().applied());
 }
