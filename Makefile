@@ -41,8 +41,8 @@ lint:
 unit: ## unit, property and golden tests of all crates
 	@$(ENV) cargo test --locked --workspace
 
-cluster: build ## real processes, real SIGKILL, real drivers
-	@$(ENV) BATON="$$CARGO_TARGET_DIR/quick/baton" tests/run.sh
+cluster: rocksdb ## real processes, real SIGKILL, real drivers
+	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/run.sh
 
 clients: build ## every official client, the tools that are on the PATH, and YCSB
 	@$(ENV) BATON="$$CARGO_TARGET_DIR/quick/baton" tests/compat/run.sh
@@ -51,7 +51,7 @@ crash: ## a hundred kills at random moments and at every named crash point
 	@$(ENV) tests/crash/run.sh
 
 fuzz: ## a short run of every fuzz target (FUZZ_SECONDS each)
-	@$(ENV) build/fuzz.sh $${FUZZ_SECONDS:-5}
+	@$(ENV) build/fuzz.sh $${FUZZ_SECONDS:-3}
 
 deny: ## licences, advisories, duplicate versions (needs cargo-deny)
 	@cargo deny check

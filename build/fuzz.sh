@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs every fuzz target for SECONDS each: with cargo-fuzz, guided by coverage, where it and a nightly toolchain are
-# installed; otherwise over seeds, kept inputs and plain mutations. `build/fuzz.sh SECONDS [NAME…]`
+# Runs every fuzz target for SECONDS each: with cargo-fuzz, guided by coverage, where FUZZ_GUIDED is set and it and a nightly
+# toolchain are installed; otherwise over seeds, kept inputs and plain mutations. `build/fuzz.sh SECONDS [NAME…]`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . build/env.sh
@@ -10,7 +10,7 @@ cd fuzz
 # Small inputs overflow what a release build would wrap, so the plain runner is a debug build, like the tests.
 cargo build --quiet --bin mutate
 mutate="$CARGO_TARGET_DIR/debug/mutate"
-if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
+if [ -z "${FUZZ_GUIDED:-}" ] || ! cargo +nightly fuzz --version >/dev/null 2>&1; then
   exec "$mutate" "$seconds" "$@"
 fi
 "$mutate" seeds corpus

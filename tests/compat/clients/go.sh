@@ -1,0 +1,1 @@
+exec "$CLIENTS/go-story"

@@ -1,0 +1,1 @@
+exec java -cp "$CLIENTS/java/classes/story:$CLIENTS/java/lib/*" Story

@@ -1,0 +1,1 @@
+exec "$PYTHON" mongosh/story.py "$CLIENTS/node/node_modules/.bin/mongosh"

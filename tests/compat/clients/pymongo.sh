@@ -1,0 +1,1 @@
+exec "$PYTHON" pymongo/story.py

@@ -1,0 +1,1 @@
+exec "$CLIENTS/rust-target/debug/story"
