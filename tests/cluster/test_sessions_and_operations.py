@@ -113,7 +113,6 @@ def test_max_time_ends_an_operation(db):
     assert ended.value.code == 50 and time.monotonic() - started < 5
 
 
-@pytest.mark.xfail(strict=True, reason="internalQueryMaxBlockingSortMemoryUsageBytes is stored and not yet used: docs/compatibility.md, open faults")
 def test_sorting_more_than_the_memory_allows_says_so(client, db):
     client.admin.command("setParameter", 1, internalQueryMaxBlockingSortMemoryUsageBytes=1_000_000)
     try:

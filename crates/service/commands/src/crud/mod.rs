@@ -22,6 +22,8 @@ use std::sync::Arc;
 /// The surroundings of a command's queries, with the values of its `let`.
 pub fn context(call: &Call<'_>, variables: Option<&RawDocument>) -> Result<Arc<Context>> {
     let mut context = Context::new(bson::DateTime::now(), rand::random());
+    let memory = call.server.parameters.sort_memory_bytes_max.load(std::sync::atomic::Ordering::Relaxed);
+    context.memory_bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
     context.cluster_time = call.server.topology.set().is_some().then(|| call.server.cluster_time());
     for element in variables.into_iter().flat_map(RawDocument::iter) {
         let (name, value) = element?;
