@@ -31,7 +31,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocumen
             storage.commit(transaction, Durability::Synced);
             Ok(())
         }
-        Ok(Inserted::CommitFirst) => panic!("a transaction of one never waits for itself"),
+        Ok(Inserted::CommitFirst) => unreachable!("a transaction of one never waits for itself"),
         Err(error) => {
             storage.abandon(transaction);
             Err(error)
