@@ -165,8 +165,7 @@ impl Store {
 
     fn write(&self, first: u64, group: VecDeque<Update>) -> Result<u64, Failure> {
         let mut batch = rocksdb::WriteBatch::default();
-        let (documents, oplog, preimages) =
-            (self.family("documents"), self.family("oplog"), self.family("preimages"));
+        let (documents, oplog, preimages) = (self.family("documents"), self.family("oplog"), self.family("preimages"));
         let mut stamp = first;
         for update in group {
             if self.kind == Kind::Plain {
@@ -260,7 +259,13 @@ fn stamp_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-fn run(store: &Store, records: u64, read_share: f64, seconds: f64, seed: u64) -> Result<(u64, [Histogram<u64>; 2]), Failure> {
+fn run(
+    store: &Store,
+    records: u64,
+    read_share: f64,
+    seconds: f64,
+    seed: u64,
+) -> Result<(u64, [Histogram<u64>; 2]), Failure> {
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let parts = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..THREADS)
@@ -313,7 +318,8 @@ fn cpu_us() -> f64 {
 
 fn resident_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok());
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) >> 10
 }
 
@@ -350,7 +356,9 @@ fn main() -> Result<(), Failure> {
         stores.push(store);
     }
     for round in 0..rounds {
-        for (phase, share, sync) in [("C", 1.0, true), ("A-sync", 0.5, true), ("A-nosync", 0.5, false), ("C-after-A", 1.0, true)] {
+        for (phase, share, sync) in
+            [("C", 1.0, true), ("A-sync", 0.5, true), ("A-nosync", 0.5, false), ("C-after-A", 1.0, true)]
+        {
             for store in &stores {
                 store.sync.store(sync, Ordering::Relaxed);
                 let cpu_before = cpu_us();

@@ -181,9 +181,7 @@ mod tests {
     #[test]
     fn every_distribution_stays_within_the_records_that_exist() {
         let mut random = Random::new(1);
-        for mut distribution in
-            [Distribution::Uniform, Distribution::scrambled_zipfian(20), Distribution::latest(1)]
-        {
+        for mut distribution in [Distribution::Uniform, Distribution::scrambled_zipfian(20), Distribution::latest(1)] {
             for records in [2, 10, 1000] {
                 for _ in 0..1000 {
                     assert!(distribution.next(&mut random, records) < records);

@@ -52,8 +52,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order reports list them.
-    pub const ALL: [Self; 5] =
-        [Self::Read, Self::Update, Self::Insert, Self::Scan, Self::ReadModifyWrite];
+    pub const ALL: [Self; 5] = [Self::Read, Self::Update, Self::Insert, Self::Scan, Self::ReadModifyWrite];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
@@ -133,11 +132,7 @@ pub struct Records {
 impl Records {
     /// A table that holds records `0..count`.
     pub fn loaded(count: u64) -> Self {
-        Self {
-            next: AtomicU64::new(count),
-            acknowledged: AtomicU64::new(count),
-            out_of_order: Mutex::default(),
-        }
+        Self { next: AtomicU64::new(count), acknowledged: AtomicU64::new(count), out_of_order: Mutex::default() }
     }
 
     /// The number of a record to insert.
@@ -179,8 +174,7 @@ mod tests {
     #[test]
     fn workload_b_updates_one_time_in_twenty() {
         let mut random = Random::new(5);
-        let updates =
-            (0..100_000).filter(|_| Workload::B.next_kind(&mut random) == Kind::Update).count();
+        let updates = (0..100_000).filter(|_| Workload::B.next_kind(&mut random) == Kind::Update).count();
         assert!((4_700..5_300).contains(&updates), "{updates}");
     }
 }

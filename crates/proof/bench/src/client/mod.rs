@@ -1,0 +1,89 @@
+//! One client, one connection, one request at a time: the five things a workload asks of a store.
+//!
+//! Invariant: a call that returns `Ok` was answered by the store and the answer says that the request took effect (a
+//! read found its record, an update matched one). A client never retries: a failure is a figure, or ends the run.
+
+mod direct;
+#[cfg(feature = "driver")]
+mod driver;
+mod echo;
+mod message;
+mod redis;
+mod reply;
+mod thin;
+mod uri;
+
+use crate::Failure;
+use crate::record::{FIELD_BYTES, Key, VALUE_BYTES};
+
+pub use direct::{AppendFactory, EngineFactory};
+#[cfg(feature = "driver")]
+pub use driver::DriverFactory;
+pub use echo::EchoFactory;
+pub use redis::RedisFactory;
+pub use thin::ThinFactory;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum WriteConcern {
+    /// `{w: 1, j: false}`: applied by the primary.
+    W1,
+    /// `{w: 1, j: true}`: synced by the primary.
+    Journaled,
+    /// `{w: "majority"}`.
+    Majority,
+}
+
+impl WriteConcern {
+    /// As a member of a command.
+    pub fn document(self) -> bson::Document {
+        match self {
+            Self::W1 => bson::doc! { "w": 1, "j": false },
+            Self::Journaled => bson::doc! { "w": 1, "j": true },
+            Self::Majority => bson::doc! { "w": "majority" },
+        }
+    }
+}
+
+/// A connection to the store under test.
+pub trait Client: Send {
+    /// Reads one record, all fields.
+    ///
+    /// # Errors
+    /// If the store fails, or has no such record.
+    fn read(&mut self, key: &Key) -> Result<(), Failure>;
+
+    /// Sets one field of one record.
+    ///
+    /// # Errors
+    /// If the store fails, or has no such record.
+    fn update(&mut self, key: &Key, field: usize, value: &[u8; FIELD_BYTES]) -> Result<(), Failure>;
+
+    /// Adds records, all in one request.
+    ///
+    /// # Errors
+    /// If the store fails, or has one of the keys already.
+    fn insert(&mut self, records: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure>;
+
+    /// Reads up to `length` records in key order from `key` on; gives how many there were.
+    ///
+    /// # Errors
+    /// If the store fails or does not know scans.
+    fn scan(&mut self, key: &Key, length: u64) -> Result<u64, Failure>;
+}
+
+/// Makes the connections of a run, from any thread.
+pub trait Factory: Send + Sync {
+    /// A new connection.
+    ///
+    /// # Errors
+    /// If the store cannot be reached.
+    fn connect(&self) -> Result<Box<dyn Client>, Failure>;
+
+    /// Drops the records of an earlier run.
+    ///
+    /// # Errors
+    /// If the store cannot be reached or refuses.
+    fn clear(&self) -> Result<(), Failure>;
+}

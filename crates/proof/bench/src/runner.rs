@@ -1,0 +1,384 @@
+//! The two phases of a benchmark: load a table, run a mix of operations on it.
+//!
+//! A closed loop: every client is a thread that sends its next request when the last was answered, so throughput is
+//! clients divided by latency, and a stall shows in both. Operations of the warm-up are counted in the lines per
+//! second but not in the result. The first failure ends the run.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::client::{Client, Factory};
+use crate::distribution::{Distribution, Random};
+use crate::histogram::Latencies;
+use crate::record::{FIELD_BYTES, FIELD_COUNT, Key, VALUE_BYTES, fill_value, key_of};
+use crate::workload::{Kind, Records, SCAN_LENGTH_MAX, Workload};
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The mix of operations.
+    pub workload: Workload,
+    /// Concurrent connections.
+    pub clients: usize,
+    /// Time before measuring begins.
+    pub warmup: Duration,
+    /// How long to measure.
+    pub duration: Duration,
+    /// How many operations to stop after, if before `duration`.
+    pub operations: Option<u64>,
+    /// Whether every record is as likely as another, in place of the workload's own distribution.
+    pub uniform: bool,
+    /// Different seeds ask for different records.
+    pub seed: u64,
+    /// Print a line a second.
+    pub verbose: bool,
+}
+
+/// What came out of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Latencies of the operations that began after the warm-up.
+    pub latencies: Latencies,
+    /// How long was measured.
+    pub seconds: f64,
+    /// Operations finished in each second, the warm-up's too.
+    pub per_second: Vec<u64>,
+    /// CPU time this process used per operation, in microseconds: the client's cost (and the store's, if it lives here).
+    pub client_cpu_us: f64,
+}
+
+impl Outcome {
+    /// Operations a second.
+    pub fn throughput(&self) -> f64 {
+        self.latencies.count() as f64 / self.seconds.max(1e-9)
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        format!(
+            "{:.0} operations/s over {:.1} s, client CPU {:.1} us/operation\n{}",
+            self.throughput(),
+            self.seconds,
+            self.client_cpu_us,
+            self.latencies.text()
+        )
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "operationsPerSecond": self.throughput(),
+            "seconds": self.seconds,
+            "clientCpuUs": self.client_cpu_us,
+            "perSecond": self.per_second,
+            "latency": self.latencies.json(),
+        })
+    }
+}
+
+/// What the clients of a run share.
+struct Shared<'a> {
+    plan: &'a Plan,
+    records: &'a Records,
+    stop: AtomicBool,
+    budget: AtomicI64,
+    finished: AtomicU64,
+    failure: Mutex<Option<Failure>>,
+    measure_from: Instant,
+}
+
+/// Loads `count` records from number 0 on, `batch` in a request; gives records a second.
+///
+/// # Errors
+/// If the store fails.
+pub fn load(factory: &dyn Factory, count: u64, clients: usize, batch: u64, verbose: bool) -> Result<f64, Failure> {
+    let begun = Instant::now();
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failure: Mutex<Option<Failure>> = Mutex::default();
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..clients)
+            .map(|_| {
+                scope.spawn(|| {
+                    if let Err(error) = load_some(factory, count, batch, &next, &done) {
+                        next.store(count, Ordering::Relaxed);
+                        failure.lock().get_or_insert(error);
+                    }
+                })
+            })
+            .collect();
+        let mut reported = Instant::now();
+        while handles.iter().any(|handle| !handle.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+            if verbose && reported.elapsed() >= Duration::from_secs(1) {
+                reported = Instant::now();
+                eprintln!("load: {} of {count} records", done.load(Ordering::Relaxed));
+            }
+        }
+    });
+    match failure.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(count as f64 / begun.elapsed().as_secs_f64()),
+    }
+}
+
+fn load_some(factory: &dyn Factory, count: u64, batch: u64, next: &AtomicU64, done: &AtomicU64) -> Result<(), Failure> {
+    let mut client = factory.connect()?;
+    let mut group = Vec::with_capacity(batch as usize);
+    loop {
+        let from = next.fetch_add(batch, Ordering::Relaxed);
+        if from >= count {
+            return Ok(());
+        }
+        let to = (from + batch).min(count);
+        group.clear();
+        group.extend((from..to).map(record));
+        client.insert(&group)?;
+        done.fetch_add(to - from, Ordering::Relaxed);
+    }
+}
+
+/// A record's content depends on its number alone, so that a load can be repeated.
+fn record(number: u64) -> (Key, [u8; VALUE_BYTES]) {
+    let mut value = [0; VALUE_BYTES];
+    fill_value(&mut Random::new(number), &mut value);
+    (key_of(number), value)
+}
+
+/// Runs one plan on a loaded table.
+///
+/// # Errors
+/// The first failure of any client.
+pub fn run(factory: &dyn Factory, records: &Records, plan: &Plan) -> Result<Outcome, Failure> {
+    let clients = (0..plan.clients).map(|_| factory.connect()).collect::<Result<Vec<_>, _>>()?;
+    let budget = plan.operations.map_or(i64::MAX, |count| i64::try_from(count).unwrap_or(i64::MAX));
+    let shared = Shared {
+        plan,
+        records,
+        stop: AtomicBool::new(false),
+        budget: AtomicI64::new(budget),
+        finished: AtomicU64::new(0),
+        failure: Mutex::default(),
+        measure_from: Instant::now() + plan.warmup,
+    };
+    let mut latencies = Latencies::new()?;
+    let mut per_second = Vec::new();
+    let mut cpu_us = 0.0;
+    let mut ended = Instant::now();
+    std::thread::scope(|scope| -> Result<(), Failure> {
+        let handles: Vec<_> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(number, client)| {
+                scope.spawn({
+                    let shared = &shared;
+                    move || drive(client, number as u64, shared)
+                })
+            })
+            .collect();
+        cpu_us = watch(&shared, &mut per_second, || handles.iter().all(std::thread::ScopedJoinHandle::is_finished));
+        ended = Instant::now();
+        for handle in handles {
+            match handle.join() {
+                Ok(part) => latencies.add(&part?)?,
+                Err(_) => return Err("a client's thread panicked".into()),
+            }
+        }
+        Ok(())
+    })?;
+    if let Some(failure) = shared.failure.into_inner() {
+        return Err(failure);
+    }
+    let seconds = ended.saturating_duration_since(shared.measure_from).as_secs_f64();
+    let client_cpu_us = cpu_us / latencies.count().max(1) as f64;
+    Ok(Outcome { latencies, seconds, per_second, client_cpu_us })
+}
+
+/// Waits for the end, counting by the second; gives the CPU time used since the warm-up.
+fn watch(shared: &Shared<'_>, per_second: &mut Vec<u64>, finished: impl Fn() -> bool) -> f64 {
+    let end = shared.measure_from + shared.plan.duration;
+    let mut cpu_before = None;
+    let mut counted = 0;
+    let mut next_line = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < end && !finished() {
+        let now = Instant::now();
+        let wake = [Some(end), Some(next_line), cpu_before.is_none().then_some(shared.measure_from)];
+        let pause = wake.into_iter().flatten().map(|at| at.saturating_duration_since(now)).min();
+        std::thread::sleep(pause.unwrap_or_default().min(Duration::from_millis(50)));
+        if cpu_before.is_none() && Instant::now() >= shared.measure_from {
+            cpu_before = Some(cpu_time_us());
+        }
+        if Instant::now() >= next_line {
+            next_line += Duration::from_secs(1);
+            let sum = shared.finished.load(Ordering::Relaxed);
+            per_second.push(sum - counted);
+            if shared.plan.verbose {
+                let warming = if Instant::now() < shared.measure_from { " (warming up)" } else { "" };
+                eprintln!("{:4} s  {:8} operations/s{warming}", per_second.len(), sum - counted);
+            }
+            counted = sum;
+        }
+    }
+    shared.stop.store(true, Ordering::Relaxed);
+    cpu_before.map_or(0.0, |before| cpu_time_us() - before)
+}
+
+fn drive(mut client: Box<dyn Client>, number: u64, shared: &Shared<'_>) -> Result<Latencies, Failure> {
+    let mut latencies = Latencies::new()?;
+    let plan = shared.plan;
+    let mut random = Random::new(plan.seed.wrapping_mul(1_000_003).wrapping_add(number));
+    let mut distribution = if plan.uniform {
+        Distribution::Uniform
+    } else {
+        plan.workload.distribution(shared.records.count(), plan.operations)
+    };
+    while !shared.stop.load(Ordering::Relaxed) && shared.budget.fetch_sub(1, Ordering::Relaxed) > 0 {
+        let kind = plan.workload.next_kind(&mut random);
+        let request = Request::choose(kind, &mut random, &mut distribution, shared.records);
+        let begun = Instant::now();
+        let result = request.send(client.as_mut());
+        let took = begun.elapsed();
+        if let Err(error) = result {
+            shared.stop.store(true, Ordering::Relaxed);
+            shared.failure.lock().get_or_insert(error);
+            break;
+        }
+        if let Request::Insert(number, _) = &request {
+            shared.records.acknowledge(*number);
+        }
+        if begun >= shared.measure_from {
+            latencies.record(kind, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
+        shared.finished.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(latencies)
+}
+
+/// A request with all it carries, made before its clock starts.
+enum Request {
+    Read(Key),
+    Update(Key, usize, [u8; FIELD_BYTES]),
+    Insert(u64, Box<[(Key, [u8; VALUE_BYTES]); 1]>),
+    Scan(Key, u64),
+    ReadModifyWrite(Key, usize, [u8; FIELD_BYTES]),
+}
+
+impl Request {
+    fn choose(kind: Kind, random: &mut Random, distribution: &mut Distribution, records: &Records) -> Self {
+        if kind == Kind::Insert {
+            let number = records.claim();
+            return Self::Insert(number, Box::new([record(number)]));
+        }
+        let key = key_of(distribution.next(random, records.count().max(1)));
+        let mut change = || {
+            let mut value = [0; FIELD_BYTES];
+            random.fill_printable(&mut value);
+            (random.below(FIELD_COUNT as u64) as usize, value)
+        };
+        match kind {
+            Kind::Update => {
+                let (field, value) = change();
+                Self::Update(key, field, value)
+            }
+            Kind::ReadModifyWrite => {
+                let (field, value) = change();
+                Self::ReadModifyWrite(key, field, value)
+            }
+            Kind::Scan => Self::Scan(key, 1 + random.below(SCAN_LENGTH_MAX)),
+            Kind::Read | Kind::Insert => Self::Read(key),
+        }
+    }
+
+    fn send(&self, client: &mut dyn Client) -> Result<(), Failure> {
+        match self {
+            Self::Read(key) => client.read(key),
+            Self::Update(key, field, value) => client.update(key, *field, value),
+            Self::Insert(_, record) => client.insert(record.as_slice()),
+            Self::Scan(key, length) => client.scan(key, *length).map(|_| ()),
+            Self::ReadModifyWrite(key, field, value) => {
+                client.read(key)?;
+                client.update(key, *field, value)
+            }
+        }
+    }
+}
+
+/// CPU time of this process so far, in microseconds.
+pub fn cpu_time_us() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the result, and the clock exists on every Linux.
+    #[allow(unsafe_code)]
+    let _ = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::EchoFactory;
+
+    fn plan(workload: Workload) -> Plan {
+        Plan {
+            workload,
+            clients: 3,
+            warmup: Duration::ZERO,
+            duration: Duration::from_secs(30),
+            operations: Some(300),
+            uniform: false,
+            seed: 1,
+            verbose: false,
+        }
+    }
+
+    #[test]
+    fn a_run_of_every_workload_does_exactly_the_operations_asked_for() {
+        let factory = EchoFactory::start().expect("listens");
+        load(&factory, 1000, 2, 100, false).expect("loads");
+        for workload in [Workload::A, Workload::D, Workload::E, Workload::F, Workload::Update] {
+            let records = Records::loaded(1000);
+            let outcome = run(&factory, &records, &plan(workload)).expect("runs");
+            assert_eq!(outcome.latencies.count(), 300, "{workload:?}");
+        }
+    }
+
+    #[test]
+    fn inserts_of_many_clients_leave_no_gap() {
+        let factory = EchoFactory::start().expect("listens");
+        let records = Records::loaded(10);
+        run(&factory, &records, &plan(Workload::Insert)).expect("runs");
+        assert_eq!(records.count(), 310);
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_run() {
+        struct Failing;
+        impl Factory for Failing {
+            fn connect(&self) -> Result<Box<dyn Client>, Failure> {
+                Ok(Box::new(Self))
+            }
+            fn clear(&self) -> Result<(), Failure> {
+                Ok(())
+            }
+        }
+        impl Client for Failing {
+            fn read(&mut self, _: &Key) -> Result<(), Failure> {
+                Err("lost".into())
+            }
+            fn update(&mut self, _: &Key, _: usize, _: &[u8; FIELD_BYTES]) -> Result<(), Failure> {
+                Ok(())
+            }
+            fn insert(&mut self, _: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {
+                Err("full".into())
+            }
+            fn scan(&mut self, _: &Key, _: u64) -> Result<u64, Failure> {
+                Ok(0)
+            }
+        }
+        let error = run(&Failing, &Records::loaded(10), &plan(Workload::C)).expect_err("fails");
+        assert_eq!(error.to_string(), "lost");
+        assert_eq!(load(&Failing, 10, 2, 1, false).expect_err("fails").to_string(), "full");
+    }
+}
