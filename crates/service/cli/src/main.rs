@@ -33,10 +33,28 @@ fn main() -> ExitCode {
         .subcommand(serve::up_command())
         .subcommand(serve::serve_command())
         .subcommand(status::command());
+    let command = command.subcommand(<baton_bench::Args as clap::Args>::augment_args(
+        Command::new("bench")
+            .about("Load a server that speaks the MongoDB protocol with YCSB's core workloads, and measure it"),
+    ));
     match command.get_matches().subcommand() {
         Some(("serve", matches)) => serve::serve(matches),
         Some(("up", matches)) => serve::up(matches),
         Some(("status", matches)) => status::run(matches),
+        Some(("bench", matches)) => bench(matches),
         _ => ExitCode::from(2),
+    }
+}
+
+fn bench(matches: &clap::ArgMatches) -> ExitCode {
+    let outcome = <baton_bench::Args as clap::FromArgMatches>::from_arg_matches(matches)
+        .map_err(|error| error.to_string())
+        .and_then(|arguments| baton_bench::run(arguments).map_err(|error| error.to_string()));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("baton bench: {reason}");
+            ExitCode::FAILURE
+        }
     }
 }
