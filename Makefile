@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: help tools rocksdb build release up test check-format check-house lint unit cluster clients fuzz crash deny bench-one clean-data
+.PHONY: help tools rocksdb build release up test check-format check-house lint unit cluster clients fuzz crash deny
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
