@@ -69,8 +69,11 @@ pub fn body(message: &[u8]) -> Result<Document, Failure> {
 
 /// Calls `f` with type, name and value of every element of a document; `None` if it cannot be followed.
 fn each(document: &[u8], mut f: impl FnMut(u8, &[u8], &[u8]) -> Option<()>) -> Option<()> {
-    let length = length_at(document, 0)?;
-    let mut rest = document.get(4..length.checked_sub(1)?)?;
+    let end = length_at(document, 0)?.checked_sub(1)?;
+    if document.get(end) != Some(&0) {
+        return None;
+    }
+    let mut rest = document.get(4..end)?;
     while let Some((&kind, after)) = rest.split_first() {
         let end = after.iter().position(|&byte| byte == 0)?;
         let value = &after[end + 1..];
