@@ -1,54 +1,12 @@
 """What a socket can be fed: the answer is an error or a closed connection, and others are served meanwhile."""
 
-import socket
 import struct
 import time
 
 import bson
 import pytest
 
-
-class Raw:
-    """A connection that sends any bytes."""
-
-    def __init__(self, member):
-        self.socket = socket.create_connection(("127.0.0.1", member.port), timeout=10)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
-
-    def send(self, data):
-        try:
-            self.socket.sendall(data)
-        except OSError:
-            pass  # The other side may have closed before all was sent, which is an answer.
-
-    def message(self, body, flags=0, opcode=2013, sections=b""):
-        payload = struct.pack("<I", flags) + b"\x00" + body + sections
-        self.send(struct.pack("<iiii", 16 + len(payload), 1, 0, opcode) + payload)
-
-    def reply(self):
-        """The reply's document, or None when the connection was closed."""
-        header = self._read(16)
-        if header is None:
-            return None
-        payload = self._read(struct.unpack("<i", header[:4])[0] - 16)
-        return bson.decode(payload[5:])
-
-    def _read(self, count):
-        data = b""
-        while len(data) < count:
-            try:
-                piece = self.socket.recv(count - len(data))
-            except ConnectionError:
-                return None
-            if not piece:
-                return None
-            data += piece
-        return data
+from raw import Raw
 
 
 def ping():
@@ -80,7 +38,7 @@ def test_an_opcode_of_another_age_closes_the_connection(shared_member, opcode):
 def test_http_is_told_where_it_is(shared_member):
     with Raw(shared_member) as raw:
         raw.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        text = raw._read(15)
+        text = raw.read(15)
         assert text == b"HTTP/1.0 200 OK" or text == b"HTTP/1.1 200 OK"
 
 

@@ -1,52 +1,54 @@
 """Sessions, retryable writes, and operations that others can see and stop."""
 
+import datetime
 import threading
 import time
 import uuid
 
 import pytest
 from bson import Binary, Int64
-from pymongo import MongoClient, ReadPreference, WriteConcern, monitoring
+from pymongo import WriteConcern
 from pymongo.errors import ExecutionTimeout, OperationFailure
 from pymongo.read_concern import ReadConcern
 
-from member import Member
+from raw import Raw
 
 
 def lsid():
     return {"id": Binary(uuid.uuid4().bytes, 4)}
 
 
-def session_of(client, identity):
-    """A session of this client with that identity: drivers put their own in place of one in the command."""
-    session = client.start_session()
-    session._materialize()
-    session._server_session.session_id = identity
-    return session
-
-
 def test_a_retried_write_is_applied_once_and_answers_the_same_also_after_a_restart(own_member):
-    identity, answers = lsid(), []
-    insert = {"insert": "c", "documents": [{"_id": 1}, {"_id": 2}], "txnNumber": Int64(1)}
-    update = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}], "txnNumber": Int64(2),
-              "writeConcern": {"w": "majority"}}
-    modify = {"findAndModify": "c", "query": {"_id": 2}, "update": {"$inc": {"n": 1}}, "new": True,
-              "txnNumber": Int64(3), "writeConcern": {"w": "majority"}}
-    with MongoClient(own_member.uri) as client:
-        session = session_of(client, identity)
-        for command in (insert, insert, update, update, modify, modify):
-            answers.append(client.shop.command(dict(command), session=session))
+    # Over a raw connection: a driver would put its own session in the place of this one.
+    session, majority = lsid(), {"w": "majority"}
+    insert = {"insert": "c", "documents": [{"_id": 1}, {"_id": 2}], "lsid": session, "txnNumber": Int64(1)}
+    update = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}], "lsid": session, "txnNumber": Int64(2),
+              "writeConcern": majority}
+    modify = {"findAndModify": "c", "query": {"_id": 2}, "update": {"$inc": {"n": 1}}, "new": True, "lsid": session,
+              "txnNumber": Int64(3), "writeConcern": majority}
+    with Raw(own_member) as raw:
+        answers = [raw.command("shop", command) for command in (insert, insert, update, update, modify, modify)]
     own_member.kill()
     own_member.start()
-    with MongoClient(own_member.uri) as client:
-        session = session_of(client, identity)
-        answers.append(client.shop.command(dict(modify), session=session))
+    with Raw(own_member) as raw:
+        answers.append(raw.command("shop", modify))
+        assert raw.command("shop", update)["code"] == 225
+    with own_member.client() as client:
         assert list(client.shop.c.find()) == [{"_id": 1, "n": 1}, {"_id": 2, "n": 1}]
-        with pytest.raises(OperationFailure) as old:
-            client.shop.command(dict(update), session=session)
-        assert old.value.code == 225
     assert [a["n"] for a in answers[:4]] == [2, 2, 1, 1]
     assert [a["value"] for a in answers[4:]] == [{"_id": 2, "n": 1}] * 3
+
+
+def test_a_snapshot_sees_one_moment_or_is_refused(client, db):
+    db.c.insert_one({"_id": 1})
+    with client.start_session(snapshot=True) as session:
+        try:
+            before = db.c.count_documents({}, session=session)
+        except OperationFailure as error:
+            assert error.code == 238
+            return
+        db.c.insert_one({"_id": 2})
+        assert db.c.count_documents({}, session=session) == before
 
 
 def test_replies_carry_the_cluster_time_and_causal_reads_see_own_writes(client, db):
@@ -152,7 +154,6 @@ def test_the_administration_that_shells_and_tools_call_answers(client, db):
 
 def test_expired_documents_go(own_member):
     with own_member.client() as client:
-        import datetime
         client.admin.command("setParameter", 1, ttlMonitorSleepSecs=1)
         old = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
         client.t.c.create_index("at", expireAfterSeconds=60)

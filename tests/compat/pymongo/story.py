@@ -62,11 +62,6 @@ def main():
         else:
             raise AssertionError("w:3 was acknowledged by one member")
 
-        snapshot = client.start_session(snapshot=True)
-        with snapshot:
-            before = db.c.count_documents({}, session=snapshot)
-            db.c.insert_one({"_id": "later"})
-            assert db.c.count_documents({}, session=snapshot) == before
         aware = db.with_options(codec_options=CodecOptions(tz_aware=True), read_concern=ReadConcern("majority"))
         assert aware.c.find_one({"_id": 3}) == {"_id": 3, "a": 3}
         try:
