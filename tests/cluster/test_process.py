@@ -13,7 +13,7 @@ from member import Member
 
 
 def test_a_clean_stop_loses_nothing_and_ends_with_0(own_member):
-    with own_member.client() as client:
+    with own_member.client(serverSelectionTimeoutMS=500) as client:
         client.shop.carts.create_index("user")
         client.shop.carts.insert_many([{"_id": n, "user": n % 7} for n in range(1000)])
         started = time.monotonic()
