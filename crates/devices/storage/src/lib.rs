@@ -48,7 +48,7 @@ pub use index::hash_value;
 pub use locks::{LockSet, LockTable};
 pub use oplog::{OplogKind, optime_document, optime_of};
 pub use options::StorageOptions;
-pub use sessions::{SessionHandle, SessionRecord, SessionTable, StatementRecord};
+pub use sessions::{SessionHandle, SessionRecord, SessionTable};
 pub use statistics::StorageStatistics;
 pub use storage::Storage;
 pub use transaction::Transaction;

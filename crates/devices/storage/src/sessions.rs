@@ -1,26 +1,26 @@
 //! What retryable writes each logical session did, so that the same write sent again is answered again and not done
 //! again, over a restart too.
 //!
-//! Invariant: a session's record is stored in the same `WriteBatch` as the documents its statements changed.
-//! A record holds only the session's newest write number: drivers never retry an older one, and are refused if they do.
+//! Each transaction of a write adds one row with its own statements, so a command of a hundred thousand statements costs
+//! no more for each than one of ten does. Rows are numbered from 0 for each write; row 0 of a new write replaces that of
+//! the one before, and what is left of the old rows is known by its write number.
+//!
+//! Invariants:
+//! - A session's row is stored in the same `WriteBatch` as the documents its statements changed.
+//! - Row 0 belongs to the session's newest stored write. Only that one counts: drivers never retry an older one, and are
+//!   refused if they do.
 
+use crate::format::family;
+use crate::machine::read_failure;
 use crate::oplog::optime_of;
+use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use parking_lot::{Mutex, MutexGuard};
-use rust_rocksdb::DB;
-use std::collections::HashMap;
+use rust_rocksdb::{DB, Direction, IteratorMode};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-/// One statement that was carried out, with what a reply needs of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StatementRecord {
-    /// The statement's number within the write.
-    pub stmt_id: i32,
-    /// The part of the command's reply that belongs to this statement.
-    pub reply: RawDocumentBuf,
-}
 
 /// A session's newest retryable write.
 #[derive(Clone, Debug, Default)]
@@ -29,42 +29,73 @@ pub struct SessionRecord {
     pub txn_number: i64,
     /// OpTime of its newest oplog entry.
     pub last: OpTime,
-    /// What it did so far.
-    pub statements: Vec<StatementRecord>,
+    /// Rows stored for it.
+    rows: u32,
+    /// The statements carried out so far: number within the write, and the part of the reply that is theirs.
+    statements: BTreeMap<i32, RawDocumentBuf>,
 }
 
 impl SessionRecord {
-    /// The statement, if it was carried out.
-    pub fn statement(&self, stmt_id: i32) -> Option<&StatementRecord> {
-        self.statements.iter().find(|statement| statement.stmt_id == stmt_id)
+    fn fresh(txn_number: i64, last: OpTime) -> Self {
+        Self { txn_number, last, ..Self::default() }
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let document = RawDocument::from_bytes(bytes).ok()?;
-        let mut statements = Vec::new();
-        for element in document.get_array("statements").ok()? {
-            let statement = element.ok()?.as_document()?;
-            statements.push(StatementRecord {
-                stmt_id: statement.get_i32("stmtId").ok()?,
-                reply: statement.get_document("reply").ok()?.to_owned(),
-            });
+    /// What a statement was answered with, if it was carried out.
+    pub fn statement(&self, stmt_id: i32) -> Option<&RawDocumentBuf> {
+        self.statements.get(&stmt_id)
+    }
+
+    /// Notes a statement as carried out by this transaction.
+    pub fn add(&mut self, transaction: &mut Transaction, session: &SessionHandle, stmt_id: i32, reply: RawDocumentBuf) {
+        let update = transaction.session.get_or_insert_with(|| {
+            self.rows += 1;
+            SessionUpdate { key: row_key(&session.key, self.rows - 1), txn_number: self.txn_number, statements: Vec::new() }
+        });
+        update.statements.push((stmt_id, reply.clone()));
+        self.statements.insert(stmt_id, reply);
+    }
+
+    /// Takes in a stored row; tells whether it belongs to this write.
+    fn take_in(&mut self, row: &RawDocument) -> Option<bool> {
+        let txn_number = row.get_i64("txnNumber").ok()?;
+        if self.rows == 0 {
+            self.txn_number = txn_number;
+        } else if self.txn_number != txn_number {
+            return Some(false);
         }
-        Some(Self { txn_number: document.get_i64("txnNumber").ok()?, last: optime_of(document)?, statements })
+        for element in row.get_array("statements").ok()? {
+            let statement = element.ok()?.as_document()?;
+            self.statements.insert(statement.get_i32("stmtId").ok()?, statement.get_document("reply").ok()?.to_owned());
+        }
+        self.last = self.last.max(optime_of(row)?);
+        self.rows += 1;
+        Some(true)
     }
 }
 
-/// The record as a transaction will store it, once its OpTime is known.
+fn row_key(session: &[u8], row: u32) -> Vec<u8> {
+    [session, &row.to_be_bytes()].concat()
+}
+
+/// The row that a transaction will store, once its OpTime is known.
 pub(crate) struct SessionUpdate {
     pub(crate) key: Vec<u8>,
-    pub(crate) txn_number: i64,
-    pub(crate) statements: Vec<StatementRecord>,
+    txn_number: i64,
+    statements: Vec<(i32, RawDocumentBuf)>,
 }
 
 impl SessionUpdate {
+    pub(crate) fn bytes(&self) -> usize {
+        let statements: usize = self.statements.iter().map(|(_, reply)| 32 + reply.as_bytes().len()).sum();
+        self.key.len() + 64 + statements
+    }
+
     pub(crate) fn encode(&self, last: OpTime) -> Vec<u8> {
         let mut statements = RawArrayBuf::new();
-        for statement in &self.statements {
-            statements.push(rawdoc! { "stmtId": statement.stmt_id, "reply": statement.reply.clone() });
+        for (stmt_id, reply) in &self.statements {
+            let mut statement = rawdoc! { "stmtId": *stmt_id };
+            statement.append(cstr!("reply"), &**reply);
+            statements.push(statement);
         }
         let mut document = rawdoc! { "txnNumber": self.txn_number };
         document.append(cstr!("statements"), statements);
@@ -80,6 +111,28 @@ pub struct SessionTable {
     sessions: Mutex<HashMap<Vec<u8>, Arc<Mutex<SessionRecord>>>>,
 }
 
+fn rows(db: &DB) -> &rust_rocksdb::ColumnFamily {
+    db.cf_handle(family::SESSIONS).unwrap_or_else(|| unreachable!("all families were opened"))
+}
+
+fn is_older(row: &[u8], oldest: u32) -> bool {
+    let newest = RawDocument::from_bytes(row).ok().and_then(optime_of).unwrap_or_default();
+    newest.timestamp.as_u64() >> 32 < u64::from(oldest)
+}
+
+/// The record as stored. Keys of sessions have one length, so none is the beginning of another.
+fn load(db: &DB, session: &[u8]) -> Result<SessionRecord> {
+    let mut record = SessionRecord::fresh(-1, OpTime::ZERO);
+    for row in db.iterator_cf(rows(db), IteratorMode::From(session, Direction::Forward)) {
+        let (key, value) = row.map_err(read_failure)?;
+        let belongs = key.len() == session.len() + 4 && key.starts_with(session);
+        if !belongs || !RawDocument::from_bytes(&value).ok().and_then(|row| record.take_in(row)).unwrap_or(false) {
+            break;
+        }
+    }
+    Ok(record)
+}
+
 /// A session's record, held while one retryable write runs.
 pub struct SessionHandle {
     pub(crate) key: Vec<u8>,
@@ -93,14 +146,43 @@ impl SessionTable {
         if let Some(record) = sessions.get(key) {
             return Ok(SessionHandle { key: key.to_vec(), record: Arc::clone(record) });
         }
-        let family = db.cf_handle(crate::format::family::SESSIONS).unwrap_or_else(|| unreachable!("opened"));
-        let stored = db.get_pinned_cf(family, key).map_err(crate::machine::read_failure)?;
-        let record = stored
-            .and_then(|bytes| SessionRecord::decode(&bytes))
-            .unwrap_or(SessionRecord { txn_number: -1, ..SessionRecord::default() });
-        let record = Arc::new(Mutex::new(record));
+        let record = Arc::new(Mutex::new(load(db, key)?));
         sessions.insert(key.to_vec(), Arc::clone(&record));
         Ok(SessionHandle { key: key.to_vec(), record })
+    }
+
+    /// Adds to `transaction` the deletion of all rows of sessions whose newest write is older than `oldest` (seconds since
+    /// 1970): their clients have given them up. While `commit` runs with it, no session is handed out.
+    pub(crate) fn expire(&self, db: &DB, oldest: u32, commit: impl FnOnce(Transaction)) -> Result<()> {
+        let mut expired = Vec::new();
+        for row in db.iterator_cf(rows(db), IteratorMode::Start) {
+            let (key, value) = row.map_err(read_failure)?;
+            if let Some((session, [0, 0, 0, 0])) = key.split_last_chunk::<4>()
+                && is_older(&value, oldest)
+            {
+                expired.push(session.to_vec());
+            }
+        }
+        // What was used since the scan is in memory, or its row 0 is young again.
+        let sessions = self.sessions.lock();
+        let mut transaction = Transaction::default();
+        for session in expired.iter().filter(|session| !sessions.contains_key(*session)) {
+            let young = db.get_pinned_cf(rows(db), row_key(session, 0)).map_err(read_failure)?;
+            if young.is_some_and(|row| !is_older(&row, oldest)) {
+                continue;
+            }
+            for row in db.iterator_cf(rows(db), IteratorMode::From(session, Direction::Forward)) {
+                let (key, _) = row.map_err(read_failure)?;
+                if !key.starts_with(session) {
+                    break;
+                }
+                transaction.delete(family::SESSIONS, &key);
+            }
+        }
+        if !transaction.is_empty() {
+            commit(transaction);
+        }
+        Ok(())
     }
 
     /// Forgets sessions whose record nobody holds, from memory only.
@@ -134,7 +216,7 @@ impl SessionHandle {
             return Err(Error::new(ErrorCode::TransactionTooOld, message));
         }
         if txn_number > record.txn_number {
-            *record = SessionRecord { txn_number, last: record.last, statements: Vec::new() };
+            *record = SessionRecord::fresh(txn_number, record.last);
         }
         Ok(record)
     }

@@ -163,6 +163,16 @@ impl Storage {
         &self.commit
     }
 
+    /// Forgets the retryable writes of sessions that have done none for `age_secs` seconds.
+    pub fn expire_sessions(&self, age_secs: u32) -> Result<()> {
+        let now = crate::commit::wall_clock_ms() / 1000;
+        let oldest = u32::try_from(now - i64::from(age_secs)).unwrap_or(0);
+        self.sessions.shrink();
+        self.sessions.expire(&self.db, oldest, |transaction| {
+            self.commit(transaction, Durability::Applied);
+        })
+    }
+
     /// The record of a logical session's retryable writes.
     pub fn session(&self, key: &[u8]) -> Result<SessionHandle> {
         self.sessions.get(&self.db, key)

@@ -58,7 +58,7 @@ impl Transaction {
 
     /// Roughly what it adds to the log.
     pub fn bytes(&self) -> usize {
-        let session = if self.session.is_some() { 256 } else { 0 };
+        let session = self.session.as_ref().map_or(0, SessionUpdate::bytes);
         self.arena.len() + self.oplog.iter().map(Vec::len).sum::<usize>() + 512 * self.catalog_entries.len() + session
     }
 

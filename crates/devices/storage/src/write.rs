@@ -9,7 +9,6 @@ use crate::format::{RecordKey, document_key, family, record_key};
 use crate::index::{Entry, encodes_to, entries_of, entry_key};
 use crate::machine::read_failure;
 use crate::oplog::{OplogEntry, OplogKind, RetryableFields};
-use crate::sessions::{SessionHandle, SessionRecord, SessionUpdate};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use baton_document::index_keys::index_keys;
@@ -188,15 +187,6 @@ impl Storage {
         transaction.delete(family::DOCUMENTS, &document_key(collection.id, record));
         transaction.count(collection, -1, -(before.as_bytes().len() as i64));
         Ok(())
-    }
-
-    /// Stores what a retryable write did so far together with this transaction.
-    pub fn record_session(&self, transaction: &mut Transaction, session: &SessionHandle, record: &SessionRecord) {
-        transaction.session = Some(SessionUpdate {
-            key: session.key().to_vec(),
-            txn_number: record.txn_number,
-            statements: record.statements.clone(),
-        });
     }
 
     /// Logs an entry that changes nothing (`op: "n"`).

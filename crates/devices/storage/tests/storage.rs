@@ -4,7 +4,7 @@
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, IndexState, Inserted, Order,
-    StatementRecord, Storage, StorageOptions, Transaction, record_key,
+    Storage, StorageOptions, Transaction, record_key,
 };
 use baton_types::{ErrorCode, Namespace};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -194,24 +194,38 @@ fn dropping_and_renaming_leave_no_keys_behind() {
 }
 
 #[test]
-fn what_a_session_did_is_known_after_a_restart() {
+fn what_a_session_did_is_known_after_a_restart_until_it_expires() {
     let directory = tempfile::tempdir().expect("a folder");
     let reply = rawdoc! { "n": 1, "after": { "_id": 1 } };
     {
         let storage = open(directory.path());
         let collection = create(&storage, "c", rawdoc! {});
         let session = storage.session(b"session").expect("readable");
-        let mut record = session.begin(7).expect("newer than none");
-        let mut transaction = Transaction::default();
-        storage.insert(&mut transaction, &collection, &rawdoc! { "_id": 1 }, None).expect("inserted");
-        record.statements.push(StatementRecord { stmt_id: 3, reply: reply.clone() });
-        storage.record_session(&mut transaction, &session, &record);
-        storage.commit(transaction, Durability::Synced);
+        // A long write of an older number leaves more rows than the newer one replaces.
+        for (txn_number, transactions) in [(6, 3), (7, 2)] {
+            let mut record = session.begin(txn_number).expect("newer than before");
+            for stmt_id in 0..transactions {
+                let mut transaction = Transaction::default();
+                let document = rawdoc! { "_id": txn_number * 10 + i64::from(stmt_id) };
+                storage.insert(&mut transaction, &collection, &document, None).expect("inserted");
+                record.add(&mut transaction, &session, stmt_id, reply.clone());
+                storage.commit(transaction, Durability::Synced);
+            }
+        }
     }
     let storage = open(directory.path());
-    let session = storage.session(b"session").expect("readable");
-    assert_eq!(session.begin(6).expect_err("an older write").code, ErrorCode::TransactionTooOld);
-    let record = session.begin(7).expect("the same write");
-    assert_eq!(record.statement(3).map(|statement| &statement.reply), Some(&reply));
-    assert_eq!(record.last, storage.queue().applied());
+    {
+        let session = storage.session(b"session").expect("readable");
+        assert_eq!(session.begin(6).expect_err("an older write").code, ErrorCode::TransactionTooOld);
+        let record = session.begin(7).expect("the same write");
+        assert_eq!(record.statement(0), Some(&reply));
+        assert_eq!(record.statement(1), Some(&reply));
+        assert_eq!(record.statement(2), None, "a row of an older write does not count");
+        assert_eq!(record.last, storage.queue().applied());
+    }
+    storage.expire_sessions(60).expect("looked");
+    assert!(storage.session(b"session").expect("readable").begin(7).expect("known").statement(0).is_some());
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    storage.expire_sessions(0).expect("expired");
+    assert!(storage.session(b"session").expect("readable").begin(6).expect("forgotten").statement(0).is_none());
 }

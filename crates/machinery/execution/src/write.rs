@@ -13,7 +13,7 @@ use baton_query::matcher::Matcher;
 use baton_query::sort::SortPattern;
 use baton_query::update::{OplogUpdate, Update};
 use baton_storage::{
-    Collection, Durability, Inserted, RecordKey, SessionHandle, SessionRecord, Statement, StatementRecord, Storage,
+    Collection, Durability, Inserted, RecordKey, SessionHandle, SessionRecord, Statement, Storage,
     Transaction,
 };
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
@@ -63,9 +63,8 @@ impl Retry<'_> {
         Statement { lsid: self.lsid, txn_number: self.record.txn_number, stmt_id: self.stmt_id, prev: self.record.last }
     }
 
-    fn done(&mut self, storage: &Storage, transaction: &mut Transaction, reply: RawDocumentBuf) {
-        self.record.statements.push(StatementRecord { stmt_id: self.stmt_id, reply });
-        storage.record_session(transaction, self.handle, self.record);
+    fn done(&mut self, transaction: &mut Transaction, reply: RawDocumentBuf) {
+        self.record.add(transaction, self.handle, self.stmt_id, reply);
     }
 }
 
@@ -266,7 +265,7 @@ pub fn insert_many(
                         count += 1;
                         documents.next();
                         if let Some(retry) = &mut retry {
-                            retry.done(storage, &mut transaction, rawdoc! { "n": 1 });
+                            retry.done(&mut transaction, rawdoc! { "n": 1 });
                         }
                     }
                     Ok(Inserted::CommitFirst) => break,
@@ -486,7 +485,7 @@ fn update_found(
                 if let Some(retry) = retry {
                     let reply = rawdoc! { "n": 1, "nModified": 1 };
                     let reply = with_images(reply, single.then_some((Some(before), Some(&*after))));
-                    retry.done(storage, transaction, reply);
+                    retry.done(transaction, reply);
                 }
                 if single {
                     images = Images { before: Some(before.to_owned()), after: Some(after) };
@@ -564,7 +563,7 @@ fn upsert(
         if let Some(retry) = retry {
             let mut reply = rawdoc! { "n": 1, "nModified": 0 };
             reply.append(cstr!("upserted"), baton_storage::id_of(&document)?);
-            retry.done(storage, &mut transaction, with_images(reply, Some((None, Some(&document)))));
+            retry.done(&mut transaction, with_images(reply, Some((None, Some(&document)))));
         }
         let optime = storage.commit(transaction, durability);
         if let Some(retry) = retry {
@@ -647,9 +646,7 @@ fn delete_found(
             with_document(storage, collection, record, &statement.filter, durability, |transaction, before, _| {
                 storage.delete(transaction, collection, record, before, retry.as_ref().map(|r| r.statement()))?;
                 if let Some(retry) = retry {
-                    retry.done(
-                        storage,
-                        transaction,
+                    retry.done(transaction,
                         with_images(rawdoc! { "n": 1 }, single.then_some((Some(before), None))),
                     );
                 }

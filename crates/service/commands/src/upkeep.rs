@@ -5,6 +5,7 @@
 //! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
 
 use crate::server::Server;
+use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::ttl;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the history window moves and the oplog's size is looked at.
 const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often retryable writes of given-up sessions are forgotten.
+const SESSION_INTERVAL: Duration = Duration::from_secs(300);
 /// How often a change of `ttlMonitorSleepSecs` is noticed.
 const TTL_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -81,9 +84,17 @@ fn sync(server: &Arc<Server>, stop: &Stop) {
 }
 
 fn tend_storage(server: &Arc<Server>, stop: &Stop) {
+    let mut sessions_seen = Instant::now();
     while stop.wait(STORAGE_INTERVAL) {
         server.storage.forget_history();
         server.storage.truncate_oplog();
+        if sessions_seen.elapsed() >= SESSION_INTERVAL {
+            sessions_seen = Instant::now();
+            let age_secs = 60 * TIMEOUT_MINUTES as u32;
+            if let Err(error) = server.storage.expire_sessions(age_secs) {
+                tracing::warn!(target: "STORAGE", %error, "Could not look for sessions that have expired");
+            }
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Statements<'s> {
 impl Statements<'_> {
     /// What the statement was answered with, if it was carried out before.
     pub fn executed(&self, stmt_id: i32) -> Option<RawDocumentBuf> {
-        self.record.statement(stmt_id).map(|statement| statement.reply.clone())
+        self.record.statement(stmt_id).cloned()
     }
 
     /// The statement, to be carried out.
