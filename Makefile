@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: help tools rocksdb build release up test check-format check-house lint unit cluster clients fuzz crash deny
+.PHONY: help tools rocksdb build release up test check-format check-house lint unit cluster test-clients fuzz crash deny
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -44,7 +44,7 @@ unit: ## unit, property and golden tests of all crates
 cluster: rocksdb ## real processes, real SIGKILL, real drivers
 	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/run.sh
 
-clients: build ## every official client, the tools that are on the PATH, and YCSB
+test-clients: build ## every official client, the tools that are on the PATH, and YCSB
 	@$(ENV) BATON="$$CARGO_TARGET_DIR/quick/baton" tests/compat/run.sh
 
 crash: ## a hundred kills at random moments and at every named crash point

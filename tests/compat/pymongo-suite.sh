@@ -15,7 +15,7 @@ version="$(sed -n 's/^pymongo.*==//p' ../requirements.txt)"
 mkdir -p "$suite"
 if [ ! -e "$suite/pymongo-$version/.unpacked" ]; then
   echo "fetching pymongo $version's source distribution"
-  "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-binary pymongo \
+  "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary pymongo \
     --dest "$suite" "pymongo==$version"
   tar -xzf "$suite/pymongo-$version.tar.gz" -C "$suite"
   # The suite is to import the installed driver, with its C extensions, not the sources beside it.

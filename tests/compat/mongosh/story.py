@@ -96,8 +96,9 @@ def main():
     failures = []
     readme = readme_session()
     assert len(readme) >= 4, "the README's session was not found"
+    assert all(expected for _, expected in readme), "a line of the README's session shows nothing"
     for (typed, expected), shown in zip(readme, type_into_mongosh([typed for typed, _ in readme])):
-        if expected and without_prompts(shown) != expected:
+        if without_prompts(shown) != expected:
             failures.append(f"README: {typed}\n  says  {expected}\n  shows {without_prompts(shown)}")
     for (typed, pattern), shown in zip(STORY, type_into_mongosh([typed for typed, _ in STORY])):
         if not re.search(pattern, without_prompts(shown), re.S):

@@ -1,6 +1,7 @@
 //! `aggregate`: a pipeline over a collection, a view or a database. Source: MongoDB manual, "aggregate".
 
 use crate::call::{Call, Reply};
+use crate::commands::current_op::{self, Wanted};
 use crate::commands::explain;
 use crate::crud::cursor::{Opening, open};
 use crate::crud::{self, batch_size};
@@ -146,7 +147,13 @@ fn own_source(call: &Call<'_>, namespace: &Namespace, pipeline: &Pipeline) -> Re
             .ok_or_else(|| Error::new(ErrorCode::NamespaceNotFound, format!("Collection [{namespace}] not found.")))
     };
     Ok(match pipeline.source() {
-        Some(StageSpec::CurrentOp(_)) => return Err(Error::not_implemented("$currentOp")),
+        Some(StageSpec::CurrentOp(spec)) => Some(
+            current_op::list(
+                call.server,
+                Wanted { idle_connections: spec.idle_connections, idle_cursors: spec.idle_cursors },
+            )
+            .into(),
+        ),
         Some(StageSpec::ListLocalSessions(_) | StageSpec::ListSessions(_)) => Some(sessions(call)),
         Some(StageSpec::IndexStats) => Some(index_stats(call, &*collection()?)),
         Some(StageSpec::CollStats(spec)) => Some(coll_stats(call, &*collection()?, spec)),
