@@ -6,7 +6,7 @@ import time
 import uuid
 
 import pytest
-from bson import Binary, Int64
+from bson import Binary, Int64, Timestamp
 from pymongo import WriteConcern
 from pymongo.errors import ExecutionTimeout, OperationFailure
 from pymongo.read_concern import ReadConcern
@@ -39,16 +39,49 @@ def test_a_retried_write_is_applied_once_and_answers_the_same_also_after_a_resta
     assert [a["value"] for a in answers[4:]] == [{"_id": 2, "n": 1}] * 3
 
 
-def test_a_snapshot_sees_one_moment_or_is_refused(client, db):
-    db.c.insert_one({"_id": 1})
+def test_a_snapshot_session_sees_one_moment_in_every_collection_and_index(client, db):
+    db.c.create_index("n")
+    db.c.insert_many([{"_id": n, "n": n % 3} for n in range(300)])
+    db.other.insert_one({"_id": 1, "state": "before"})
     with client.start_session(snapshot=True) as session:
-        try:
-            before = db.c.count_documents({}, session=session)
-        except OperationFailure as error:
-            assert error.code == 238
-            return
-        db.c.insert_one({"_id": 2})
-        assert db.c.count_documents({}, session=session) == before
+        cursor = db.c.find({"n": 1}, batch_size=10, session=session)
+        first = next(cursor)
+        db.c.update_many({}, {"$set": {"n": 1}})
+        db.c.delete_many({"_id": {"$lt": 100}})
+        db.c.insert_one({"_id": "later", "n": 1})
+        db.other.update_one({"_id": 1}, {"$set": {"state": "after"}})
+        found = [first["_id"]] + [document["_id"] for document in cursor]
+        assert sorted(found) == [n for n in range(300) if n % 3 == 1], "a cursor stays at its moment over its batches"
+        assert db.c.count_documents({}, session=session) == 300
+        assert db.c.distinct("n", session=session) == [0, 1, 2]
+        assert db.c.find_one({"_id": 5}, session=session) == {"_id": 5, "n": 2}
+        assert db.other.find_one({"_id": 1}, session=session)["state"] == "before"
+        joined = db.c.aggregate([{"$limit": 1}, {"$lookup": {"from": "other", "pipeline": [], "as": "other"}}], session=session)
+        assert next(joined)["other"][0]["state"] == "before"
+        db.other.drop()
+        with pytest.raises(OperationFailure) as gone:
+            db.other.find_one({"_id": 1}, session=session)
+        assert gone.value.code == 246
+    assert db.c.count_documents({}) == 201
+
+
+def test_a_snapshot_that_is_too_old_or_in_the_future_or_of_a_write_is_refused(client, db):
+    db.c.insert_one({"_id": 1})
+
+    def find(concern):
+        return db.command("find", "c", readConcern={"level": "snapshot", **concern})
+
+    answer = find({})
+    assert answer["cursor"]["atClusterTime"] == answer["operationTime"]
+    with pytest.raises(OperationFailure) as old:
+        find({"atClusterTime": Timestamp(1, 1)})
+    assert old.value.code in (239, 246)
+    with pytest.raises(OperationFailure) as future:
+        find({"atClusterTime": Timestamp(2**31, 1)})
+    assert future.value.code == 72
+    with pytest.raises(OperationFailure) as counted:
+        db.command("count", "c", readConcern={"level": "snapshot"})
+    assert counted.value.code == 72
 
 
 def test_replies_carry_the_cluster_time_and_causal_reads_see_own_writes(client, db):

@@ -12,6 +12,8 @@ pub struct Context {
     pub now: DateTime,
     /// `$$CLUSTER_TIME`, where the member has one.
     pub cluster_time: Option<Timestamp>,
+    /// The time as of which documents are read; none is now.
+    pub read_at: Option<Timestamp>,
     /// The command's `let` variables, by name without `$$`, already evaluated.
     pub variables: Vec<(String, Bson)>,
     /// Seed of `$rand`, `$sample` and `$sampleRate`; the caller draws it, once a request.
@@ -31,6 +33,7 @@ impl Context {
         Self {
             now,
             cluster_time: None,
+            read_at: None,
             variables: Vec::new(),
             seed,
             draws: Arc::default(),

@@ -139,7 +139,7 @@ impl Storage {
         let mut transaction = Transaction::default();
         self.command_entry(&mut transaction, namespace, Some(collection.uuid), &rawdoc! { "drop": namespace.coll() });
         self.forget(&mut transaction, &collection);
-        self.commit.commit(transaction, Durability::Synced);
+        let _unreadable = self.commit_catalog_change(transaction, || ());
         self.change_catalog(|catalog| catalog.remove(namespace));
         self.delete_dropped()?;
         Ok(Some(collection))
@@ -241,7 +241,7 @@ impl Storage {
         let _target_guard = target_shared.as_ref().map(|shared| shared.ddl.write());
         let mut transaction = Transaction::default();
         let renamed = self.rename_entry(&mut transaction, &source, target.as_ref(), to)?;
-        self.commit.commit(transaction, Durability::Synced);
+        let _unreadable = self.commit_catalog_change(transaction, || ());
         self.change_catalog(|catalog| {
             catalog.remove(from);
             catalog.insert(renamed);
@@ -376,11 +376,10 @@ impl Storage {
             o.append(name, value);
         }
         let _guard = collection.shared.ddl.write();
-        index.set_ready();
         let mut transaction = Transaction::default();
         transaction.store_catalog_entry(&collection);
         self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), &o);
-        self.commit.commit(transaction, Durability::Synced);
+        drop(self.commit_catalog_change(transaction, || index.set_ready()));
         Ok(())
     }
 

@@ -3,8 +3,7 @@
 use crate::format::family;
 use crate::tasks::TaskListener;
 use rust_rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, DataBlockIndexType, Options,
-    WriteBufferManager,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options, WriteBufferManager,
 };
 
 const KIB: usize = 1024;
@@ -43,9 +42,9 @@ impl StorageOptions {
         (self.cache_bytes / 4).clamp(16 * MIB, 128 * MIB)
     }
 
-    /// The block cache, shared by all families.
+    /// The block cache, shared by all families; of the kind whose look-ups take no lock.
     pub(crate) fn cache(&self) -> Cache {
-        Cache::new_lru_cache(self.cache_bytes)
+        Cache::new_hyper_clock_cache(self.cache_bytes, 0)
     }
 
     /// Options of the database as a whole.
@@ -103,8 +102,6 @@ impl StorageOptions {
     fn documents(&self, cache: &Cache) -> Options {
         let mut table = Self::table(cache, 4 * KIB);
         table.set_bloom_filter(10.0, false);
-        table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
-        table.set_data_block_hash_ratio(0.75);
         let mut options = Self::versioned(self.leveled(&table));
         options.set_memtable_whole_key_filtering(true);
         options.set_memtable_prefix_bloom_ratio(0.02);
@@ -140,7 +137,9 @@ impl StorageOptions {
     fn leveled(&self, table: &BlockBasedOptions) -> Options {
         let mut options = Options::default();
         options.set_block_based_table_factory(table);
-        options.set_compression_type(DBCompressionType::Lz4);
+        // What is rewritten soon is not worth the cycles: level 0 and the one that it is merged into stay as they are.
+        let (none, lz4) = (DBCompressionType::None, DBCompressionType::Lz4);
+        options.set_compression_per_level(&[none, none, lz4, lz4, lz4, lz4, lz4]);
         options.set_write_buffer_size(self.memtable_bytes() / 2);
         options.set_max_write_buffer_number(4);
         options.set_level_compaction_dynamic_level_bytes(true);

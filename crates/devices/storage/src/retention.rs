@@ -22,6 +22,8 @@ pub struct Retention {
     retention_secs_min: AtomicU64,
     /// Everything below this timestamp may be gone.
     oldest: AtomicU64,
+    /// Versions of documents below this timestamp may be gone, unless they are the newest.
+    history_from: AtomicU64,
 }
 
 impl Retention {
@@ -32,6 +34,7 @@ impl Retention {
             bytes_max: AtomicU64::new(options.oplog_bytes_max),
             retention_secs_min: AtomicU64::new(options.oplog_retention_secs_min),
             oldest: AtomicU64::new(0),
+            history_from: AtomicU64::new(0),
         }
     }
 
@@ -46,6 +49,11 @@ impl Retention {
     /// Timestamps below this may have been dropped.
     pub fn oldest(&self) -> Timestamp {
         Timestamp::from_u64(self.oldest.load(Ordering::Acquire))
+    }
+
+    /// The oldest time as of which documents can be read.
+    pub fn history_from(&self) -> Timestamp {
+        Timestamp::from_u64(self.history_from.load(Ordering::Acquire))
     }
 
     /// The size it is truncated at.
@@ -70,6 +78,7 @@ impl Storage {
         let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let seconds = now_secs.saturating_sub(u64::from(self.options.history_secs)) as u32;
         let low = Timestamp { seconds, increment: 0 }.as_u64().min(self.queue().applied().timestamp.as_u64());
+        self.retention.history_from.fetch_max(low, Ordering::AcqRel);
         for name in [family::DOCUMENTS, family::INDEXES] {
             if let Err(error) = self.db().increase_full_history_ts_low(self.family(name), low.to_le_bytes()) {
                 tracing::debug!(component = "STORAGE", error = %error, family = name, "History window not moved");

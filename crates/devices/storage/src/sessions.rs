@@ -49,7 +49,11 @@ impl SessionRecord {
     pub fn add(&mut self, transaction: &mut Transaction, session: &SessionHandle, stmt_id: i32, reply: RawDocumentBuf) {
         let update = transaction.session.get_or_insert_with(|| {
             self.rows += 1;
-            SessionUpdate { key: row_key(&session.key, self.rows - 1), txn_number: self.txn_number, statements: Vec::new() }
+            SessionUpdate {
+                key: row_key(&session.key, self.rows - 1),
+                txn_number: self.txn_number,
+                statements: Vec::new(),
+            }
         });
         update.statements.push((stmt_id, reply.clone()));
         self.statements.insert(stmt_id, reply);

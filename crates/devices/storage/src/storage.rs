@@ -12,12 +12,12 @@ use crate::sessions::{SessionHandle, SessionTable};
 use crate::tasks::{Gate, TaskListener, TaskRegistry};
 use crate::transaction::Transaction;
 use arc_swap::ArcSwap;
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
 use parking_lot::Mutex;
 use rust_rocksdb::{Cache, ColumnFamily, DB};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// See the file's header.
 pub struct Storage {
@@ -29,6 +29,11 @@ pub struct Storage {
     /// Held by the one DDL operation that changes the catalog.
     pub(crate) catalog_change: Mutex<()>,
     pub(crate) next_id: AtomicU32,
+    /// Since when the catalog reads documents rightly: no collection was dropped or renamed and no index completed after
+    /// this. What is created anew does not count; it has nothing older to read.
+    catalog_stable_from: AtomicU64,
+    /// Such changes under way.
+    catalog_changes: AtomicU32,
     sessions: SessionTable,
     pub(crate) retention: Retention,
     tasks: Arc<TaskRegistry>,
@@ -56,6 +61,8 @@ impl Storage {
             catalog: ArcSwap::from_pointee(Self::load_catalog(&db)?),
             catalog_change: Mutex::new(()),
             next_id: AtomicU32::new(next_id),
+            catalog_stable_from: AtomicU64::new(last.timestamp.as_u64()),
+            catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
             retention: Retention::new(&options),
             tasks,
@@ -173,6 +180,29 @@ impl Storage {
         })
     }
 
+    pub(crate) fn retention(&self) -> &Retention {
+        &self.retention
+    }
+
+    /// The oldest time as of which the catalog of now reads documents rightly; none does while it changes.
+    pub(crate) fn catalog_stable_from(&self) -> Timestamp {
+        if self.catalog_changes.load(Ordering::SeqCst) > 0 {
+            return Timestamp::from_u64(u64::MAX);
+        }
+        Timestamp::from_u64(self.catalog_stable_from.load(Ordering::SeqCst))
+    }
+
+    /// Commits a change of the catalog that reads of an older time would stumble over. `before` may make it visible; or the
+    /// caller does, while it holds what this returns. Meanwhile no read of an older time is admitted.
+    pub(crate) fn commit_catalog_change(&self, transaction: Transaction, before: impl FnOnce()) -> CatalogChange<'_> {
+        self.catalog_changes.fetch_add(1, Ordering::SeqCst);
+        let guard = CatalogChange(self);
+        before();
+        let optime = self.commit.commit(transaction, Durability::Synced);
+        self.catalog_stable_from.fetch_max(optime.timestamp.as_u64(), Ordering::SeqCst);
+        guard
+    }
+
     /// The record of a logical session's retryable writes.
     pub fn session(&self, key: &[u8]) -> Result<SessionHandle> {
         self.sessions.get(&self.db, key)
@@ -221,5 +251,15 @@ impl Storage {
     /// Prefix of a collection in the documents family, for tools that estimate sizes.
     pub(crate) fn extent(id: u32) -> ([u8; 4], [u8; 4]) {
         (format::prefix(id), format::prefix_end(id))
+    }
+}
+
+/// A change of the catalog under way; see [`Storage::commit_catalog_change`].
+#[must_use]
+pub(crate) struct CatalogChange<'s>(&'s Storage);
+
+impl Drop for CatalogChange<'_> {
+    fn drop(&mut self) {
+        self.0.catalog_changes.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -1,4 +1,5 @@
-//! Reading: points, ranges of documents, ranges of an index, the oplog, all as of one moment.
+//! Reading: points, ranges of documents, ranges of an index, the oplog, all as of one moment: now, or a cluster time that
+//! the history window still covers.
 //!
 //! A [`View`] is taken for one batch of a request and dropped with it; between batches a cursor keeps only its
 //! position. So no view outlives the moment somebody waits for it, and compaction is never held up by an idle cursor.
@@ -35,15 +36,20 @@ pub struct Bounds {
 pub struct View<'s> {
     storage: &'s Storage,
     snapshot: SnapshotWithThreadMode<'s, DB>,
+    /// The time as of which versioned families are read, as their keys have it.
+    at: [u8; 8],
 }
 
 impl<'s> View<'s> {
     pub(crate) fn new(storage: &'s Storage) -> Self {
-        Self { storage, snapshot: storage.db().snapshot() }
+        Self { storage, snapshot: storage.db().snapshot(), at: NEWEST }
     }
 
     fn options(&self, family: &str) -> ReadOptions {
-        let mut options = newest(family);
+        let mut options = ReadOptions::default();
+        if is_versioned(family) {
+            options.set_timestamp(self.at);
+        }
         options.set_snapshot(&self.snapshot);
         options
     }
@@ -205,6 +211,35 @@ impl Storage {
     /// Storage as of now.
     pub fn view(&self) -> View<'_> {
         View::new(self)
+    }
+
+    /// Storage as of a cluster time; as of now if none is given. Documents and indexes only: the catalog, the counters and
+    /// the oplog are always those of now.
+    ///
+    /// `SnapshotTooOld` (239) if versions that old may be gone, `SnapshotUnavailable` (246) if collections or indexes have
+    /// changed since, so that the catalog of now would misread them.
+    pub fn view_at(&self, at: Option<Timestamp>) -> Result<View<'_>> {
+        let mut view = View::new(self);
+        let Some(at) = at else { return Ok(view) };
+        // Asked after the snapshot was taken: what is dropped from now on, the snapshot keeps.
+        let (oldest, stable_from) = (self.retention().history_from(), self.catalog_stable_from());
+        if at < oldest {
+            return Err(Error::new(
+                ErrorCode::SnapshotTooOld,
+                format!("Read timestamp {at} is older than the oldest available timestamp {oldest}."),
+            ));
+        }
+        if at < stable_from {
+            return Err(Error::new(
+                ErrorCode::SnapshotUnavailable,
+                format!(
+                    "Unable to read from a snapshot due to pending collection catalog changes; please retry the \
+                     operation. Snapshot timestamp is {at}. Collection minimum is {stable_from}"
+                ),
+            ));
+        }
+        view.at = at.as_u64().to_le_bytes();
+        Ok(view)
     }
 
     /// The document with this record key, as of now: the cheapest read there is.

@@ -387,7 +387,7 @@ impl Stage for Merge {
         let found = match self.update(&document)? {
             Some(update) => {
                 let statement = write::UpdateStatement::one(filter, update);
-                let (written, _) = write::update(
+                let written = write::update(
                     storage,
                     &self.target,
                     &statement,

@@ -93,6 +93,10 @@ impl Query {
         spec: QuerySpec,
         context: Arc<Context>,
     ) -> Result<Self> {
+        if collection.is_none() && context.read_at.is_some() {
+            // At that time it may have been there.
+            storage.view_at(context.read_at)?;
+        }
         let mut choice = plan::choose(storage, collection.as_ref(), &spec)?;
         let access = std::mem::replace(&mut choice.access, Access::Nothing);
         Ok(Self {
@@ -137,7 +141,7 @@ impl Query {
             return self.run_sorted(offer);
         }
         let storage = Arc::clone(&self.storage);
-        let view = storage.view();
+        let view = storage.view_at(self.context.read_at)?;
         let Self { spec, access, skip, left, examined, returned, .. } = self;
         let mut seen = 0_u64;
         let more = access.run(&view, &collection, examined, &mut |record, document| {
@@ -177,7 +181,7 @@ impl Query {
         let wanted = self.left.map(|left| left.saturating_add(self.skip));
         let mut sorter = Sorter::new(wanted, self.context.memory_bytes_max);
         let storage = Arc::clone(&self.storage);
-        let view = storage.view();
+        let view = storage.view_at(self.context.read_at)?;
         let Self { spec, access, examined, .. } = self;
         let mut seen = 0_u64;
         access.run(&view, collection, examined, &mut |record, document| {
@@ -247,6 +251,7 @@ impl Query {
         if let Some(collection) = &self.collection
             && self.spec.filter.is_always()
             && self.spec.hint.is_none()
+            && self.context.read_at.is_none()
             && collection.kind != baton_storage::CollectionKind::Oplog
         {
             let all = collection.counts().documents.max(0) as u64;

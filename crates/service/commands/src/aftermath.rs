@@ -18,7 +18,7 @@ const LOGGED_COMMAND_BYTES_MAX: usize = 10_000;
 pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error, L)>, reply_bytes: usize) {
     let time = call.operation.started.elapsed();
     let db = call.envelope.db;
-    let namespace = if collection.is_empty() { String::new() } else { format!("{db}.{collection}") };
+    let namespace = if collection.is_empty() { String::new() } else { [db, ".", collection].concat() };
     call.server.counters.finish(call.spec.kind, &namespace, time);
     let verdict = call.server.profiler.judge(db, time);
     if !verdict.log && !verdict.profile {

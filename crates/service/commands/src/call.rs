@@ -9,7 +9,7 @@ use crate::envelope::Envelope;
 use crate::fields::{Fields, type_name};
 use crate::server::{Client, Operation, Server, Session};
 use crate::table::CommandSpec;
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use smallvec::SmallVec;
@@ -34,6 +34,8 @@ pub struct Call<'a> {
     pub operation: Operation,
     /// Its session, if it has one.
     pub session: Option<Arc<Session>>,
+    /// The time as of which it reads, under read concern `snapshot`.
+    pub read_at: Option<Timestamp>,
 }
 
 impl<'a> Call<'a> {

@@ -149,7 +149,10 @@ fn carry_out<'a>(
     if !matches!(spec.kind, Kind::Insert | Kind::Update | Kind::Delete) {
         server.counters.count_operations(spec.kind, 1);
     }
-    let mut call = Call { server, client, spec, envelope, fields, request, operation, session };
+    let concern = &envelope.read_concern;
+    let read_at = (concern.level == ReadLevel::Snapshot)
+        .then(|| concern.at_cluster_time.unwrap_or_else(|| server.storage.queue().applied().timestamp));
+    let mut call = Call { server, client, spec, envelope, fields, request, operation, session, read_at };
     let result = run(&mut call, fault, retryable, builder);
     aftermath::record(&call, collection, &result, builder.body_size_bytes());
     result
@@ -276,7 +279,12 @@ fn check_transaction(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_
 
 fn check_read_concern(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result<()> {
     let concern = &envelope.read_concern;
-    if !matches!(concern.level, ReadLevel::Local | ReadLevel::Available) && !spec.flags.has(Flags::READ_CONCERN) {
+    let is_supported = match concern.level {
+        ReadLevel::Local | ReadLevel::Available => true,
+        ReadLevel::Majority | ReadLevel::Linearizable => spec.flags.has(Flags::READ_CONCERN),
+        ReadLevel::Snapshot => spec.flags.has(Flags::SNAPSHOT),
+    };
+    if !is_supported {
         return Err(Error::new(
             ErrorCode::InvalidOptions,
             format!(

@@ -47,6 +47,9 @@ impl Flags {
     /// Carried out even while the member stops.
     pub const WHILE_STOPPING: Self = Self(1 << 11);
 
+    /// Takes read concern `snapshot`.
+    pub const SNAPSHOT: Self = Self(1 << 12);
+
     /// Both.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -7,7 +7,7 @@
 
 use crate::server::{Begin, Operation, Server};
 use baton_execution::Hint;
-use baton_execution::write::{self, DeleteStatement};
+use baton_execution::write::{self, DeleteStatement, Image};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_storage::tasks::{Admission, TaskKind};
@@ -100,6 +100,7 @@ fn delete_expired(
         multi: true,
         hint: Some(Hint::Name(index.definition.name.clone())),
         sort: None,
+        image: Image::None,
     };
     let mut deleted = 0;
     loop {

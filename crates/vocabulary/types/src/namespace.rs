@@ -39,7 +39,7 @@ impl Namespace {
         if db.len() + 1 + coll.len() > NAMESPACE_BYTES_MAX {
             return invalid("the full name is longer than 255 bytes");
         }
-        Ok(Self { full: format!("{db}.{coll}").into(), dot: db.len() })
+        Ok(Self { full: [db, ".", coll].concat().into(), dot: db.len() })
     }
 
     /// Splits `db.coll` at its first dot.

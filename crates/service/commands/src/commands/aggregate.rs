@@ -20,7 +20,11 @@ use std::sync::atomic::Ordering;
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
     name: "aggregate",
-    flags: Flags::READ_CONCERN.and(Flags::WRITE_CONCERN).and(Flags::API_V1).and(Flags::ON_COLLECTION),
+    flags: Flags::READ_CONCERN
+        .and(Flags::SNAPSHOT)
+        .and(Flags::WRITE_CONCERN)
+        .and(Flags::API_V1)
+        .and(Flags::ON_COLLECTION),
     help: "Runs the aggregation command",
     run,
     ..DEFAULT
@@ -92,6 +96,12 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     let host = host(call, &namespace);
     let writes = pipeline.write().is_some();
+    if writes && call.read_at.is_some() {
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "Aggregation stages $out and $merge cannot run with a readConcern of level 'snapshot'",
+        ));
+    }
     let mut aggregation = match own_source(call, &namespace, &pipeline)? {
         Some(documents) => {
             let rest = pipeline.with_stages(pipeline.stages()[1..].to_vec()).optimize()?;

@@ -7,7 +7,7 @@ use crate::crud::{self, check_batch_length, durability};
 use crate::fields::Fields;
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::write::{self, DeleteStatement};
+use baton_execution::write::{self, DeleteStatement, Image};
 use baton_query::Context;
 use baton_storage::Durability;
 use baton_types::{Error, ErrorCode, Namespace, Result};
@@ -36,7 +36,13 @@ fn parse(statement: &RawDocument, context: &Context) -> Result<DeleteStatement> 
     if !matches!(limit, 0 | 1) {
         return Err(Error::failed_to_parse(format!("The limit field in delete objects must be 0 or 1. Got {limit}")));
     }
-    Ok(DeleteStatement { filter: crud::matcher(Some(filter), context)?, multi: limit == 0, hint, sort: None })
+    Ok(DeleteStatement {
+        filter: crud::matcher(Some(filter), context)?,
+        multi: limit == 0,
+        hint,
+        sort: None,
+        image: Image::None,
+    })
 }
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
@@ -99,7 +105,7 @@ fn one(
     }
     let mut retry = statements.map(|statements| statements.retry(stmt_id));
     let interrupt = || call.operation.check_interrupt();
-    let (written, _) =
+    let written =
         write::delete(&call.server.storage, namespace, &statement, context, retry.as_mut(), &interrupt, durability)?;
     Ok(written.modified)
 }

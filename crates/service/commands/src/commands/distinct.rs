@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
     name: "distinct",
-    flags: Flags::READ_CONCERN.and(Flags::API_V1).and(Flags::ON_COLLECTION),
+    flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::API_V1).and(Flags::ON_COLLECTION),
     help: "{ distinct : 'collection name' , key : 'a.b' , query : {} }",
     run,
     ..DEFAULT
@@ -78,5 +78,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         reply.push(value.as_raw_bson_ref());
     }
     reply.end();
+    if let Some(time) = call.read_at {
+        reply.append(cstr!("atClusterTime"), bson::Timestamp::from(time));
+    }
     Ok(())
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub const SPEC: CommandSpec = CommandSpec {
     name: "find",
     kind: Kind::Query,
-    flags: Flags::READ_CONCERN.and(Flags::API_V1).and(Flags::ON_COLLECTION),
+    flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::API_V1).and(Flags::ON_COLLECTION),
     help: "query for documents",
     run,
     ..DEFAULT
@@ -186,6 +186,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let collection = storage.collection(&namespace);
     if let (Some(id), Some(collection)) = (request.simple_id(), &collection)
         && collection.kind == CollectionKind::Clustered
+        && call.read_at.is_none()
     {
         return find_by_id(call, reply, &request, &storage, collection, id);
     }

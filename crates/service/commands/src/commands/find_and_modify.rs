@@ -6,7 +6,7 @@ use crate::crud::retry::{self, Statements};
 use crate::crud::{self, durability};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
-use baton_execution::write::{self, DeleteStatement, Images, UpdateStatement, Written};
+use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Written};
 use baton_query::projection::{Mode, Projection};
 use baton_query::update::Update;
 use baton_storage::Durability;
@@ -23,12 +23,6 @@ pub const SPEC: CommandSpec = CommandSpec {
     run,
     ..DEFAULT
 };
-
-/// What was done, in whichever way.
-struct Done {
-    written: Written,
-    images: Images,
-}
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
@@ -75,15 +69,20 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let stmt_id = retry::statement_id(call, 0);
     let storage = &call.server.storage;
     let interrupt = || call.operation.check_interrupt();
-    let act = |statements: Option<&mut Statements<'_>>| -> Result<Done> {
+    let act = |statements: Option<&mut Statements<'_>>| -> Result<Written> {
         if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
             return repeat(&done);
         }
         let mut retry = statements.map(|statements| statements.retry(stmt_id));
-        let (written, images) = match update {
+        let written = match update {
             None => {
-                let statement =
-                    DeleteStatement { filter: filter.clone(), multi: false, hint: hint.clone(), sort: sort.clone() };
+                let statement = DeleteStatement {
+                    filter: filter.clone(),
+                    multi: false,
+                    hint: hint.clone(),
+                    sort: sort.clone(),
+                    image: Image::Before,
+                };
                 write::delete(storage, &namespace, &statement, &context, retry.as_mut(), &interrupt, durability(call))?
             }
             Some(update) => {
@@ -96,6 +95,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                     hint: hint.clone(),
                     sort: sort.clone(),
                     bypass_validation: bypass,
+                    image: if new { Image::After } else { Image::Before },
                 };
                 write::update(
                     storage,
@@ -109,7 +109,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 )?
             }
         };
-        Ok(Done { written, images })
+        Ok(written)
     };
     let done = match &session {
         None => act(None)?,
@@ -118,27 +118,23 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if session.is_some() && durability(call) == Durability::Synced {
         storage.sync();
     }
-    let image = if new { &done.images.after } else { &done.images.before };
-    let value = match (image, &projection) {
+    let value = match (&done.image, &projection) {
         (Some(image), Some(projection)) => {
             let details = if projection.needs_match_details() { filter.matches_with_position(image)? } else { None };
             Some(projection.apply(image, details.as_ref())?)
         }
         (image, _) => image.clone(),
     };
-    answer(reply, &done.written, remove, value.as_deref())
+    answer(reply, &done, remove, value.as_deref())
 }
 
 /// What the statement did when it was carried out.
-fn repeat(done: &RawDocument) -> Result<Done> {
-    let image = |name: &str| done.get_document(name).ok().map(ToOwned::to_owned);
+fn repeat(done: &RawDocument) -> Result<Written> {
+    let image = done.get_document("image").ok().map(ToOwned::to_owned);
     let count = u64::from(done.get_i32("n").unwrap_or(0).unsigned_abs());
     let upserted = done.get("upserted")?.map(bson::Bson::try_from).transpose()?;
     let matched = if upserted.is_some() { 0 } else { count };
-    Ok(Done {
-        written: Written { matched, modified: matched, upserted, ..Written::default() },
-        images: Images { before: image("before"), after: image("after") },
-    })
+    Ok(Written { matched, modified: matched, upserted, image, ..Written::default() })
 }
 
 fn answer(reply: &mut Reply<'_>, written: &Written, remove: bool, value: Option<&RawDocument>) -> Result<()> {

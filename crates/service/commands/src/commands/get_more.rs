@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub const SPEC: CommandSpec = CommandSpec {
     name: "getMore",
     kind: Kind::GetMore,
-    flags: Flags::READ_CONCERN.and(Flags::API_V1),
+    flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::API_V1),
     help: "retrieve more results from an existing cursor",
     run,
     ..DEFAULT

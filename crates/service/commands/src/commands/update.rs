@@ -8,7 +8,7 @@ use crate::fields::Fields;
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
-use baton_execution::write::{self, UpdateStatement, Written};
+use baton_execution::write::{self, Image, UpdateStatement, Written};
 use baton_query::Context;
 use baton_query::update::Update;
 use baton_storage::Durability;
@@ -70,7 +70,10 @@ fn parse(statement: &RawDocument, context: &Arc<Context>, bypass: bool) -> Resul
         return Err(Error::failed_to_parse("multi update is not supported for replacement-style update"));
     }
     let filter = crud::matcher(Some(filter), &context)?;
-    Ok((UpdateStatement { filter, update, multi, upsert, hint, sort, bypass_validation: bypass }, context))
+    Ok((
+        UpdateStatement { filter, update, multi, upsert, hint, sort, bypass_validation: bypass, image: Image::None },
+        context,
+    ))
 }
 
 /// Sums of what the statements did.
@@ -179,7 +182,7 @@ fn one(
     }
     let mut retry = statements.map(|statements| statements.retry(stmt_id));
     let interrupt = || call.operation.check_interrupt();
-    let (written, _) = write::update(
+    let written = write::update(
         &call.server.storage,
         namespace,
         &statement,

@@ -202,6 +202,9 @@ pub fn open(call: &Call<'_>, reply: &mut Reply<'_>, mut cursor: Box<dyn Cursor>,
     };
     reply.append(cstr!("id"), id);
     reply.append(cstr!("ns"), opening.namespace.as_str());
+    if let Some(time) = call.read_at {
+        reply.append(cstr!("atClusterTime"), bson::Timestamp::from(time));
+    }
     reply.end();
     super::settle_read(call);
     Ok(())

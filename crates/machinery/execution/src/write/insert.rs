@@ -1,0 +1,120 @@
+//! Inserts, many of them in one transaction.
+
+use super::{Retry, prepare, refuse_view, validate};
+use crate::Interrupt;
+use crate::host::Draw;
+use baton_storage::{Durability, Inserted, Storage, Transaction};
+use baton_types::{Error, Namespace, OpTime, Result};
+use bson::{RawDocument, rawdoc};
+
+/// Documents inserted together reach the commit queue together, up to this many.
+const INSERT_BATCH_DOCUMENTS: usize = 128;
+const INSERT_BATCH_BYTES: usize = 1024 * 1024;
+
+/// Inserts documents in order. Each failure is reported with its place; the first ends it if `ordered`.
+///
+/// `first_stmt` gives the number of each document's statement, for a retryable write. Returns how many were inserted and
+/// the last OpTime.
+#[allow(clippy::too_many_arguments)]
+pub fn insert_many(
+    storage: &Storage,
+    namespace: &Namespace,
+    documents: &mut dyn Iterator<Item = (usize, &RawDocument, i32)>,
+    ordered: bool,
+    bypass_validation: bool,
+    mut retry: Option<Retry<'_>>,
+    draw: &dyn Draw,
+    durability: Durability,
+    interrupt: Interrupt<'_>,
+    failed: &mut dyn FnMut(usize, Error),
+) -> Result<(u64, OpTime)> {
+    let collection = storage.collection_or_create(namespace, || draw.uuid())?;
+    refuse_view(&collection)?;
+    let mut inserted = 0;
+    let mut last = OpTime::ZERO;
+    let mut documents = documents.peekable();
+    while documents.peek().is_some() {
+        interrupt()?;
+        // The collection may be dropped between two batches; then it is made anew.
+        storage.collection_or_create(namespace, || draw.uuid())?;
+        let outcome = storage.with_collection(namespace, |collection| -> Result<bool> {
+            let Some(collection) = collection else { return Ok(true) };
+            let mut transaction = Transaction::default();
+            let mut count = 0;
+            let mut stop = false;
+            while let Some((at, document, stmt_id)) = documents.peek().copied() {
+                if count == INSERT_BATCH_DOCUMENTS || transaction.bytes() > INSERT_BATCH_BYTES {
+                    break;
+                }
+                if let Some(retry) = &mut retry {
+                    retry.stmt_id = stmt_id;
+                }
+                let added = prepare(document, draw).and_then(|prepared| {
+                    if !bypass_validation {
+                        validate(collection, &prepared, None)?;
+                    }
+                    storage.insert(&mut transaction, collection, &prepared, retry.as_ref().map(Retry::statement))
+                });
+                match added {
+                    Ok(Inserted::Added) => {
+                        count += 1;
+                        documents.next();
+                        if let Some(retry) = &mut retry {
+                            retry.done(&mut transaction, rawdoc! { "n": 1 });
+                        }
+                    }
+                    Ok(Inserted::CommitFirst) => break,
+                    Err(error) => {
+                        documents.next();
+                        failed(at, error);
+                        stop = ordered;
+                        if stop {
+                            break;
+                        }
+                    }
+                }
+            }
+            if transaction.is_empty() {
+                storage.abandon(transaction);
+            } else {
+                // With more to come only the last batch waits for the disk; a sync covers all before it.
+                let durability = if documents.peek().is_some() && !stop { Durability::Applied } else { durability };
+                last = storage.commit(transaction, durability);
+                if let Some(retry) = &mut retry {
+                    retry.record.last = last;
+                }
+            }
+            inserted += count as u64;
+            Ok(!stop)
+        })?;
+        if !outcome {
+            break;
+        }
+    }
+    Ok((inserted, last))
+}
+
+/// Inserts one document.
+pub fn insert_one(
+    storage: &Storage,
+    namespace: &Namespace,
+    document: &RawDocument,
+    draw: &dyn Draw,
+    durability: Durability,
+) -> Result<OpTime> {
+    let mut failure = None;
+    let mut documents = std::iter::once((0, document, 0));
+    let (_, optime) = insert_many(
+        storage,
+        namespace,
+        &mut documents,
+        true,
+        false,
+        None,
+        draw,
+        durability,
+        &|| Ok(()),
+        &mut |_, error| failure = Some(error),
+    )?;
+    failure.map_or(Ok(optime), Err)
+}

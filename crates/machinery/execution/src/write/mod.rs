@@ -1,0 +1,262 @@
+//! Changing documents: what insert, update, delete and findAndModify share.
+//!
+//! The way of a change: find a document with a query; lock it; read it again and ask the filter again, because it may
+//! have changed; make the new document; hand the transaction to the commit queue. If the document no longer matches,
+//! look for another. Conflicting writers therefore wait for each other's document and no one else does.
+
+mod delete;
+mod insert;
+mod update;
+
+pub use delete::{DeleteStatement, delete, delete_batch};
+pub use insert::{insert_many, insert_one};
+pub use update::{UpdateStatement, update};
+
+use crate::Interrupt;
+use crate::access::Given;
+use crate::host::Draw;
+use crate::query::{Query, QuerySpec};
+use baton_query::Context;
+use baton_query::matcher::Matcher;
+use baton_query::planner;
+use baton_storage::{
+    Collection, CollectionKind, Durability, RecordKey, SessionHandle, SessionRecord, Statement, Storage, Transaction,
+    record_key,
+};
+use baton_types::{Error, ErrorCode, OpTime, Result};
+use bson::raw::cstr;
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use std::sync::Arc;
+
+/// Largest document, in bytes.
+pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What an update or delete did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Written {
+    /// Documents that matched.
+    pub matched: u64,
+    /// Documents that changed (deleted, for a delete).
+    pub modified: u64,
+    /// The `_id` of the document an upsert inserted.
+    pub upserted: Option<Bson>,
+    /// OpTime of the last change; zero if there was none.
+    pub optime: OpTime,
+    /// The one document it concerned, as it was or is, if the statement asks for it.
+    pub image: Option<RawDocumentBuf>,
+}
+
+/// Which state of the one document a statement concerns it gives back, for findAndModify.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Image {
+    /// Neither.
+    #[default]
+    None,
+    /// As it was; there is none for an upsert.
+    Before,
+    /// As it is; there is none for a delete.
+    After,
+}
+
+/// Makes writes retryable: the session's record, held while the command runs.
+pub struct Retry<'a> {
+    /// The session.
+    pub handle: &'a SessionHandle,
+    /// Its record.
+    pub record: &'a mut SessionRecord,
+    /// The session as it goes into the oplog.
+    pub lsid: &'a RawDocument,
+    /// The statement being carried out.
+    pub stmt_id: i32,
+}
+
+impl Retry<'_> {
+    fn statement(&self) -> Statement<'_> {
+        Statement { lsid: self.lsid, txn_number: self.record.txn_number, stmt_id: self.stmt_id, prev: self.record.last }
+    }
+
+    fn done(&mut self, transaction: &mut Transaction, reply: RawDocumentBuf) {
+        self.record.add(transaction, self.handle, self.stmt_id, reply);
+    }
+}
+
+/// The document with its `_id` first, one drawn if it has none. Borrowed documents that are fine stay as they are.
+pub fn prepare<'d>(document: &'d RawDocument, draw: &dyn Draw) -> Result<std::borrow::Cow<'d, RawDocument>> {
+    check_size(document)?;
+    let first = document.iter().next().transpose()?;
+    let prepared = match first {
+        Some((name, _)) if name.as_str() == "_id" => std::borrow::Cow::Borrowed(document),
+        _ => std::borrow::Cow::Owned(with_id(document, draw)?),
+    };
+    if let Some(id) = prepared.get("_id")? {
+        check_id(id)?;
+    }
+    Ok(prepared)
+}
+
+/// The document with its `_id` in front, drawn if there is none.
+pub fn with_id(document: &RawDocument, draw: &dyn Draw) -> Result<RawDocumentBuf> {
+    let mut out = RawDocumentBuf::new();
+    match document.get("_id")? {
+        Some(id) => out.append(cstr!("_id"), id),
+        None => out.append(cstr!("_id"), draw.object_id()),
+    }
+    for element in document {
+        let (name, value) = element?;
+        if name.as_str() != "_id" {
+            out.append(name, value);
+        }
+    }
+    Ok(out)
+}
+
+fn check_size(document: &RawDocument) -> Result<()> {
+    let size = document.as_bytes().len();
+    if size > DOCUMENT_BYTES_MAX {
+        return Err(Error::new(
+            ErrorCode::BSONObjectTooLarge,
+            format!("object to insert too large. size in bytes: {size}, max size: {DOCUMENT_BYTES_MAX}"),
+        ));
+    }
+    Ok(())
+}
+
+fn check_id(id: RawBsonRef<'_>) -> Result<()> {
+    let kind = match id {
+        RawBsonRef::Array(_) => "array",
+        RawBsonRef::RegularExpression(_) => "regex",
+        RawBsonRef::Undefined => "undefined",
+        RawBsonRef::Document(document) => {
+            for element in document {
+                let (name, _) = element?;
+                if name.as_str().starts_with('$') {
+                    return Err(Error::new(
+                        ErrorCode::DollarPrefixedFieldName,
+                        format!(
+                            "_id fields may not contain '$'-prefixed fields: {} is not valid for storage.",
+                            name.as_str()
+                        ),
+                    ));
+                }
+            }
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorCode::InvalidIdField, format!("The '_id' value cannot be of type {kind}")))
+}
+
+/// `DocumentValidationFailure` (121) unless the document satisfies the collection's validator.
+fn validate(collection: &Collection, document: &RawDocument, before: Option<&RawDocument>) -> Result<()> {
+    let (Some(validator), Some((_, strict))) = (&collection.validator, &collection.options.validator) else {
+        return Ok(());
+    };
+    if validator.matches(document)? {
+        return Ok(());
+    }
+    if collection.options.validation_moderate
+        && let Some(before) = before
+        && !validator.matches(before)?
+    {
+        return Ok(());
+    }
+    if !strict {
+        tracing::warn!(component = "STORAGE", namespace = %collection.namespace, "Document would fail validation");
+        return Ok(());
+    }
+    let mut details = RawDocumentBuf::new();
+    if let Some(id) = document.get("_id")? {
+        details.append(cstr!("failingDocumentId"), id);
+    }
+    details.append(cstr!("details"), rawdoc! { "operatorName": "$validator" });
+    let mut info = RawDocumentBuf::new();
+    info.append(cstr!("errInfo"), details);
+    Err(Error::new(ErrorCode::DocumentValidationFailure, "Document failed validation").with_info(info))
+}
+
+fn refuse_view(collection: &Collection) -> Result<()> {
+    if collection.options.view.is_some() {
+        return Err(Error::new(
+            ErrorCode::CommandNotSupportedOnView,
+            format!("Namespace {} is a view, not a collection", collection.namespace),
+        ));
+    }
+    if collection.kind == CollectionKind::Oplog {
+        return Err(Error::new(ErrorCode::InvalidNamespace, format!("cannot write to {}", collection.namespace)));
+    }
+    Ok(())
+}
+
+/// The documents a statement concerns.
+struct Found {
+    /// Their record keys: all at once, so that a document which moves in the index it is found by is not found twice.
+    records: Vec<RecordKey>,
+    /// Whether these are all there can be, unseen: the filter is an `_id`. Then a document that is not there, or no
+    /// longer matches under its lock, means that there is none; else another may match in its place.
+    is_final: bool,
+}
+
+fn find(
+    storage: &Arc<Storage>,
+    collection: &Arc<Collection>,
+    spec: QuerySpec,
+    context: &Arc<Context>,
+    interrupt: Interrupt<'_>,
+) -> Result<Found> {
+    let by_id = planner::sole_id(&spec.filter).filter(|_| spec.hint.is_none());
+    if let Some(id) = by_id.filter(|_| collection.kind == CollectionKind::Clustered) {
+        return Ok(Found { records: vec![record_key(id)?], is_final: true });
+    }
+    let mut records = Vec::new();
+    let mut query = Query::new(storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
+    while query.run(interrupt, &mut |record, _| {
+        records.push(RecordKey::from_slice(record));
+        Ok(Given::Taken)
+    })? {}
+    Ok(Found { records, is_final: false })
+}
+
+/// What became of one document under its lock.
+enum Attempt<T> {
+    Done(T),
+    /// It is gone, or no longer matches.
+    Gone,
+}
+
+/// Locks a document, reads it, asks the filter, and lets `change` fill the transaction; commits what it filled in.
+fn with_document<T>(
+    storage: &Storage,
+    collection: &Arc<Collection>,
+    record: &[u8],
+    filter: &Matcher,
+    durability: Durability,
+    change: impl FnOnce(&mut Transaction, &RawDocument, Option<&baton_query::matcher::MatchDetails>) -> Result<T>,
+) -> Result<(Attempt<T>, OpTime)> {
+    let mut transaction = Transaction::default();
+    storage.lock_document(&mut transaction, collection, record);
+    let attempt = (|| {
+        let Some(bytes) = storage.get(collection, record)? else { return Ok(Attempt::Gone) };
+        let before = baton_storage::stored_document(&bytes)?;
+        let Some(details) = filter.matches_with_position(before)? else { return Ok(Attempt::Gone) };
+        change(&mut transaction, before, Some(&details)).map(Attempt::Done)
+    })();
+    match attempt {
+        Ok(attempt) if !transaction.is_empty() => Ok((attempt, storage.commit(transaction, durability))),
+        Ok(attempt) => {
+            storage.abandon(transaction);
+            Ok((attempt, OpTime::ZERO))
+        }
+        Err(error) => {
+            storage.abandon(transaction);
+            Err(error)
+        }
+    }
+}
+
+/// What a retried findAndModify needs to answer again.
+fn with_image(mut reply: RawDocumentBuf, image: Option<&RawDocument>) -> RawDocumentBuf {
+    if let Some(image) = image {
+        reply.append(cstr!("image"), image);
+    }
+    reply
+}
