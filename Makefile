@@ -53,5 +53,29 @@ crash: ## a hundred kills at random moments and at every named crash point
 fuzz: ## a short run of every fuzz target (FUZZ_SECONDS each)
 	@$(ENV) build/fuzz.sh $${FUZZ_SECONDS:-3}
 
+# Settings of the benchmarks, e.g. make bench-one RECORDS=100000 SECONDS_EACH=3 CLIENTS="8 64" WORKLOADS="a c"
+RECORDS ?= 1000000
+JAVA_RECORDS ?= 100000
+SECONDS_EACH ?= 10
+CLIENTS ?= 8 64
+WORKLOADS ?= a b c f d e
+ROUNDS ?= 1
+WITHOUT ?=
+BENCH_DIR ?= $(HOME)/.cache/baton/bench
+comma := ,
+empty :=
+commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
+
+.PHONY: bench-peers bench-one
+
+bench-peers: tools
+	@$(ENV) crates/proof/bench/peers/install.sh
+
+bench-one: release bench-peers ## Baton beside mongo-java-server, Redis, a ping-pong, RocksDB and a bare file
+	@$(ENV) mkdir -p "$(BENCH_DIR)" && "$$CARGO_TARGET_DIR/release/baton" bench one --records $(RECORDS) \
+	  --java-records $(JAVA_RECORDS) --seconds $(SECONDS_EACH) --clients $(call commas,$(CLIENTS)) \
+	  --workloads $(call commas,$(WORKLOADS)) --rounds $(ROUNDS) $(if $(WITHOUT),--without $(call commas,$(WITHOUT))) \
+	  --java "$$BATON_CACHE/peers/java" --dir "$(BENCH_DIR)" --output "$(BENCH_DIR)/one.json"
+
 deny: ## licences, advisories, duplicate versions (needs cargo-deny)
 	@cargo deny check

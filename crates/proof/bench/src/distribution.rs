@@ -67,6 +67,8 @@ pub struct Zipfian {
     items: u64,
     zeta: f64,
     eta: f64,
+    /// Below this share of zeta comes the second item.
+    second: f64,
 }
 
 impl Zipfian {
@@ -78,7 +80,7 @@ impl Zipfian {
     fn with_zeta(items: u64, zeta: f64) -> Self {
         let zeta_two = zeta_between(0, 2);
         let eta = (1.0 - (2.0 / items as f64).powf(1.0 - ZIPFIAN_THETA)) / (1.0 - zeta_two / zeta);
-        Self { items, zeta, eta }
+        Self { items, zeta, eta, second: 1.0 + 0.5f64.powf(ZIPFIAN_THETA) }
     }
 
     /// Widens the range; costs time linear in the growth.
@@ -96,11 +98,11 @@ impl Zipfian {
         if uz < 1.0 {
             return 0;
         }
-        if uz < 1.0 + 0.5f64.powf(ZIPFIAN_THETA) {
+        if uz < self.second {
             return 1;
         }
-        let alpha = 1.0 / (1.0 - ZIPFIAN_THETA);
-        let item = (self.items as f64 * (self.eta * u - self.eta + 1.0).powf(alpha)) as u64;
+        const ALPHA: f64 = 1.0 / (1.0 - ZIPFIAN_THETA);
+        let item = (self.items as f64 * (self.eta * u - self.eta + 1.0).powf(ALPHA)) as u64;
         item.min(self.items - 1)
     }
 }

@@ -65,6 +65,11 @@ impl Latencies {
         Ok(us(&all, quantile))
     }
 
+    /// The longest of all kinds, in microseconds.
+    pub fn max_us(&self) -> f64 {
+        self.by_kind.iter().map(Histogram::max).max().unwrap_or(0) as f64 / 1000.0
+    }
+
     /// A line a kind: count, mean, p50, p95, p99, p99.9, max in microseconds.
     pub fn text(&self) -> String {
         let mut text = format!(

@@ -8,12 +8,18 @@
 pub mod client;
 pub mod distribution;
 mod histogram;
+pub mod machine;
+pub mod one;
+pub mod process;
 pub mod record;
 pub mod runner;
 pub mod workload;
 mod ycsb;
 
+use std::path::Path;
+
 pub use histogram::Latencies;
+use serde_json::Value;
 pub use ycsb::{ClientKind, YcsbArgs};
 
 /// What went wrong, in words for the operator.
@@ -21,9 +27,26 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// `baton bench`: a YCSB run, or one of the experiments.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    experiment: Option<Experiment>,
     #[command(flatten)]
     ycsb: YcsbArgs,
+}
+
+/// What else can be measured; each starts its own servers.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Experiment {
+    /// Baton beside mongo-java-server, Redis, a ping-pong, RocksDB alone and a bare file, in one run
+    One(Box<one::OneArgs>),
+    /// The ping-pong's server
+    #[command(hide = true)]
+    Echo {
+        /// Where to listen, on loopback
+        #[arg(long)]
+        port: u16,
+    },
 }
 
 /// Carries out what the command line asks for and prints the figures.
@@ -31,5 +54,21 @@ pub struct Args {
 /// # Errors
 /// With a text for the operator.
 pub fn run(args: Args) -> Result<(), Failure> {
-    ycsb::run(&args.ycsb)
+    match args.experiment {
+        None => ycsb::run(&args.ycsb),
+        Some(Experiment::One(one)) => one::run(&one),
+        Some(Experiment::Echo { port }) => client::serve_echo(port),
+    }
+}
+
+/// Prints a report as JSON, if that is wanted, and writes it to a file, if one is named.
+fn emit(report: &Value, print: bool, file: Option<&Path>) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(report)?;
+    if print {
+        println!("{text}");
+    }
+    if let Some(path) = file {
+        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
 }

@@ -6,8 +6,6 @@ use crate::distribution::{Random, fnv_hash64};
 
 /// Database of the records.
 pub const DATABASE: &str = "ycsb";
-/// Collection of the records, YCSB's name for it.
-pub const COLLECTION: &str = "usertable";
 /// Fields of a record, named `field0` …
 pub const FIELD_COUNT: usize = 10;
 /// Bytes of one field.
@@ -16,6 +14,38 @@ pub const FIELD_BYTES: usize = 100;
 pub const VALUE_BYTES: usize = FIELD_COUNT * FIELD_BYTES;
 /// Bytes of a key: `user` and 19 digits.
 pub const KEY_BYTES: usize = 23;
+
+/// How a record of `VALUE_BYTES` lies in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// YCSB's ten fields of 100 bytes.
+    Fields,
+    /// One field, `field0`, that holds all: what a key-value store's SET writes.
+    Whole,
+}
+
+impl Layout {
+    /// Collection of the records; `usertable` is YCSB's name for it.
+    pub fn collection(self) -> &'static str {
+        match self {
+            Self::Fields => "usertable",
+            Self::Whole => "wholetable",
+        }
+    }
+
+    /// Bytes of one field.
+    pub fn field_bytes(self) -> usize {
+        match self {
+            Self::Fields => FIELD_BYTES,
+            Self::Whole => VALUE_BYTES,
+        }
+    }
+
+    /// How many fields there are.
+    pub fn field_count(self) -> usize {
+        VALUE_BYTES / self.field_bytes()
+    }
+}
 
 /// A record's key as text, `user0123456789012345678`.
 pub type Key = [u8; KEY_BYTES];

@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::client::{Client, Factory};
 use crate::distribution::{Distribution, Random};
 use crate::histogram::Latencies;
-use crate::record::{FIELD_BYTES, FIELD_COUNT, Key, VALUE_BYTES, fill_value, key_of};
+use crate::record::{KEY_BYTES, Key, Layout, VALUE_BYTES, fill_value, key_of};
 use crate::workload::{Kind, Records, SCAN_LENGTH_MAX, Workload};
 
 /// What to run.
@@ -47,6 +47,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// Operations finished in each second, the warm-up's too.
     pub per_second: Vec<u64>,
+    /// Operations finished in all, the warm-up's too.
+    pub operations_with_warmup: u64,
     /// CPU time this process used per operation, in microseconds: the client's cost (and the store's, if it lives here).
     pub client_cpu_us: f64,
 }
@@ -85,11 +87,18 @@ struct Shared<'a> {
     plan: &'a Plan,
     records: &'a Records,
     stop: AtomicBool,
-    budget: AtomicI64,
-    finished: AtomicU64,
+    /// What is left of the operations asked for, if a number was.
+    budget: Option<AtomicI64>,
+    finished: Vec<Finished>,
     failure: Mutex<Option<Failure>>,
     measure_from: Instant,
 }
+
+/// How many operations one client has finished, on a cache line of its own: a counter that all of them shared would cost
+/// more than the rest of the client's arithmetic.
+#[derive(Default)]
+#[repr(align(128))]
+struct Finished(AtomicU64);
 
 /// Loads `count` records from number 0 on, `batch` in a request; gives records a second.
 ///
@@ -154,13 +163,16 @@ fn record(number: u64) -> (Key, [u8; VALUE_BYTES]) {
 /// The first failure of any client.
 pub fn run(factory: &dyn Factory, records: &Records, plan: &Plan) -> Result<Outcome, Failure> {
     let clients = (0..plan.clients).map(|_| factory.connect()).collect::<Result<Vec<_>, _>>()?;
-    let budget = plan.operations.map_or(i64::MAX, |count| i64::try_from(count).unwrap_or(i64::MAX));
+    let budget = plan.operations.map(|count| AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX)));
+    // Made once: a zipfian over many records takes a while.
+    let distribution =
+        if plan.uniform { Distribution::Uniform } else { plan.workload.distribution(records.count(), plan.operations) };
     let shared = Shared {
         plan,
         records,
         stop: AtomicBool::new(false),
-        budget: AtomicI64::new(budget),
-        finished: AtomicU64::new(0),
+        budget,
+        finished: clients.iter().map(|_| Finished::default()).collect(),
         failure: Mutex::default(),
         measure_from: Instant::now() + plan.warmup,
     };
@@ -175,7 +187,8 @@ pub fn run(factory: &dyn Factory, records: &Records, plan: &Plan) -> Result<Outc
             .map(|(number, client)| {
                 scope.spawn({
                     let shared = &shared;
-                    move || drive(client, number as u64, shared)
+                    let distribution = distribution.clone();
+                    move || drive(client, number, distribution, shared)
                 })
             })
             .collect();
@@ -194,7 +207,8 @@ pub fn run(factory: &dyn Factory, records: &Records, plan: &Plan) -> Result<Outc
     }
     let seconds = ended.saturating_duration_since(shared.measure_from).as_secs_f64();
     let client_cpu_us = cpu_us / latencies.count().max(1) as f64;
-    Ok(Outcome { latencies, seconds, per_second, client_cpu_us })
+    let operations_with_warmup = shared.finished.iter().map(|one| one.0.load(Ordering::Relaxed)).sum();
+    Ok(Outcome { latencies, seconds, per_second, operations_with_warmup, client_cpu_us })
 }
 
 /// Waits for the end, counting by the second; gives the CPU time used since the warm-up.
@@ -213,7 +227,7 @@ fn watch(shared: &Shared<'_>, per_second: &mut Vec<u64>, finished: impl Fn() -> 
         }
         if Instant::now() >= next_line {
             next_line += Duration::from_secs(1);
-            let sum = shared.finished.load(Ordering::Relaxed);
+            let sum = shared.finished.iter().map(|one| one.0.load(Ordering::Relaxed)).sum::<u64>();
             per_second.push(sum - counted);
             if shared.plan.verbose {
                 let warming = if Instant::now() < shared.measure_from { " (warming up)" } else { "" };
@@ -226,18 +240,21 @@ fn watch(shared: &Shared<'_>, per_second: &mut Vec<u64>, finished: impl Fn() -> 
     cpu_before.map_or(0.0, |before| cpu_time_us() - before)
 }
 
-fn drive(mut client: Box<dyn Client>, number: u64, shared: &Shared<'_>) -> Result<Latencies, Failure> {
+fn drive(
+    mut client: Box<dyn Client>,
+    number: usize,
+    mut distribution: Distribution,
+    shared: &Shared<'_>,
+) -> Result<Latencies, Failure> {
     let mut latencies = Latencies::new()?;
     let plan = shared.plan;
-    let mut random = Random::new(plan.seed.wrapping_mul(1_000_003).wrapping_add(number));
-    let mut distribution = if plan.uniform {
-        Distribution::Uniform
-    } else {
-        plan.workload.distribution(shared.records.count(), plan.operations)
-    };
-    while !shared.stop.load(Ordering::Relaxed) && shared.budget.fetch_sub(1, Ordering::Relaxed) > 0 {
+    let mut random = Random::new(plan.seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
+    let mut request = Request::new(plan.workload.layout(), &mut random);
+    let within_budget = || shared.budget.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) > 0);
+    let mut finished = 0;
+    while !shared.stop.load(Ordering::Relaxed) && within_budget() {
         let kind = plan.workload.next_kind(&mut random);
-        let request = Request::choose(kind, &mut random, &mut distribution, shared.records);
+        request.choose(kind, &mut random, &mut distribution, shared.records);
         let begun = Instant::now();
         let result = request.send(client.as_mut());
         let took = begun.elapsed();
@@ -246,61 +263,82 @@ fn drive(mut client: Box<dyn Client>, number: u64, shared: &Shared<'_>) -> Resul
             shared.failure.lock().get_or_insert(error);
             break;
         }
-        if let Request::Insert(number, _) = &request {
-            shared.records.acknowledge(*number);
+        if kind == Kind::Insert {
+            shared.records.acknowledge(request.number);
         }
         if begun >= shared.measure_from {
             latencies.record(kind, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
-        shared.finished.fetch_add(1, Ordering::Relaxed);
+        finished += 1;
+        shared.finished[number].0.store(finished, Ordering::Relaxed);
     }
     Ok(latencies)
 }
 
-/// A request with all it carries, made before its clock starts.
-enum Request {
-    Read(Key),
-    Update(Key, usize, [u8; FIELD_BYTES]),
-    Insert(u64, Box<[(Key, [u8; VALUE_BYTES]); 1]>),
-    Scan(Key, u64),
-    ReadModifyWrite(Key, usize, [u8; FIELD_BYTES]),
+/// Where the values of updates are cut from: long enough that records do not repeat each other within a block.
+const POOL_BYTES: usize = 64 << 10;
+
+/// A request with all it carries, made before its clock starts, in place: nothing is allocated for an operation.
+struct Request {
+    kind: Kind,
+    key: Key,
+    /// The record that an insertion adds.
+    number: u64,
+    /// The field that an update sets, and where in the pool its value begins.
+    field: usize,
+    value: usize,
+    /// How many records a scan wants.
+    length: u64,
+    record: [(Key, [u8; VALUE_BYTES]); 1],
+    pool: Vec<u8>,
+    layout: Layout,
 }
 
 impl Request {
-    fn choose(kind: Kind, random: &mut Random, distribution: &mut Distribution, records: &Records) -> Self {
-        if kind == Kind::Insert {
-            let number = records.claim();
-            return Self::Insert(number, Box::new([record(number)]));
-        }
-        let key = key_of(distribution.next(random, records.count().max(1)));
-        let mut change = || {
-            let mut value = [0; FIELD_BYTES];
-            random.fill_printable(&mut value);
-            (random.below(FIELD_COUNT as u64) as usize, value)
-        };
-        match kind {
-            Kind::Update => {
-                let (field, value) = change();
-                Self::Update(key, field, value)
-            }
-            Kind::ReadModifyWrite => {
-                let (field, value) = change();
-                Self::ReadModifyWrite(key, field, value)
-            }
-            Kind::Scan => Self::Scan(key, 1 + random.below(SCAN_LENGTH_MAX)),
-            Kind::Read | Kind::Insert => Self::Read(key),
+    fn new(layout: Layout, random: &mut Random) -> Self {
+        let mut pool = vec![0; POOL_BYTES];
+        random.fill_printable(&mut pool);
+        Self {
+            kind: Kind::Read,
+            key: [0; KEY_BYTES],
+            number: 0,
+            field: 0,
+            value: 0,
+            length: 0,
+            record: [([0; KEY_BYTES], [0; VALUE_BYTES])],
+            pool,
+            layout,
         }
     }
 
+    fn choose(&mut self, kind: Kind, random: &mut Random, distribution: &mut Distribution, records: &Records) {
+        self.kind = kind;
+        match kind {
+            Kind::Insert => {
+                self.number = records.claim();
+                self.record = [record(self.number)];
+                return;
+            }
+            Kind::Update | Kind::ReadModifyWrite => {
+                self.field = random.below(self.layout.field_count() as u64) as usize;
+                self.value = random.below((POOL_BYTES - VALUE_BYTES) as u64) as usize;
+            }
+            Kind::Scan => self.length = 1 + random.below(SCAN_LENGTH_MAX),
+            Kind::Read => {}
+        }
+        self.key = key_of(distribution.next(random, records.count().max(1)));
+    }
+
     fn send(&self, client: &mut dyn Client) -> Result<(), Failure> {
-        match self {
-            Self::Read(key) => client.read(key),
-            Self::Update(key, field, value) => client.update(key, *field, value),
-            Self::Insert(_, record) => client.insert(record.as_slice()),
-            Self::Scan(key, length) => client.scan(key, *length).map(|_| ()),
-            Self::ReadModifyWrite(key, field, value) => {
-                client.read(key)?;
-                client.update(key, *field, value)
+        let value = &self.pool[self.value..self.value + self.layout.field_bytes()];
+        match self.kind {
+            Kind::Read => client.read(&self.key),
+            Kind::Update => client.update(&self.key, self.field, value),
+            Kind::Insert => client.insert(&self.record),
+            Kind::Scan => client.scan(&self.key, self.length).map(|_| ()),
+            Kind::ReadModifyWrite => {
+                client.read(&self.key)?;
+                client.update(&self.key, self.field, value)
             }
         }
     }
@@ -335,9 +373,9 @@ mod tests {
 
     #[test]
     fn a_run_of_every_workload_does_exactly_the_operations_asked_for() {
-        let factory = EchoFactory::start().expect("listens");
+        let factory = EchoFactory::here().expect("listens");
         load(&factory, 1000, 2, 100, false).expect("loads");
-        for workload in [Workload::A, Workload::D, Workload::E, Workload::F, Workload::Update] {
+        for workload in [Workload::A, Workload::D, Workload::E, Workload::F, Workload::Update, Workload::Replace] {
             let records = Records::loaded(1000);
             let outcome = run(&factory, &records, &plan(workload)).expect("runs");
             assert_eq!(outcome.latencies.count(), 300, "{workload:?}");
@@ -346,7 +384,7 @@ mod tests {
 
     #[test]
     fn inserts_of_many_clients_leave_no_gap() {
-        let factory = EchoFactory::start().expect("listens");
+        let factory = EchoFactory::here().expect("listens");
         let records = Records::loaded(10);
         run(&factory, &records, &plan(Workload::Insert)).expect("runs");
         assert_eq!(records.count(), 310);
@@ -367,7 +405,7 @@ mod tests {
             fn read(&mut self, _: &Key) -> Result<(), Failure> {
                 Err("lost".into())
             }
-            fn update(&mut self, _: &Key, _: usize, _: &[u8; FIELD_BYTES]) -> Result<(), Failure> {
+            fn update(&mut self, _: &Key, _: usize, _: &[u8]) -> Result<(), Failure> {
                 Ok(())
             }
             fn insert(&mut self, _: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::distribution::{Distribution, Random};
+use crate::record::Layout;
 
 /// Longest scan of workload E; lengths are uniform over `1..=SCAN_LENGTH_MAX`.
 pub const SCAN_LENGTH_MAX: u64 = 100;
@@ -31,6 +32,8 @@ pub enum Workload {
     F,
     /// Updates only, zipfian (ours).
     Update,
+    /// Updates only, each of the whole kilobyte in one field, zipfian (ours); the table is loaded in that shape.
+    Replace,
     /// Inserts only, one at a time (ours).
     Insert,
 }
@@ -77,6 +80,7 @@ impl Workload {
             Self::E => "e",
             Self::F => "f",
             Self::Update => "update",
+            Self::Replace => "replace",
             Self::Insert => "insert",
         }
     }
@@ -90,7 +94,7 @@ impl Workload {
             Self::D => (0.95, Kind::Read, Kind::Insert),
             Self::E => (0.95, Kind::Scan, Kind::Insert),
             Self::F => (0.5, Kind::Read, Kind::ReadModifyWrite),
-            Self::Update => (1.0, Kind::Update, Kind::Update),
+            Self::Update | Self::Replace => (1.0, Kind::Update, Kind::Update),
             Self::Insert => (1.0, Kind::Insert, Kind::Insert),
         }
     }
@@ -98,6 +102,18 @@ impl Workload {
     /// Whether the mix holds scans, which a key-value peer cannot answer.
     pub fn scans(self) -> bool {
         self == Self::E
+    }
+
+    /// The part of the operations that change something.
+    pub fn write_share(self) -> f64 {
+        let (share, often, seldom) = self.mix();
+        let writes = |kind| if matches!(kind, Kind::Read | Kind::Scan) { 0.0 } else { 1.0 };
+        share * writes(often) + (1.0 - share) * writes(seldom)
+    }
+
+    /// How the records lie in the table.
+    pub fn layout(self) -> Layout {
+        if self == Self::Replace { Layout::Whole } else { Layout::Fields }
     }
 
     /// The next kind of operation.
@@ -113,7 +129,7 @@ impl Workload {
     pub fn distribution(self, records: u64, operations: Option<u64>) -> Distribution {
         match self {
             Self::D => Distribution::latest(records),
-            Self::A | Self::B | Self::C | Self::E | Self::F | Self::Update | Self::Insert => {
+            Self::A | Self::B | Self::C | Self::E | Self::F | Self::Update | Self::Replace | Self::Insert => {
                 let inserted = operations.filter(|_| self == Self::E).map_or(0, |count| count / 10);
                 Distribution::scrambled_zipfian(records + inserted)
             }
@@ -124,6 +140,7 @@ impl Workload {
 /// The records of one table: which number the next insertion takes, and up to which all are acknowledged.
 #[derive(Debug)]
 pub struct Records {
+    loaded: u64,
     next: AtomicU64,
     acknowledged: AtomicU64,
     out_of_order: Mutex<BTreeSet<u64>>,
@@ -132,7 +149,13 @@ pub struct Records {
 impl Records {
     /// A table that holds records `0..count`.
     pub fn loaded(count: u64) -> Self {
-        Self { next: AtomicU64::new(count), acknowledged: AtomicU64::new(count), out_of_order: Mutex::default() }
+        let (next, acknowledged) = (AtomicU64::new(count), AtomicU64::new(count));
+        Self { loaded: count, next, acknowledged, out_of_order: Mutex::default() }
+    }
+
+    /// How many there were at first.
+    pub fn loaded_count(&self) -> u64 {
+        self.loaded
     }
 
     /// The number of a record to insert.

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::Failure;
 #[cfg(feature = "driver")]
 use crate::client::DriverFactory;
 use crate::client::{Factory, ThinFactory, WriteConcern};
 use crate::runner::{self, Plan};
 use crate::workload::{Records, Workload};
+use crate::{Failure, emit};
 
 /// Which client sends the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -83,10 +83,11 @@ impl YcsbArgs {
     }
 
     fn factory(&self) -> Result<Box<dyn Factory>, Failure> {
+        let layout = self.workload.layout();
         Ok(match self.client {
-            ClientKind::Thin => Box::new(ThinFactory::new(&self.uri, self.write_concern)?),
+            ClientKind::Thin => Box::new(ThinFactory::new(&self.uri, self.write_concern, layout)?),
             #[cfg(feature = "driver")]
-            ClientKind::Driver => Box::new(DriverFactory::new(&self.uri, self.write_concern, self.clients)?),
+            ClientKind::Driver => Box::new(DriverFactory::new(&self.uri, self.write_concern, self.clients, layout)?),
         })
     }
 }
@@ -131,16 +132,5 @@ pub fn run(args: &YcsbArgs) -> Result<(), Failure> {
             println!("workload {}, {} clients: {}", args.workload.name(), args.clients, outcome.text());
         }
     }
-    emit(&report, args)
-}
-
-fn emit(report: &Value, args: &YcsbArgs) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(report)?;
-    if args.json {
-        println!("{text}");
-    }
-    if let Some(path) = &args.output {
-        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    Ok(())
+    emit(&report, args.json, args.output.as_deref())
 }

@@ -16,7 +16,7 @@ use rust_rocksdb as rocksdb;
 use super::thin::append_record;
 use super::{Client, Factory, WriteConcern};
 use crate::Failure;
-use crate::record::{FIELD_BYTES, KEY_BYTES, Key, VALUE_BYTES};
+use crate::record::{KEY_BYTES, Key, Layout, VALUE_BYTES};
 
 /// Bytes of an oplog entry beyond the key and the change it carries.
 const OPLOG_ENTRY_BYTES: usize = 160;
@@ -87,6 +87,7 @@ impl<S: Sink> Queue<S> {
 struct Engine {
     db: rocksdb::DB,
     sync: bool,
+    layout: Layout,
 }
 
 impl Engine {
@@ -130,24 +131,37 @@ pub struct EngineFactory {
 impl EngineFactory {
     /// Opens a new database below `directory`; syncs every group unless writes are acknowledged unsynced.
     ///
+    /// Memory and files are set up as Baton sets up its own; versions, checks and statistics are what it leaves out.
+    ///
     /// # Errors
     /// If the folder cannot be written.
-    pub fn new(directory: &Path, write_concern: WriteConcern) -> Result<Self, Failure> {
-        let cache = rocksdb::Cache::new_lru_cache(512 << 20);
+    pub fn new(
+        directory: &Path,
+        write_concern: WriteConcern,
+        layout: Layout,
+        cache_bytes: usize,
+    ) -> Result<Self, Failure> {
+        let cache = rocksdb::Cache::new_lru_cache(cache_bytes);
         let mut table = rocksdb::BlockBasedOptions::default();
         table.set_block_cache(&cache);
+        table.set_block_size(4 << 10);
         table.set_bloom_filter(10.0, false);
+        table.set_data_block_index_type(rocksdb::DataBlockIndexType::BinaryAndHash);
         table.set_format_version(6);
         let mut options = rocksdb::Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
         options.set_block_based_table_factory(&table);
         options.set_compression_type(rocksdb::DBCompressionType::Lz4);
+        options.set_write_buffer_size(64 << 20);
+        options.set_max_write_buffer_number(4);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_bytes_per_sync(1 << 20);
         options.set_max_background_jobs(2);
         let families =
             ["documents", "index", "oplog"].map(|name| rocksdb::ColumnFamilyDescriptor::new(name, options.clone()));
         let db = rocksdb::DB::open_cf_descriptors(&options, directory, families)?;
-        Ok(Self { queue: Queue::new(Engine { db, sync: write_concern != WriteConcern::W1 }) })
+        Ok(Self { queue: Queue::new(Engine { db, sync: write_concern != WriteConcern::W1, layout }) })
     }
 }
 
@@ -172,21 +186,22 @@ impl Client for EngineClient {
         if found.is_some_and(|value| value.len() > VALUE_BYTES) { Ok(()) } else { Err("no such record".into()) }
     }
 
-    fn update(&mut self, key: &Key, field: usize, value: &[u8; FIELD_BYTES]) -> Result<(), Failure> {
+    fn update(&mut self, key: &Key, field: usize, value: &[u8]) -> Result<(), Failure> {
         let engine = &self.queue.sink;
-        let found = engine.db.get_cf(engine.family("documents")?, key)?;
-        let mut document = found.ok_or("no such record")?;
+        let found = engine.db.get_pinned_cf(engine.family("documents")?, key)?;
+        let mut document = found.ok_or("no such record")?.to_vec();
         // Where `append_record` put the field's text: after the key's element, in elements of one size.
-        let stride = 1 + 7 + 4 + FIELD_BYTES + 1;
+        let stride = 1 + 7 + 4 + value.len() + 1;
         let offset = 4 + (1 + 4 + 4 + KEY_BYTES + 1) + field * stride + 12;
-        document[offset..offset + FIELD_BYTES].copy_from_slice(value);
-        self.queue.commit([Pending { key: *key, document, change_bytes: FIELD_BYTES }])
+        document[offset..offset + value.len()].copy_from_slice(value);
+        self.queue.commit([Pending { key: *key, document, change_bytes: value.len() }])
     }
 
     fn insert(&mut self, records: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {
+        let layout = self.queue.sink.layout;
         self.queue.commit(records.iter().map(|(key, value)| {
             let mut document = Vec::with_capacity(VALUE_BYTES + 200);
-            append_record(&mut document, key, value);
+            append_record(&mut document, layout, key, value);
             Pending { key: *key, document, change_bytes: VALUE_BYTES }
         }))
     }
@@ -266,9 +281,9 @@ impl Client for AppendClient {
         Err("an append-only file answers no reads".into())
     }
 
-    fn update(&mut self, key: &Key, _: usize, _: &[u8; FIELD_BYTES]) -> Result<(), Failure> {
+    fn update(&mut self, key: &Key, _: usize, value: &[u8]) -> Result<(), Failure> {
         let document = vec![b'x'; VALUE_BYTES + 175];
-        self.queue.commit([Pending { key: *key, document, change_bytes: FIELD_BYTES }])
+        self.queue.commit([Pending { key: *key, document, change_bytes: value.len() }])
     }
 
     fn insert(&mut self, records: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {

@@ -8,11 +8,12 @@ use mongodb::sync::{Client as Driver, Collection};
 
 use super::{Client, Factory, WriteConcern};
 use crate::Failure;
-use crate::record::{COLLECTION, DATABASE, FIELD_BYTES, Key, VALUE_BYTES};
+use crate::record::{DATABASE, Key, Layout, VALUE_BYTES};
 
 /// Hands out clients that share one driver.
 pub struct DriverFactory {
     collection: Collection<Document>,
+    layout: Layout,
 }
 
 impl DriverFactory {
@@ -20,7 +21,7 @@ impl DriverFactory {
     ///
     /// # Errors
     /// If the driver refuses the connection string.
-    pub fn new(uri: &str, write_concern: WriteConcern, clients: usize) -> Result<Self, Failure> {
+    pub fn new(uri: &str, write_concern: WriteConcern, clients: usize, layout: Layout) -> Result<Self, Failure> {
         let mut options = ClientOptions::parse(uri).run()?;
         options.max_pool_size = Some(clients as u32);
         options.write_concern = Some(match write_concern {
@@ -31,13 +32,14 @@ impl DriverFactory {
         // A figure of the server: a retry would hide a failure in a latency.
         options.retry_reads = Some(false);
         options.retry_writes = Some(false);
-        Ok(Self { collection: Driver::with_options(options)?.database(DATABASE).collection(COLLECTION) })
+        let database = Driver::with_options(options)?.database(DATABASE);
+        Ok(Self { collection: database.collection(layout.collection()), layout })
     }
 }
 
 impl Factory for DriverFactory {
     fn connect(&self) -> Result<Box<dyn Client>, Failure> {
-        Ok(Box::new(DriverClient { collection: self.collection.clone() }))
+        Ok(Box::new(DriverClient { collection: self.collection.clone(), layout: self.layout }))
     }
 
     fn clear(&self) -> Result<(), Failure> {
@@ -47,6 +49,7 @@ impl Factory for DriverFactory {
 
 struct DriverClient {
     collection: Collection<Document>,
+    layout: Layout,
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -59,16 +62,17 @@ impl Client for DriverClient {
         found.map(|_| ()).ok_or_else(|| "find: no such record".into())
     }
 
-    fn update(&mut self, key: &Key, field: usize, value: &[u8; FIELD_BYTES]) -> Result<(), Failure> {
+    fn update(&mut self, key: &Key, field: usize, value: &[u8]) -> Result<(), Failure> {
         let change = doc! { "$set": { format!("field{field}"): text(value) } };
         let done = self.collection.update_one(doc! { "_id": text(key) }, change).run()?;
         if done.matched_count == 1 { Ok(()) } else { Err("update: no such record".into()) }
     }
 
     fn insert(&mut self, records: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {
+        let field_bytes = self.layout.field_bytes();
         let documents = records.iter().map(|(key, value)| {
             let mut document = doc! { "_id": text(key) };
-            for (field, bytes) in value.chunks_exact(FIELD_BYTES).enumerate() {
+            for (field, bytes) in value.chunks_exact(field_bytes).enumerate() {
                 document.insert(format!("field{field}"), text(bytes));
             }
             document

@@ -8,43 +8,72 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use super::{Client, Factory};
 use crate::Failure;
-use crate::record::{FIELD_BYTES, Key, VALUE_BYTES};
+use crate::record::{Key, VALUE_BYTES};
 
-/// What the thin client's requests and a server's replies weigh.
-const READ_REQUEST_BYTES: usize = 112;
-const READ_REPLY_BYTES: usize = 1290;
-const UPDATE_REQUEST_BYTES: usize = 320;
-const UPDATE_REPLY_BYTES: usize = 70;
 const RECORD_BYTES: usize = VALUE_BYTES + 175;
 const SCAN_REPLY_PREFIX_BYTES: usize = 100;
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
-/// Listens on loopback for as long as the process lives.
+/// What requests and replies weigh.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageSizes {
+    /// A read by key.
+    pub read_request: usize,
+    /// Its answer, with the record.
+    pub read_reply: usize,
+    /// An update of one field.
+    pub update_request: usize,
+    /// Its answer.
+    pub update_reply: usize,
+}
+
+impl Default for MessageSizes {
+    /// What Baton exchanges with the thin client, about.
+    fn default() -> Self {
+        Self { read_request: 112, read_reply: 1290, update_request: 320, update_reply: 70 }
+    }
+}
+
+/// Makes connections to one echo.
 pub struct EchoFactory {
-    address: SocketAddr,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What to send and to ask back.
+    pub sizes: MessageSizes,
 }
 
 impl EchoFactory {
-    /// Starts listening on a free port.
+    /// An echo in this very process, on a free port, for as long as the process lives.
     ///
     /// # Errors
     /// If no port is to be had.
-    pub fn start() -> Result<Self, Failure> {
+    pub fn here() -> Result<Self, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        std::thread::Builder::new().name("echo".into()).spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A connection that ends is how a client leaves.
-                let _ = std::thread::Builder::new().name("echo-peer".into()).spawn(move || answer(stream));
-            }
-        })?;
-        Ok(Self { address })
+        std::thread::Builder::new().name("echo".into()).spawn(move || answer_all(&listener))?;
+        Ok(Self { address, sizes: MessageSizes::default() })
+    }
+}
+
+/// Answers on a port of loopback until the process ends.
+///
+/// # Errors
+/// If the port is taken.
+pub fn serve(port: u16) -> Result<(), Failure> {
+    answer_all(&TcpListener::bind(("127.0.0.1", port))?);
+    Ok(())
+}
+
+fn answer_all(listener: &TcpListener) {
+    for stream in listener.incoming().flatten() {
+        // A connection that ends is how a client leaves.
+        let _ = std::thread::Builder::new().name("echo-peer".into()).spawn(move || answer(stream));
     }
 }
 
 fn answer(mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut buffer = vec![b'x'; MESSAGE_BYTES_MAX];
+    let mut buffer = vec![b'x'; 256 << 10];
     loop {
         let mut have = 0;
         let mut need = 8;
@@ -56,6 +85,10 @@ fn answer(mut stream: TcpStream) -> std::io::Result<()> {
             have += count;
             if have >= 8 {
                 need = length_at(&buffer, 0);
+                let longest = need.max(length_at(&buffer, 4));
+                if longest > buffer.len() {
+                    buffer.resize(longest, b'x');
+                }
             }
         }
         let back = length_at(&buffer, 4);
@@ -72,7 +105,8 @@ impl Factory for EchoFactory {
     fn connect(&self) -> Result<Box<dyn Client>, Failure> {
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
-        Ok(Box::new(EchoClient { stream, buffer: vec![0; 64 << 10] }))
+        stream.set_read_timeout(Some(super::READ_WAIT_MAX))?;
+        Ok(Box::new(EchoClient { stream, buffer: vec![0; 64 << 10], sizes: self.sizes }))
     }
 
     fn clear(&self) -> Result<(), Failure> {
@@ -83,6 +117,7 @@ impl Factory for EchoFactory {
 struct EchoClient {
     stream: TcpStream,
     buffer: Vec<u8>,
+    sizes: MessageSizes,
 }
 
 impl EchoClient {
@@ -108,19 +143,19 @@ impl EchoClient {
 
 impl Client for EchoClient {
     fn read(&mut self, _: &Key) -> Result<(), Failure> {
-        self.exchange(READ_REQUEST_BYTES, READ_REPLY_BYTES)
+        self.exchange(self.sizes.read_request, self.sizes.read_reply)
     }
 
-    fn update(&mut self, _: &Key, _: usize, _: &[u8; FIELD_BYTES]) -> Result<(), Failure> {
-        self.exchange(UPDATE_REQUEST_BYTES, UPDATE_REPLY_BYTES)
+    fn update(&mut self, _: &Key, _: usize, _: &[u8]) -> Result<(), Failure> {
+        self.exchange(self.sizes.update_request, self.sizes.update_reply)
     }
 
     fn insert(&mut self, records: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {
-        self.exchange(UPDATE_REQUEST_BYTES + RECORD_BYTES * records.len(), UPDATE_REPLY_BYTES)
+        self.exchange(self.sizes.update_request + RECORD_BYTES * records.len(), self.sizes.update_reply)
     }
 
     fn scan(&mut self, _: &Key, length: u64) -> Result<u64, Failure> {
-        self.exchange(READ_REQUEST_BYTES, SCAN_REPLY_PREFIX_BYTES + RECORD_BYTES * length as usize)?;
+        self.exchange(self.sizes.read_request, SCAN_REPLY_PREFIX_BYTES + RECORD_BYTES * length as usize)?;
         Ok(length)
     }
 }

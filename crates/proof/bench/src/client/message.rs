@@ -24,7 +24,8 @@ impl Template {
     /// # Errors
     /// If a document cannot be encoded.
     pub fn new(body: &Document, sequence: Option<(&str, &[Document])>) -> Result<Self, Failure> {
-        let mut bytes = begin(body)?;
+        let mut bytes = Vec::new();
+        begin(&mut bytes, body)?;
         if let Some((name, documents)) = sequence {
             let start = open_sequence(&mut bytes, name);
             for document in documents {
@@ -59,16 +60,17 @@ impl Template {
     }
 }
 
-/// A message up to the end of its body.
+/// Puts a message up to the end of its body in place of what `bytes` held.
 ///
 /// # Errors
 /// If the body cannot be encoded.
-pub fn begin(body: &Document) -> Result<Vec<u8>, Failure> {
-    let mut bytes = vec![0; PREFIX_BYTES];
+pub fn begin(bytes: &mut Vec<u8>, body: &Document) -> Result<(), Failure> {
+    bytes.clear();
+    bytes.resize(PREFIX_BYTES, 0);
     bytes[12..16].copy_from_slice(&OP_MSG.to_le_bytes());
     bytes.push(0);
-    body.to_writer(&mut bytes)?;
-    Ok(bytes)
+    body.to_writer(bytes)?;
+    Ok(())
 }
 
 /// Begins a document sequence; gives where its length goes.

@@ -13,15 +13,20 @@ mod reply;
 mod thin;
 mod uri;
 
+use std::time::Duration;
+
 use crate::Failure;
-use crate::record::{FIELD_BYTES, Key, VALUE_BYTES};
+use crate::record::{Key, VALUE_BYTES};
 
 pub use direct::{AppendFactory, EngineFactory};
 #[cfg(feature = "driver")]
 pub use driver::DriverFactory;
-pub use echo::EchoFactory;
+pub use echo::{EchoFactory, MessageSizes, serve as serve_echo};
 pub use redis::RedisFactory;
-pub use thin::ThinFactory;
+pub use thin::{ThinFactory, Wire};
+
+/// How long a client waits for a reply before it gives the server up.
+const READ_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -54,11 +59,11 @@ pub trait Client: Send {
     /// If the store fails, or has no such record.
     fn read(&mut self, key: &Key) -> Result<(), Failure>;
 
-    /// Sets one field of one record.
+    /// Sets one field of one record, as long as the table's layout makes it.
     ///
     /// # Errors
     /// If the store fails, or has no such record.
-    fn update(&mut self, key: &Key, field: usize, value: &[u8; FIELD_BYTES]) -> Result<(), Failure>;
+    fn update(&mut self, key: &Key, field: usize, value: &[u8]) -> Result<(), Failure>;
 
     /// Adds records, all in one request.
     ///

@@ -1,15 +1,15 @@
 //! Redis as a peer: GET and SET of the whole kilobyte, the floor of what a network store can do per request.
 //!
+//! Requests are built once and patched, as the thin client's are, so that the two differ by their servers only.
 //! What it deliberately does not do: scans (Redis has no key order), fields (an update writes the whole value, which
 //! costs Redis less than a hash would).
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use super::{Client, Factory};
 use crate::Failure;
-use crate::record::{FIELD_BYTES, Key, VALUE_BYTES};
+use crate::record::{FIELD_BYTES, KEY_BYTES, Key, VALUE_BYTES};
 
 /// Makes connections to one Redis.
 pub struct RedisFactory {
@@ -23,44 +23,28 @@ impl Factory for RedisFactory {
     }
 
     fn clear(&self) -> Result<(), Failure> {
-        let mut client = RedisClient::new(&self.address)?;
-        client.request.extend_from_slice(b"*1\r\n$8\r\nFLUSHALL\r\n");
-        client.exchange(1, |reply| reply == b"+OK")
+        let mut socket = Socket::connect(&self.address)?;
+        socket.exchange(b"*1\r\n$8\r\nFLUSHALL\r\n", 1, |reply| reply == b"+OK")
     }
 }
 
-struct RedisClient {
+/// A connection, and what has been received on it.
+struct Socket {
     stream: TcpStream,
-    request: Vec<u8>,
     received: Vec<u8>,
-    value: [u8; VALUE_BYTES],
 }
 
-fn append_bulk(request: &mut Vec<u8>, bytes: &[u8]) {
-    // Writing into a Vec cannot fail.
-    let _ = write!(request, "${}\r\n", bytes.len());
-    request.extend_from_slice(bytes);
-    request.extend_from_slice(b"\r\n");
-}
-
-impl RedisClient {
-    fn new(address: &str) -> Result<Self, Failure> {
+impl Socket {
+    fn connect(address: &str) -> Result<Self, Failure> {
         let stream = TcpStream::connect(address).map_err(|e| format!("redis at {address}: {e}"))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        Ok(Self { stream, request: Vec::new(), received: vec![0; 64 << 10], value: [b'x'; VALUE_BYTES] })
+        stream.set_read_timeout(Some(super::READ_WAIT_MAX))?;
+        Ok(Self { stream, received: vec![0; 64 << 10] })
     }
 
-    fn append_set(&mut self, key: &Key, value: &[u8; VALUE_BYTES]) {
-        self.request.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
-        append_bulk(&mut self.request, key);
-        append_bulk(&mut self.request, value);
-    }
-
-    /// Sends what was appended and reads `count` replies, each of which must satisfy `is_good`.
-    fn exchange(&mut self, count: usize, is_good: impl Fn(&[u8]) -> bool) -> Result<(), Failure> {
-        self.stream.write_all(&self.request)?;
-        self.request.clear();
+    /// Sends `request` and reads `count` replies, each of which must satisfy `is_good`.
+    fn exchange(&mut self, request: &[u8], count: usize, is_good: impl Fn(&[u8]) -> bool) -> Result<(), Failure> {
+        self.stream.write_all(request)?;
         let (mut have, mut begun) = (0, 0);
         for _ in 0..count {
             let end = loop {
@@ -99,25 +83,56 @@ fn reply_end(bytes: &[u8]) -> Result<Option<usize>, Failure> {
     Ok((bytes.len() >= end).then_some(end))
 }
 
+const GET_KEY: usize = b"*2\r\n$3\r\nGET\r\n$23\r\n".len();
+const SET_KEY: usize = b"*3\r\n$3\r\nSET\r\n$23\r\n".len();
+const SET_VALUE: usize = SET_KEY + KEY_BYTES + b"\r\n$1000\r\n".len();
+const _: () = assert!(KEY_BYTES == 23 && VALUE_BYTES == 1000);
+
+fn get_request(key: &Key) -> Vec<u8> {
+    [b"*2\r\n$3\r\nGET\r\n$23\r\n".as_slice(), key, b"\r\n"].concat()
+}
+
+fn append_set(request: &mut Vec<u8>, key: &Key, value: &[u8; VALUE_BYTES]) {
+    for part in [b"*3\r\n$3\r\nSET\r\n$23\r\n".as_slice(), key, b"\r\n$1000\r\n", value, b"\r\n"] {
+        request.extend_from_slice(part);
+    }
+}
+
+struct RedisClient {
+    socket: Socket,
+    get: Vec<u8>,
+    set: Vec<u8>,
+    /// Of a load's batches.
+    many: Vec<u8>,
+}
+
+impl RedisClient {
+    fn new(address: &str) -> Result<Self, Failure> {
+        let mut set = Vec::new();
+        append_set(&mut set, &[b'k'; KEY_BYTES], &[b'x'; VALUE_BYTES]);
+        Ok(Self { socket: Socket::connect(address)?, get: get_request(&[b'k'; KEY_BYTES]), set, many: Vec::new() })
+    }
+}
+
 impl Client for RedisClient {
     fn read(&mut self, key: &Key) -> Result<(), Failure> {
-        self.request.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
-        append_bulk(&mut self.request, key);
-        self.exchange(1, |reply| reply.len() > VALUE_BYTES)
+        self.get[GET_KEY..GET_KEY + KEY_BYTES].copy_from_slice(key);
+        self.socket.exchange(&self.get, 1, |reply| reply.len() > VALUE_BYTES)
     }
 
-    fn update(&mut self, key: &Key, field: usize, value: &[u8; FIELD_BYTES]) -> Result<(), Failure> {
-        self.value[field * FIELD_BYTES..(field + 1) * FIELD_BYTES].copy_from_slice(value);
-        let whole = self.value;
-        self.append_set(key, &whole);
-        self.exchange(1, |reply| reply == b"+OK")
+    fn update(&mut self, key: &Key, field: usize, value: &[u8]) -> Result<(), Failure> {
+        let from = SET_VALUE + (field * FIELD_BYTES) % VALUE_BYTES;
+        self.set[SET_KEY..SET_KEY + KEY_BYTES].copy_from_slice(key);
+        self.set[from..from + value.len()].copy_from_slice(value);
+        self.socket.exchange(&self.set, 1, |reply| reply == b"+OK")
     }
 
     fn insert(&mut self, records: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {
+        self.many.clear();
         for (key, value) in records {
-            self.append_set(key, value);
+            append_set(&mut self.many, key, value);
         }
-        self.exchange(records.len(), |reply| reply == b"+OK")
+        self.socket.exchange(&self.many, records.len(), |reply| reply == b"+OK")
     }
 
     fn scan(&mut self, _: &Key, _: u64) -> Result<u64, Failure> {
@@ -137,5 +152,14 @@ mod tests {
         assert_eq!(reply_end(b"$-1\r\n").expect("valid"), Some(5));
         assert_eq!(reply_end(b"").expect("valid"), None);
         assert!(reply_end(b"$x\r\n").is_err());
+    }
+
+    #[test]
+    fn key_and_value_are_patched_where_they_stand() {
+        let mut set = Vec::new();
+        append_set(&mut set, &[b'k'; KEY_BYTES], &[b'x'; VALUE_BYTES]);
+        assert_eq!(set[SET_KEY..SET_KEY + KEY_BYTES], [b'k'; KEY_BYTES]);
+        assert_eq!(set[SET_VALUE..SET_VALUE + VALUE_BYTES], [b'x'; VALUE_BYTES]);
+        assert_eq!(get_request(&[b'k'; KEY_BYTES])[GET_KEY..GET_KEY + KEY_BYTES], [b'k'; KEY_BYTES]);
     }
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use bson::{Document, doc};
 
 use super::message::{self, Template};
-use super::{Client, Factory, WriteConcern, reply, uri};
+use super::{Client, Factory, MessageSizes, WriteConcern, reply, uri};
 use crate::Failure;
-use crate::record::{COLLECTION, DATABASE, FIELD_BYTES, FIELD_COUNT, KEY_BYTES, Key, VALUE_BYTES};
+use crate::record::{DATABASE, KEY_BYTES, Key, Layout, VALUE_BYTES};
 
 /// How long to look for a primary before giving up.
 const PRIMARY_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -28,6 +28,7 @@ pub struct Wire {
     stream: TcpStream,
     received: Vec<u8>,
     next_id: i32,
+    last_reply_bytes: usize,
 }
 
 impl Wire {
@@ -38,8 +39,8 @@ impl Wire {
     pub fn connect(address: &str) -> Result<Self, Failure> {
         let stream = TcpStream::connect(address).map_err(|e| format!("{address}: {e}"))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        Ok(Self { stream, received: vec![0; RECEIVE_BYTES], next_id: 1 })
+        stream.set_read_timeout(Some(super::READ_WAIT_MAX))?;
+        Ok(Self { stream, received: vec![0; RECEIVE_BYTES], next_id: 1, last_reply_bytes: 0 })
     }
 
     /// Sends a request and gives the whole reply.
@@ -62,6 +63,7 @@ impl Wire {
                 need = self.reply_length()?;
             }
         }
+        self.last_reply_bytes = need;
         Ok(&self.received[..need])
     }
 
@@ -137,6 +139,7 @@ fn takes_writes(hello: &Document) -> bool {
 pub struct ThinFactory {
     address: String,
     write_concern: WriteConcern,
+    layout: Layout,
 }
 
 impl ThinFactory {
@@ -144,18 +147,32 @@ impl ThinFactory {
     ///
     /// # Errors
     /// If there is none.
-    pub fn new(uri: &str, write_concern: WriteConcern) -> Result<Self, Failure> {
-        Ok(Self { address: primary_of(uri)?, write_concern })
+    pub fn new(uri: &str, write_concern: WriteConcern, layout: Layout) -> Result<Self, Failure> {
+        Ok(Self { address: primary_of(uri)?, write_concern, layout })
+    }
+
+    /// What a read and an update of the record `key` weigh, there and back, so that others can be given the same load.
+    ///
+    /// # Errors
+    /// If the server fails or has no such record.
+    pub fn message_sizes(&self, key: &Key) -> Result<MessageSizes, Failure> {
+        let mut client = ThinClient::new(Wire::connect(&self.address)?, self.write_concern, self.layout)?;
+        client.read(key)?;
+        let (read_request, read_reply) = (client.find.bytes.len(), client.wire.last_reply_bytes);
+        client.update(key, 0, &vec![b'x'; self.layout.field_bytes()])?;
+        let (update_request, update_reply) = (client.update.bytes.len(), client.wire.last_reply_bytes);
+        Ok(MessageSizes { read_request, read_reply, update_request, update_reply })
     }
 }
 
 impl Factory for ThinFactory {
     fn connect(&self) -> Result<Box<dyn Client>, Failure> {
-        Ok(Box::new(ThinClient::new(Wire::connect(&self.address)?, self.write_concern)?))
+        Ok(Box::new(ThinClient::new(Wire::connect(&self.address)?, self.write_concern, self.layout)?))
     }
 
     fn clear(&self) -> Result<(), Failure> {
-        let reply = Wire::connect(&self.address)?.command(&doc! { "drop": COLLECTION, "$db": DATABASE })?;
+        let command = doc! { "drop": self.layout.collection(), "$db": DATABASE };
+        let reply = Wire::connect(&self.address)?.command(&command)?;
         match (reply.get_f64("ok").unwrap_or(0.0) > 0.0, reply.get_str("errmsg")) {
             (true, _) | (false, Ok("ns not found")) => Ok(()),
             (false, _) => Err(format!("drop: {reply}").into()),
@@ -176,17 +193,19 @@ struct ThinClient {
     update_value: usize,
     insert_body: Document,
     insert: Template,
+    layout: Layout,
 }
 
 impl ThinClient {
-    fn new(wire: Wire, write_concern: WriteConcern) -> Result<Self, Failure> {
+    fn new(wire: Wire, write_concern: WriteConcern, layout: Layout) -> Result<Self, Failure> {
+        let collection = layout.collection();
         let find = Template::new(
-            &doc! { "find": COLLECTION, "filter": { "_id": KEY_MARKER }, "limit": 1, "singleBatch": true, "$db": DATABASE },
+            &doc! { "find": collection, "filter": { "_id": KEY_MARKER }, "limit": 1, "singleBatch": true, "$db": DATABASE },
             None,
         )?;
         let scan_body = |limit: i32, batch: i32| {
             let from = doc! { "_id": { "$gte": KEY_MARKER } };
-            doc! { "find": COLLECTION, "filter": from, "sort": { "_id": 1 }, "limit": limit, "batchSize": batch, "$db": DATABASE }
+            doc! { "find": collection, "filter": from, "sort": { "_id": 1 }, "limit": limit, "batchSize": batch, "$db": DATABASE }
         };
         let marker = LIMIT_MARKER.to_le_bytes();
         let scan_limits = [
@@ -194,10 +213,10 @@ impl ThinClient {
             Template::new(&scan_body(0, LIMIT_MARKER), None)?.offset_of(&marker)?,
         ];
         let scan = Template::new(&scan_body(0, 0), None)?;
-        let value_marker = "V".repeat(FIELD_BYTES);
+        let value_marker = "V".repeat(layout.field_bytes());
         let concern = write_concern.document();
         let update = Template::new(
-            &doc! { "update": COLLECTION, "ordered": true, "writeConcern": concern.clone(), "$db": DATABASE },
+            &doc! { "update": collection, "ordered": true, "writeConcern": concern.clone(), "$db": DATABASE },
             Some(("updates", &[doc! { "q": { "_id": KEY_MARKER }, "u": { "$set": { "field0": &value_marker } } }])),
         )?;
         Ok(Self {
@@ -211,8 +230,9 @@ impl ThinClient {
             scan,
             scan_limits,
             update,
-            insert_body: doc! { "insert": COLLECTION, "ordered": true, "writeConcern": concern, "$db": DATABASE },
+            insert_body: doc! { "insert": collection, "ordered": true, "writeConcern": concern, "$db": DATABASE },
             insert: Template { bytes: Vec::new() },
+            layout,
         })
     }
 }
@@ -230,7 +250,7 @@ impl Client for ThinClient {
         if summary.ok && summary.first_batch == Some(1) { Ok(()) } else { Err(refuse("find", message)) }
     }
 
-    fn update(&mut self, key: &Key, field: usize, value: &[u8; FIELD_BYTES]) -> Result<(), Failure> {
+    fn update(&mut self, key: &Key, field: usize, value: &[u8]) -> Result<(), Failure> {
         self.update.patch(self.update_key, key);
         self.update.patch(self.update_field, &[b'0' + field as u8]);
         self.update.patch(self.update_value, value);
@@ -242,10 +262,10 @@ impl Client for ThinClient {
 
     fn insert(&mut self, records: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {
         let bytes = &mut self.insert.bytes;
-        *bytes = message::begin(&self.insert_body)?;
+        message::begin(bytes, &self.insert_body)?;
         let start = message::open_sequence(bytes, "documents");
         for (key, value) in records {
-            append_record(bytes, key, value);
+            append_record(bytes, self.layout, key, value);
         }
         message::close_sequence(bytes, start);
         message::finish(bytes);
@@ -269,12 +289,12 @@ impl Client for ThinClient {
     }
 }
 
-/// The record as BSON: `{_id: key, field0: …, field9: …}`.
-pub fn append_record(bytes: &mut Vec<u8>, key: &Key, value: &[u8; VALUE_BYTES]) {
+/// The record as BSON: `{_id: key, field0: …, field9: …}`, or all of it in `field0`.
+pub fn append_record(bytes: &mut Vec<u8>, layout: Layout, key: &Key, value: &[u8; VALUE_BYTES]) {
     let start = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
     append_text(bytes, b"_id", key);
-    for (field, text) in value.chunks_exact(FIELD_BYTES).enumerate().take(FIELD_COUNT) {
+    for (field, text) in value.chunks_exact(layout.field_bytes()).enumerate() {
         append_text(bytes, &[b'f', b'i', b'e', b'l', b'd', b'0' + field as u8], text);
     }
     bytes.push(0);
@@ -298,7 +318,7 @@ mod tests {
     #[test]
     fn a_record_is_valid_bson_with_ten_fields_of_a_hundred_bytes() {
         let mut bytes = Vec::new();
-        append_record(&mut bytes, b"user0000000000000000042", &[b'x'; VALUE_BYTES]);
+        append_record(&mut bytes, Layout::Fields, b"user0000000000000000042", &[b'x'; VALUE_BYTES]);
         let document = Document::from_reader(bytes.as_slice()).expect("valid");
         assert_eq!(document.len(), 11);
         assert_eq!(document.get_str("_id").ok(), Some("user0000000000000000042"));

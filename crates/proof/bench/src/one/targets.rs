@@ -1,0 +1,114 @@
+//! What Baton must reach beside its peers, and whether it did.
+//!
+//! Every target is a ratio of two figures of one run. A target whose figures are missing is left out, not met.
+
+use serde_json::{Value, json};
+
+use super::peers::{APPEND, BATON, BATON_DURABLE, ECHO, JAVA, REDIS, REDIS_DURABLE, ROCKSDB_DURABLE};
+use super::{Cell, Cells, Place, Section, median};
+use crate::workload::Workload;
+
+/// One demand.
+pub struct Target {
+    /// What must be.
+    demand: String,
+    /// Where it was measured.
+    place: String,
+    /// What is.
+    figure: f64,
+    /// The bound, and whether it is a lower one.
+    bound: f64,
+    at_least: bool,
+}
+
+impl Target {
+    fn met(&self) -> bool {
+        if self.at_least { self.figure >= self.bound } else { self.figure <= self.bound }
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "demand": self.demand, "place": self.place, "figure": self.figure,
+            "bound": self.bound, "atLeast": self.at_least, "met": self.met(),
+        })
+    }
+}
+
+/// Compares what was measured with what must be reached.
+pub fn judge(cells: &Cells) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for (place, peers) in cells {
+        let cell = |name: &str| peers.iter().find(|(known, _)| *known == name).and_then(|(_, rounds)| median(rounds));
+        match place.section {
+            Section::Ycsb => ycsb(place, cell, &mut targets),
+            Section::Durable => durable(place, cell, &mut targets),
+        }
+    }
+    targets
+}
+
+fn rate(cell: &Cell) -> f64 {
+    cell.outcome.throughput()
+}
+
+fn quantile(cell: &Cell, quantile: f64) -> f64 {
+    cell.outcome.latencies.quantile_us(quantile).unwrap_or(f64::NAN)
+}
+
+fn ycsb<'a>(place: &Place, cell: impl Fn(&str) -> Option<&'a Cell>, targets: &mut Vec<Target>) {
+    let Some(baton) = cell(BATON) else { return };
+    let mut add = |demand: String, figure: f64, bound: f64, at_least: bool| {
+        targets.push(Target { demand, place: place.text(), figure, bound, at_least });
+    };
+    if let Some(java) = cell(JAVA) {
+        let times = if place.workload == Workload::E { 5.0 } else { 10.0 };
+        add(format!("throughput, of {JAVA}'s"), rate(baton) / rate(java), times, true);
+        add(format!("p99, of {JAVA}'s"), quantile(baton, 0.99) / quantile(java, 0.99), 1.0, false);
+    }
+    if place.workload == Workload::C {
+        if let Some(redis) = cell(REDIS) {
+            add("throughput, of Redis GET's".into(), rate(baton) / rate(redis), 1.0, true);
+        }
+        if let Some(echo) = cell(ECHO) {
+            add("throughput, of the ping-pong's".into(), rate(baton) / rate(echo), 0.6, true);
+        }
+    }
+}
+
+fn durable<'a>(place: &Place, cell: impl Fn(&str) -> Option<&'a Cell>, targets: &mut Vec<Target>) {
+    let Some(baton) = cell(BATON_DURABLE) else { return };
+    let mut add = |demand: &str, figure: f64, bound: f64, at_least: bool| {
+        targets.push(Target { demand: demand.into(), place: place.text(), figure, bound, at_least });
+    };
+    if place.clients == 1 {
+        if let Some(append) = cell(APPEND) {
+            let ratio = quantile(baton, 0.5) / quantile(append, 0.5);
+            add("median latency, of one append and fdatasync", ratio, 2.0, false);
+        }
+        return;
+    }
+    if let Some(redis) = cell(REDIS_DURABLE) {
+        add("throughput, of Redis SET's, appendfsync always", rate(baton) / rate(redis), 1.0, true);
+    }
+    if let Some(rocksdb) = cell(ROCKSDB_DURABLE) {
+        add("throughput, of RocksDB's through one queue", rate(baton) / rate(rocksdb), 0.6, true);
+    }
+}
+
+/// A line a target.
+pub fn text(targets: &[Target]) -> String {
+    let mut text = format!("{:48} {:36} {:>8} {:>10}\n", "must reach", "where", "is", "must be");
+    for target in targets {
+        let sign = if target.at_least { ">=" } else { "<=" };
+        text += &format!(
+            "{:48} {:36} {:>8.2} {:>10}  {}\n",
+            target.demand,
+            target.place,
+            target.figure,
+            format!("{sign} {}", target.bound),
+            if target.met() { "met" } else { "NOT MET" }
+        );
+    }
+    text
+}
