@@ -196,3 +196,29 @@ def test_expired_documents_go(own_member):
             assert time.monotonic() < deadline, "the expired document stayed"
             time.sleep(0.2)
         assert [d["_id"] for d in client.t.c.find()] == [2, 3]
+
+
+def test_a_deadline_and_a_kill_reach_the_inner_pipeline_of_a_lookup(client, db):
+    db.c.insert_many([{"_id": n} for n in range(3000)])
+    endless = [{"$lookup": {"from": "c", "let": {"a": "$_id"}, "as": "found",
+                            "pipeline": [{"$match": {"$expr": {"$lt": [{"$add": ["$_id", "$$a"]}, -1]}}}]}},
+               {"$match": {"found.0": {"$exists": True}}}]
+    with pytest.raises(ExecutionTimeout):
+        list(db.c.aggregate(endless, maxTimeMS=200))
+    failure = []
+
+    def run():
+        try:
+            list(db.c.aggregate(endless, comment="endless"))
+        except OperationFailure as error:
+            failure.append(error.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    deadline = time.monotonic() + 10
+    running = []
+    while not running and time.monotonic() < deadline:
+        running = [op for op in client.admin.command("currentOp")["inprog"] if op.get("command", {}).get("comment") == "endless"]
+    client.admin.command("killOp", op=running[0]["opid"])
+    thread.join(10)
+    assert failure == [11601]

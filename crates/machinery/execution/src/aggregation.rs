@@ -1,12 +1,14 @@
 //! An aggregation at work: a query that feeds a chain of stages, one batch at a time.
 
-use crate::Interrupt;
 use crate::access::Given;
+use crate::host::no_stages;
+use crate::interrupt::{Check, Interruption};
 use crate::query::Query;
 use baton_query::pipeline::{Chain, Flow, Stage};
 use baton_types::Result;
 use bson::{RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Documents the query hands over before the chain runs: enough to make a view worth taking.
 const INPUT_DOCUMENTS: usize = 256;
@@ -23,6 +25,9 @@ pub enum Input {
 pub struct Aggregation {
     input: Input,
     chain: Chain,
+    /// Read from the input and not yet pushed into the chain.
+    read: VecDeque<RawDocumentBuf>,
+    interruption: Arc<Interruption>,
     input_ended: bool,
     chain_ended: bool,
     ready: VecDeque<RawDocumentBuf>,
@@ -31,9 +36,23 @@ pub struct Aggregation {
 }
 
 impl Aggregation {
-    /// A chain over an input.
-    pub fn new(input: Input, chain: Chain) -> Self {
-        Self { input, chain, input_ended: false, chain_ended: false, ready: VecDeque::new(), returned: 0 }
+    /// A chain over an input. `interruption` is what the chain's stages ask.
+    pub(crate) fn new(input: Input, chain: Chain, interruption: Arc<Interruption>) -> Self {
+        Self {
+            input,
+            chain,
+            read: VecDeque::new(),
+            interruption,
+            input_ended: false,
+            chain_ended: false,
+            ready: VecDeque::new(),
+            returned: 0,
+        }
+    }
+
+    /// Documents made beforehand, as they are.
+    pub fn of_documents(documents: VecDeque<RawDocumentBuf>) -> Self {
+        Self::new(Input::Documents(documents), no_stages(), Arc::default())
     }
 
     /// The query behind it, for the log and explain.
@@ -45,11 +64,8 @@ impl Aggregation {
     }
 
     /// Offers documents until `offer` refuses one or there are none left; tells whether there may be more.
-    pub fn run(
-        &mut self,
-        interrupt: Interrupt<'_>,
-        offer: &mut dyn FnMut(&RawDocument) -> Result<Given>,
-    ) -> Result<bool> {
+    pub fn run(&mut self, check: &Check, offer: &mut dyn FnMut(&RawDocument) -> Result<Given>) -> Result<bool> {
+        self.interruption.set(check);
         loop {
             while let Some(document) = self.ready.front() {
                 match offer(document)? {
@@ -64,41 +80,47 @@ impl Aggregation {
                 self.ready.pop_front();
                 self.returned += 1;
             }
-            interrupt()?;
+            check()?;
             if self.chain_ended {
                 return Ok(false);
             }
-            self.advance(interrupt)?;
+            self.advance(check)?;
         }
     }
 
-    /// Runs the chain until it gave something or ended.
-    fn advance(&mut self, interrupt: Interrupt<'_>) -> Result<()> {
-        if self.input_ended {
-            if self.chain.finish(&mut self.ready)? == Flow::Done {
-                self.chain_ended = true;
-            }
-            return Ok(());
+    /// Runs the chain until it gave something or ended. A stage may make many documents of one, so no more is pushed than
+    /// is needed.
+    fn advance(&mut self, check: &Check) -> Result<()> {
+        if self.read.is_empty() && !self.input_ended {
+            self.read_input(check)?;
         }
-        let mut batch = Vec::with_capacity(INPUT_DOCUMENTS);
+        while self.ready.is_empty() {
+            let Some(document) = self.read.pop_front() else { break };
+            check()?;
+            if self.chain.push(document, &mut self.ready)? == Flow::Done {
+                self.input_ended = true;
+                self.read.clear();
+            }
+        }
+        if self.ready.is_empty() && self.read.is_empty() && self.input_ended {
+            self.chain_ended = self.chain.finish(&mut self.ready)? == Flow::Done;
+        }
+        Ok(())
+    }
+
+    fn read_input(&mut self, check: &Check) -> Result<()> {
+        let read = &mut self.read;
         match &mut self.input {
             Input::Query(query) => {
-                let more = query.run(interrupt, &mut |_, document| {
-                    batch.push(document.to_owned());
-                    Ok(if batch.len() == INPUT_DOCUMENTS { Given::TakenLast } else { Given::Taken })
+                let more = query.run(&**check, &mut |_, document| {
+                    read.push_back(document.to_owned());
+                    Ok(if read.len() == INPUT_DOCUMENTS { Given::TakenLast } else { Given::Taken })
                 })?;
                 self.input_ended = !more;
             }
             Input::Documents(documents) => {
-                let take = documents.len().min(INPUT_DOCUMENTS);
-                batch.extend(documents.drain(..take));
-                self.input_ended = documents.is_empty();
-            }
-        }
-        for document in batch {
-            if self.chain.push(document, &mut self.ready)? == Flow::Done {
+                read.append(documents);
                 self.input_ended = true;
-                break;
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 
 use crate::access::Given;
 use crate::aggregation::{Aggregation, Input};
+use crate::interrupt::Interruption;
 use crate::query::{Hint, Query, QuerySpec};
 use crate::write::{self, Written};
 use baton_query::Context;
@@ -52,9 +53,21 @@ pub struct StorageHost {
     pub db: String,
     /// Sources of randomness.
     pub draw: Arc<dyn Draw>,
+    /// Who runs the aggregation now.
+    interruption: Arc<Interruption>,
 }
 
 impl StorageHost {
+    /// The host of one aggregation.
+    pub fn new(storage: Arc<Storage>, db: &str, draw: Arc<dyn Draw>) -> Self {
+        Self { storage, db: db.to_owned(), draw, interruption: Arc::default() }
+    }
+
+    /// The aggregation of `chain` over `input`, whose stages are this host's.
+    pub fn aggregation(&self, input: Input, chain: Chain) -> Aggregation {
+        Aggregation::new(input, chain, Arc::clone(&self.interruption))
+    }
+
     /// A pipeline over a collection or view, ready to run. `depth` counts views on the way.
     pub fn open(
         &self,
@@ -68,7 +81,7 @@ impl StorageHost {
         if let Some(StageSpec::Documents(spec)) = pipeline.source() {
             let documents = spec.documents(context)?;
             let rest = pipeline.with_stages(pipeline.stages()[1..].to_vec());
-            return Ok(Aggregation::new(Input::Documents(documents), rest.start(self)?));
+            return Ok(self.aggregation(Input::Documents(documents), rest.start(self)?));
         }
         let leading = pipeline.leading_query();
         let filter = leading.filter.map_or_else(|| Arc::new(Matcher::always()), |(_, matcher)| matcher);
@@ -80,7 +93,7 @@ impl StorageHost {
             ..QuerySpec::matching(filter)
         };
         let query = Query::new(&self.storage, self.storage.collection(&namespace), spec, Arc::clone(context))?;
-        Ok(Aggregation::new(Input::Query(Box::new(query)), leading.rest.start(self)?))
+        Ok(self.aggregation(Input::Query(Box::new(query)), leading.rest.start(self)?))
     }
 
     /// Follows views down to a collection, putting their pipelines in front.
@@ -141,19 +154,6 @@ impl Host for StorageHost {
     }
 }
 
-fn uninterrupted() -> Result<()> {
-    Ok(())
-}
-
-fn collect(aggregation: &mut Aggregation) -> Result<Vec<RawDocumentBuf>> {
-    let mut all = Vec::new();
-    aggregation.run(&uninterrupted, &mut |document| {
-        all.push(document.to_owned());
-        Ok(Given::Taken)
-    })?;
-    Ok(all)
-}
-
 /// `$lookup`: for each document, its partners.
 struct Lookup {
     host: StorageHost,
@@ -180,9 +180,23 @@ impl Stage for Lookup {
             pipeline = further.with_stages(all);
         }
         let mut partners = RawArrayBuf::new();
-        for partner in collect(&mut self.host.everything(self.spec.from.as_ref(), pipeline, &bound)?)? {
-            partners.push(RawBson::Document(partner));
-        }
+        let mut bytes = 0;
+        let mut all = self.host.everything(self.spec.from.as_ref(), pipeline, &bound)?;
+        all.run(&self.host.interruption.current(), &mut |partner| {
+            bytes += partner.as_bytes().len();
+            if bytes > write::DOCUMENT_BYTES_MAX {
+                let from = self.spec.from.as_ref().map_or("the pipeline", |target| target.coll.as_str());
+                return Err(Error::location(
+                    4568,
+                    format!(
+                        "Total size of documents in {from} matching pipeline's $lookup stage exceeds {} bytes",
+                        write::DOCUMENT_BYTES_MAX
+                    ),
+                ));
+            }
+            partners.push(RawBson::Document(partner.to_owned()));
+            Ok(Given::Taken)
+        })?;
         out.push_back(self.spec.attach(&document, &partners)?);
         Ok(Flow::More)
     }
@@ -212,7 +226,7 @@ impl Stage for UnionWith {
         }
         let Some(other) = &mut self.other else { return Ok(Flow::Done) };
         let mut given = 0;
-        let more = other.run(&uninterrupted, &mut |document| {
+        let more = other.run(&self.host.interruption.current(), &mut |document| {
             out.push_back(document.to_owned());
             given += 1;
             Ok(if given == 256 { Given::TakenLast } else { Given::Taken })
@@ -394,7 +408,7 @@ impl Stage for Merge {
                     &self.context,
                     &*self.host.draw,
                     None,
-                    &uninterrupted,
+                    &*self.host.interruption.current(),
                     Durability::Applied,
                 )?;
                 matches!(written, Written { matched: 1.., .. })
@@ -405,7 +419,7 @@ impl Stage for Merge {
                 QuerySpec::matching(filter),
                 Arc::clone(&self.context),
             )?
-            .first(&uninterrupted)?
+            .first(&*self.host.interruption.current())?
             .is_some(),
         };
         if found && matches!(self.spec.when_matched, WhenMatched::Fail) {
@@ -433,6 +447,6 @@ impl Stage for Merge {
 }
 
 /// A chain without stages, for commands that only page through documents.
-pub fn no_stages() -> Chain {
+pub(crate) fn no_stages() -> Chain {
     Chain::new(Vec::new())
 }

@@ -10,17 +10,14 @@
 mod access;
 mod aggregation;
 mod host;
+mod interrupt;
 mod plan;
 mod query;
 pub mod write;
 
 pub use access::{Access, Entries, Examined, Given};
 pub use aggregation::{Aggregation, Input};
-pub use host::{Draw, StorageHost, SystemDraw, no_stages};
+pub use host::{Draw, StorageHost, SystemDraw};
+pub use interrupt::{Check, Interrupt, Interruption};
 pub use plan::PlanChoice;
 pub use query::{Hint, Query, QuerySpec};
-
-use baton_types::Result;
-
-/// Asked now and then while work goes on: `Err` says that the request was killed or has run out of time.
-pub type Interrupt<'a> = &'a dyn Fn() -> Result<()>;

@@ -7,7 +7,7 @@ use crate::crud::cursor::{Opening, open};
 use crate::crud::{self, batch_size};
 use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::{Aggregation, Given, Input, StorageHost, SystemDraw};
+use baton_execution::{Given, Input, StorageHost, SystemDraw};
 use baton_query::Context;
 use baton_query::pipeline::{Pipeline, StageSpec, stage_documents};
 use baton_storage::{Collection, Durability, IndexState};
@@ -105,14 +105,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut aggregation = match own_source(call, &namespace, &pipeline)? {
         Some(documents) => {
             let rest = pipeline.with_stages(pipeline.stages()[1..].to_vec()).optimize()?;
-            Aggregation::new(Input::Documents(documents), rest.start(&host)?)
+            host.aggregation(Input::Documents(documents), rest.start(&host)?)
         }
         None => host.open(&namespace, pipeline, crud::hint(request.hint)?, &context)?,
     };
     if writes {
         // $out and $merge give nothing back; they run to their end now.
-        let interrupt = || call.operation.check_interrupt();
-        while aggregation.run(&interrupt, &mut |_| Ok(Given::Taken))? {}
+        let check = call.operation.check();
+        while aggregation.run(&check, &mut |_| Ok(Given::Taken))? {}
         if crud::durability(call) == Durability::Synced {
             call.server.storage.sync();
         }
@@ -123,7 +123,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 
 /// A host for the pipelines of this command.
 pub fn host(call: &Call<'_>, namespace: &Namespace) -> StorageHost {
-    StorageHost { storage: Arc::clone(&call.server.storage), db: namespace.db().to_owned(), draw: Arc::new(SystemDraw) }
+    StorageHost::new(Arc::clone(&call.server.storage), namespace.db(), Arc::new(SystemDraw))
 }
 
 /// `InvalidNamespace` (73) where the first stage and the target do not fit.

@@ -34,10 +34,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let collection = storage.collection(&namespace);
     let count = if collection.as_ref().is_some_and(|collection| collection.options.view.is_some()) {
         let stage = rawdoc! { "$match": query.map_or_else(|| rawdoc! {}, ToOwned::to_owned) };
-        let host = StorageHost { storage, db: namespace.db().to_owned(), draw: Arc::new(SystemDraw) };
+        let host = StorageHost::new(storage, namespace.db(), Arc::new(SystemDraw));
         let mut aggregation = host.open(&namespace, Pipeline::parse(&[&stage], &context)?, None, &context)?;
         let mut count = 0_u64;
-        aggregation.run(&interrupt, &mut |_| {
+        aggregation.run(&call.operation.check(), &mut |_| {
             count += 1;
             Ok(Given::Taken)
         })?;

@@ -64,8 +64,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let collection = storage.collection(&namespace);
     if collection.as_ref().is_some_and(|collection| collection.options.view.is_some()) {
         let stage = rawdoc! { "$match": query.map_or_else(|| rawdoc! {}, ToOwned::to_owned) };
-        let host = StorageHost { storage, db: namespace.db().to_owned(), draw: Arc::new(SystemDraw) };
-        host.open(&namespace, Pipeline::parse(&[&stage], &context)?, None, &context)?.run(&interrupt, &mut take)?;
+        let host = StorageHost::new(storage, namespace.db(), Arc::new(SystemDraw));
+        host.open(&namespace, Pipeline::parse(&[&stage], &context)?, None, &context)?
+            .run(&call.operation.check(), &mut take)?;
     } else {
         let spec = QuerySpec { hint, ..QuerySpec::matching(crud::matcher(query, &context)?) };
         let mut query = Query::new(&storage, collection, spec, context)?;

@@ -198,7 +198,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
         let stages = request.stages()?;
         let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
-        let host = StorageHost { storage, db: namespace.db().to_owned(), draw: Arc::new(SystemDraw) };
+        let host = StorageHost::new(storage, namespace.db(), Arc::new(SystemDraw));
         let aggregation = host.open(&namespace, Pipeline::parse(&stages, &context)?, None, &context)?;
         return open(call, reply, Box::new(aggregation), &opening);
     }

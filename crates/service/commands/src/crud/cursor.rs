@@ -45,7 +45,7 @@ impl Cursor for Aggregation {
         if batch.is_full() {
             return Ok(BatchEnd::More);
         }
-        let more = self.run(&|| operation.check_interrupt(), &mut |document| Ok(give(batch, document)))?;
+        let more = self.run(&operation.check(), &mut |document| Ok(give(batch, document)))?;
         Ok(if more { BatchEnd::More } else { BatchEnd::Exhausted })
     }
 

@@ -14,7 +14,7 @@ pub mod views;
 use crate::call::{Call, Reply};
 use crate::crud::cursor::{Opening, open};
 use crate::fields::wrong_type;
-use baton_execution::{Aggregation, Draw, Input, SystemDraw, no_stages};
+use baton_execution::{Aggregation, Draw, SystemDraw};
 use baton_query::Context;
 use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, Storage};
 use baton_types::{Error, ErrorCode, Namespace, Result};
@@ -106,7 +106,7 @@ pub fn open_list(
     documents: VecDeque<RawDocumentBuf>,
     batch_size: Option<usize>,
 ) -> Result<()> {
-    let list = Aggregation::new(Input::Documents(documents), no_stages());
+    let list = Aggregation::of_documents(documents);
     // Without a size everything that fits is given at once, as mongod does for lists.
     let batch_size = Some(batch_size.unwrap_or(usize::MAX));
     open(call, reply, Box::new(list), &Opening { namespace, batch_size, single_batch: false, no_timeout: false })

@@ -189,14 +189,14 @@ impl Operation {
     /// Whether to go on: `MaxTimeMSExpired` (50) after the deadline, or the code it was killed with. Cheap enough to ask
     /// for every few documents.
     pub fn check_interrupt(&self) -> Result<()> {
-        let code = self.slot.interrupt.load(Ordering::Relaxed);
-        if code != 0 {
-            return Err(interruption(ErrorCode(code)));
-        }
-        match self.deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(interruption(ErrorCode::MaxTimeMSExpired)),
-            _ => Ok(()),
-        }
+        may_go_on(&self.slot, self.deadline)
+    }
+
+    /// [`Self::check_interrupt`] for those who outlive this borrow. Once the operation is over it tells about whatever runs
+    /// in its slot.
+    pub fn check(&self) -> Arc<dyn Fn() -> Result<()> + Send + Sync> {
+        let (slot, deadline) = (Arc::clone(&self.slot), self.deadline);
+        Arc::new(move || may_go_on(&slot, deadline))
     }
 
     /// When `maxTimeMS` ends it.
@@ -244,6 +244,17 @@ impl Drop for Operation {
         let _running = self.slot.running.lock();
         self.slot.id.store(0, Ordering::Relaxed);
         self.slot.interrupt.store(0, Ordering::Relaxed);
+    }
+}
+
+fn may_go_on(slot: &Slot, deadline: Option<Instant>) -> Result<()> {
+    let code = slot.interrupt.load(Ordering::Relaxed);
+    if code != 0 {
+        return Err(interruption(ErrorCode(code)));
+    }
+    match deadline {
+        Some(deadline) if Instant::now() >= deadline => Err(interruption(ErrorCode::MaxTimeMSExpired)),
+        _ => Ok(()),
     }
 }
 
