@@ -19,6 +19,7 @@ mod copy;
 mod counters;
 mod ddl;
 mod format;
+mod governor;
 mod index;
 mod locks;
 mod machine;

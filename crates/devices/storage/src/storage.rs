@@ -4,6 +4,7 @@ use crate::catalog::{Catalog, Collection};
 use crate::commit::{CommitQueue, Durability};
 use crate::counters::Counts;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
+use crate::governor::Governors;
 use crate::locks::LockTable;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
@@ -38,6 +39,7 @@ pub struct Storage {
     pub(crate) retention: Retention,
     tasks: Arc<TaskRegistry>,
     pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) governors: Governors,
     pub(crate) options: StorageOptions,
     pub(crate) cache: Cache,
 }
@@ -67,6 +69,7 @@ impl Storage {
             retention: Retention::new(&options),
             tasks,
             gate,
+            governors: Governors::default(),
             options,
             cache,
             db,

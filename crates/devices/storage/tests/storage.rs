@@ -1,7 +1,7 @@
 //! Storage on a real directory: what is written is read back, over a restart too, and every index agrees with its
 //! documents.
 
-use baton_storage::tasks::AlwaysOpen;
+use baton_storage::tasks::{Admission, AlwaysOpen, Gate, TaskKind};
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, IndexState, Inserted, Order,
     Storage, StorageOptions, Transaction, record_key,
@@ -228,4 +228,46 @@ fn what_a_session_did_is_known_after_a_restart_until_it_expires() {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     storage.expire_sessions(0).expect("expired");
     assert!(storage.session(b"session").expect("readable").begin(6).expect("forgotten").statement(0).is_none());
+}
+
+/// A gate that lets compaction wait.
+#[derive(Default)]
+struct SwitchedGate(std::sync::atomic::AtomicBool);
+
+impl Gate for SwitchedGate {
+    fn may_begin(&self, kind: TaskKind, _: &str, _: std::time::Duration) -> Admission {
+        let is_open = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        if kind != TaskKind::Compaction || is_open { Admission::Begin } else { Admission::Wait }
+    }
+}
+
+#[test]
+fn automatic_compaction_waits_for_the_gate() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let gate = Arc::new(SwitchedGate::default());
+    let storage = Storage::open(directory.path(), StorageOptions::default(), gate.clone()).expect("opened");
+    let collection = create(&storage, "c", rawdoc! {});
+    for round in 0..6 {
+        for id in 0..50 {
+            insert(&storage, &collection, &rawdoc! { "_id": round * 1000 + id }).expect("inserted");
+        }
+        storage.flush().expect("flushed");
+    }
+    let compactions = || {
+        let totals = storage.tasks().totals();
+        totals.iter().find(|(kind, _)| *kind == TaskKind::Compaction).map_or(0, |(_, totals)| totals.count)
+    };
+    for _ in 0..10 {
+        storage.tend_compaction().expect("looked");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(compactions(), 0, "nothing is merged while the gate is closed");
+    gate.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while compactions() == 0 && std::time::Instant::now() < deadline {
+        storage.tend_compaction().expect("looked");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(compactions() > 0, "once it is open, what is due is merged");
+    assert_eq!(documents(&storage, &collection).len(), 300);
 }

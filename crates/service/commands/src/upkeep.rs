@@ -1,5 +1,5 @@
 //! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
-//! oplog, deleting expired documents.
+//! oplog, letting compaction begin, deleting expired documents.
 //!
 //! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises.
 //! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the history window moves and the oplog's size is looked at.
 const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked whether files are due to be merged.
+const COMPACTION_INTERVAL: Duration = Duration::from_millis(100);
 /// How often retryable writes of given-up sessions are forgotten.
 const SESSION_INTERVAL: Duration = Duration::from_secs(300);
 /// How often a change of `ttlMonitorSleepSecs` is noticed.
@@ -55,7 +57,12 @@ pub struct Upkeep {
 /// If the machine gives no more threads.
 pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
     let mut upkeep = Upkeep { stop: Arc::default(), threads: Vec::new() };
-    for (name, work) in [("sync", sync as fn(&Arc<Server>, &Stop)), ("storage", tend_storage), ("ttl", expire)] {
+    for (name, work) in [
+        ("sync", sync as fn(&Arc<Server>, &Stop)),
+        ("storage", tend_storage),
+        ("compaction", tend_compaction),
+        ("ttl", expire),
+    ] {
         let (server, stop) = (Arc::clone(server), Arc::clone(&upkeep.stop));
         upkeep.threads.push(std::thread::Builder::new().name(name.into()).spawn(move || work(&server, &stop))?);
     }
@@ -94,6 +101,14 @@ fn tend_storage(server: &Arc<Server>, stop: &Stop) {
             if let Err(error) = server.storage.expire_sessions(age_secs) {
                 tracing::warn!(target: "STORAGE", %error, "Could not look for sessions that have expired");
             }
+        }
+    }
+}
+
+fn tend_compaction(server: &Arc<Server>, stop: &Stop) {
+    while stop.wait(COMPACTION_INTERVAL) {
+        if let Err(error) = server.storage.tend_compaction() {
+            tracing::warn!(target: "STORAGE", %error, "Could not look after compaction");
         }
     }
 }

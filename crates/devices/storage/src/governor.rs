@@ -1,0 +1,202 @@
+//! When automatic compaction may run: one step machine for each column family, and what drives it.
+//!
+//! A family's automatic compaction is switched off by default. When files are due to be merged the gate is asked; once it
+//! agrees, or the debt of waiting exceeds its budget, compaction is switched on, and off again when there is nothing
+//! left to do. A job that runs is never stopped.
+//!
+//! Invariants: nothing is merged before the gate agreed or the budget was spent; a closed gate never lets a family come
+//! near the point where RocksDB slows writers down.
+//! What it deliberately does not do: choose what is merged; RocksDB does.
+
+use crate::format::family;
+use crate::machine::read_failure;
+use crate::storage::Storage;
+use crate::tasks::{Admission, TaskKind};
+use baton_types::{Error, Result};
+use parking_lot::Mutex;
+use rust_rocksdb::properties;
+use std::time::{Duration, Instant};
+
+/// Families that are compacted.
+const FAMILIES: [&str; 6] =
+    [family::CATALOG, family::META, family::SESSIONS, family::DOCUMENTS, family::INDEXES, family::OPLOG];
+
+/// What waiting costs, and what it may cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debt {
+    /// Files in level 0: each is one more that a read has to look into.
+    pub level0_files: u64,
+    /// Bytes that RocksDB thinks are to be rewritten.
+    pub pending_bytes: u64,
+}
+
+/// The debt at which compaction runs whatever the gate says: half of what makes RocksDB slow writers down.
+const BUDGET: Debt = Debt { level0_files: 10, pending_bytes: 32 << 30 };
+/// The longest a compaction waits.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// How long there must be nothing to do before automatic compaction is switched off again.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+impl Debt {
+    fn exceeds(self, budget: Self) -> bool {
+        self.level0_files >= budget.level0_files || self.pending_bytes >= budget.pending_bytes
+    }
+}
+
+/// What a family looks like at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sight {
+    /// Whether RocksDB would compact if it were let.
+    pub is_due: bool,
+    /// Whether a compaction runs.
+    pub is_running: bool,
+    /// What has piled up.
+    pub debt: Debt,
+}
+
+/// What is to be done to a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Let it compact.
+    On,
+    /// Let it not begin another compaction.
+    Off,
+}
+
+/// One family's state.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Off, and since when something was due.
+    Off { due_since: Option<Duration> },
+    /// On, and since when there was nothing to do.
+    On { settled_since: Option<Duration> },
+}
+
+/// Decides for one family. Time is what has passed since any fixed moment.
+#[derive(Debug)]
+pub struct Governor {
+    state: State,
+}
+
+impl Default for Governor {
+    fn default() -> Self {
+        Self { state: State::Off { due_since: None } }
+    }
+}
+
+impl Governor {
+    /// Looks at the family; `gate` is asked, with how long the compaction has waited, only if one is due.
+    pub fn step(&mut self, now: Duration, sight: Sight, gate: impl FnOnce(Duration) -> Admission) -> Option<Switch> {
+        match &mut self.state {
+            State::Off { due_since } if !sight.is_due => *due_since = None,
+            State::Off { due_since } => {
+                let waited = now.saturating_sub(*due_since.get_or_insert(now));
+                let is_forced = waited >= WAIT_MAX || sight.debt.exceeds(BUDGET);
+                if is_forced || gate(waited) == Admission::Begin {
+                    self.state = State::On { settled_since: None };
+                    return Some(Switch::On);
+                }
+            }
+            State::On { settled_since } if sight.is_due || sight.is_running => *settled_since = None,
+            State::On { settled_since } => {
+                if now.saturating_sub(*settled_since.get_or_insert(now)) >= SETTLED_AFTER {
+                    self.state = State::Off { due_since: None };
+                    return Some(Switch::Off);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The governors of all families.
+pub(crate) struct Governors {
+    started: Instant,
+    families: Mutex<[Governor; FAMILIES.len()]>,
+}
+
+impl Default for Governors {
+    fn default() -> Self {
+        Self { started: Instant::now(), families: Mutex::default() }
+    }
+}
+
+impl Storage {
+    /// Lets compactions that are due begin, if they may. To be called several times a second.
+    pub fn tend_compaction(&self) -> Result<()> {
+        let mut governors = self.governors.families.lock();
+        let running = self.tasks().running();
+        for (governor, name) in governors.iter_mut().zip(FAMILIES) {
+            let property = |property: &properties::PropName| -> Result<u64> {
+                let value = self.db().property_int_value_cf(self.family(name), property).map_err(read_failure)?;
+                Ok(value.unwrap_or(0))
+            };
+            let sight = Sight {
+                is_due: property(properties::COMPACTION_PENDING)? != 0,
+                is_running: running.iter().any(|task| task.kind == TaskKind::Compaction && task.name == name),
+                debt: Debt {
+                    level0_files: property(&properties::num_files_at_level(0))?,
+                    pending_bytes: property(properties::ESTIMATE_PENDING_COMPACTION_BYTES)?,
+                },
+            };
+            let gate = |waited| self.gate.may_begin(TaskKind::Compaction, name, waited);
+            if let Some(switch) = governor.step(self.governors.started.elapsed(), sight, gate) {
+                self.switch_compaction(name, switch)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn switch_compaction(&self, name: &str, switch: Switch) -> Result<()> {
+        let disabled = if switch == Switch::Off { "true" } else { "false" };
+        self.db().set_options_cf(self.family(name), &[("disable_auto_compactions", disabled)]).map_err(|error| {
+            Error::new(
+                baton_types::ErrorCode::InternalError,
+                format!("Cannot switch the compaction of family {name}: {error}"),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUE: Sight = Sight { is_due: true, is_running: false, debt: Debt { level0_files: 4, pending_bytes: 1 } };
+    const IDLE: Sight = Sight { is_due: false, is_running: false, debt: Debt { level0_files: 0, pending_bytes: 0 } };
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn a_gate_that_is_open_lets_compaction_begin_at_once_and_it_ends_when_there_is_nothing_left() {
+        let mut governor = Governor::default();
+        assert_eq!(governor.step(at(0), IDLE, |_| unreachable!("nothing is due")), None);
+        assert_eq!(governor.step(at(1), DUE, |_| Admission::Begin), Some(Switch::On));
+        assert_eq!(governor.step(at(2), DUE, |_| unreachable!("it is on")), None);
+        assert_eq!(governor.step(at(3), Sight { is_running: true, ..IDLE }, |_| unreachable!("it is on")), None);
+        assert_eq!(governor.step(at(4), IDLE, |_| unreachable!("it is on")), None, "not settled yet");
+        assert_eq!(governor.step(at(6), IDLE, |_| unreachable!("it is on")), Some(Switch::Off));
+    }
+
+    #[test]
+    fn a_gate_that_is_closed_is_asked_again_with_the_time_waited_until_the_budget_is_spent() {
+        let mut governor = Governor::default();
+        let closed = |expected: u64| {
+            move |waited: Duration| {
+                assert_eq!(waited, at(expected));
+                Admission::Wait
+            }
+        };
+        assert_eq!(governor.step(at(10), DUE, closed(0)), None);
+        assert_eq!(governor.step(at(20), DUE, closed(10)), None);
+        assert_eq!(governor.step(at(30), IDLE, closed(0)), None, "what was due is not any more");
+        assert_eq!(governor.step(at(40), DUE, closed(0)), None, "so the wait begins anew");
+        let deep = Sight { debt: BUDGET, ..DUE };
+        assert_eq!(governor.step(at(50), deep, |_| Admission::Wait), Some(Switch::On));
+        let mut patient = Governor::default();
+        assert_eq!(patient.step(at(0), DUE, |_| Admission::Wait), None);
+        assert_eq!(patient.step(at(600), DUE, |_| Admission::Wait), Some(Switch::On));
+    }
+}
