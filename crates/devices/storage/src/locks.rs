@@ -9,16 +9,27 @@
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use parking_lot::{Condvar, Mutex};
+use hashbrown::hash_map::Entry;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
 
 const SHARDS: usize = 256;
 
+/// A thread that waits for a lock.
+struct Waiter {
+    is_owner: AtomicBool,
+    thread: Thread,
+}
+
 #[derive(Default)]
 struct Shard {
-    /// Locked hash → number of waiters.
-    held: Mutex<HashMap<u64, u32, RandomState>>,
-    released: Condvar,
+    /// Locked hash → who waits for it, in order of arrival. The lock is handed from its owner to the first of them, so
+    /// that a hot key wakes one thread for each release and starves none.
+    held: Mutex<HashMap<u64, VecDeque<Arc<Waiter>>, RandomState>>,
 }
 
 /// All locks of one storage.
@@ -80,7 +91,7 @@ impl LockTable {
         if held.contains_key(&hash) {
             return false;
         }
-        held.insert(hash, 0);
+        held.insert(hash, VecDeque::new());
         set.hashes.push(hash);
         true
     }
@@ -105,7 +116,7 @@ impl LockTable {
             if held.contains_key(&hash) {
                 return false;
             }
-            held.insert(hash, 0);
+            held.insert(hash, VecDeque::new());
             set.hashes.push(hash);
             true
         })
@@ -125,26 +136,40 @@ impl LockTable {
         if set.holds(hash) {
             return;
         }
-        let shard = self.shard(hash);
-        let mut held = shard.held.lock();
-        while let Some(waiters) = held.get_mut(&hash) {
-            *waiters += 1;
-            shard.released.wait(&mut held);
-            if let Some(waiters) = held.get_mut(&hash) {
-                *waiters = waiters.saturating_sub(1);
+        let waiter = {
+            let mut held = self.shard(hash).held.lock();
+            match held.entry(hash) {
+                Entry::Vacant(free) => {
+                    free.insert(VecDeque::new());
+                    None
+                }
+                Entry::Occupied(mut queue) => {
+                    let waiter = Arc::new(Waiter { is_owner: AtomicBool::new(false), thread: std::thread::current() });
+                    queue.get_mut().push_back(Arc::clone(&waiter));
+                    Some(waiter)
+                }
             }
+        };
+        while waiter.as_ref().is_some_and(|waiter| !waiter.is_owner.load(Ordering::Acquire)) {
+            std::thread::park();
         }
-        held.insert(hash, 0);
         set.hashes.push(hash);
     }
 
     /// Gives back everything in `set`.
     pub fn release(&self, set: &mut LockSet) {
         for hash in set.hashes.drain(..) {
-            let shard = self.shard(hash);
-            let waiters = shard.held.lock().remove(&hash).unwrap_or(0);
-            if waiters > 0 {
-                shard.released.notify_all();
+            let mut held = self.shard(hash).held.lock();
+            let next = held.get_mut(&hash).and_then(VecDeque::pop_front);
+            match next {
+                None => {
+                    held.remove(&hash);
+                }
+                Some(next) => {
+                    drop(held);
+                    next.is_owner.store(true, Ordering::Release);
+                    next.thread.unpark();
+                }
             }
         }
     }
@@ -153,8 +178,7 @@ impl LockTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
     #[test]
     fn a_second_holder_waits_until_the_first_lets_go() {
