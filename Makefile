@@ -62,20 +62,36 @@ WORKLOADS ?= a b c f d e
 ROUNDS ?= 1
 WITHOUT ?=
 BENCH_DIR ?= $(HOME)/.cache/baton/bench
+# More flags, as `baton bench one --help` lists them.
+BENCH_FLAGS ?=
+BENCH = $(ENV) mkdir -p "$(BENCH_DIR)"; "$$CARGO_TARGET_DIR/release/baton" bench
+BENCH_PLACE = --dir "$(BENCH_DIR)" --output "$(BENCH_DIR)/$(1).json"
 comma := ,
 empty :=
 commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
-.PHONY: bench-peers bench-one
+.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-recovery
 
 bench-peers: tools
 	@$(ENV) crates/proof/bench/peers/install.sh
 
 bench-one: release bench-peers ## Baton beside mongo-java-server, Redis, a ping-pong, RocksDB and a bare file
-	@$(ENV) mkdir -p "$(BENCH_DIR)" && "$$CARGO_TARGET_DIR/release/baton" bench one --records $(RECORDS) \
-	  --java-records $(JAVA_RECORDS) --seconds $(SECONDS_EACH) --clients $(call commas,$(CLIENTS)) \
-	  --workloads $(call commas,$(WORKLOADS)) --rounds $(ROUNDS) $(if $(WITHOUT),--without $(call commas,$(WITHOUT))) \
-	  --java "$$BATON_CACHE/peers/java" --dir "$(BENCH_DIR)" --output "$(BENCH_DIR)/one.json"
+	@$(BENCH) one --records $(RECORDS) --java-records $(JAVA_RECORDS) --seconds $(SECONDS_EACH) --rounds $(ROUNDS) \
+	  --clients $(call commas,$(CLIENTS)) --workloads $(call commas,$(WORKLOADS)) \
+	  $(if $(WITHOUT),--without $(call commas,$(WITHOUT))) --java "$$BATON_CACHE/peers/java" \
+	  $(call BENCH_PLACE,one) $(BENCH_FLAGS)
+
+bench-scale: release ## throughput of one working set in tables of 10^5 to 10^7 records (some 30 GB of disk)
+	@$(BENCH) scale --clients $(firstword $(CLIENTS)) --seconds $(SECONDS_EACH) $(call BENCH_PLACE,scale) $(BENCH_FLAGS)
+
+bench-idle: release ## memory and CPU of a member that nobody asks anything
+	@$(BENCH) idle $(call BENCH_PLACE,idle) $(BENCH_FLAGS)
+
+bench-memory: release ## peak memory of a member with a cache of 256 MB whose clients ask for too much
+	@$(BENCH) memory --records $(RECORDS) $(call BENCH_PLACE,memory) $(BENCH_FLAGS)
+
+bench-recovery: release ## time from kill -9 under load to the next acknowledged insert
+	@$(BENCH) recovery --records $(RECORDS) $(call BENCH_PLACE,recovery) $(BENCH_FLAGS)
 
 deny: ## licences, advisories, duplicate versions (needs cargo-deny)
 	@cargo deny check

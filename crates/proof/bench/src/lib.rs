@@ -8,11 +8,17 @@
 pub mod client;
 pub mod distribution;
 mod histogram;
+pub mod idle;
 pub mod machine;
+pub mod member;
+pub mod memory;
 pub mod one;
 pub mod process;
 pub mod record;
+pub mod recovery;
 pub mod runner;
+pub mod scale;
+pub mod target;
 pub mod workload;
 mod ycsb;
 
@@ -40,6 +46,14 @@ pub struct Args {
 pub enum Experiment {
     /// Baton beside mongo-java-server, Redis, a ping-pong, RocksDB alone and a bare file, in one run
     One(Box<one::OneArgs>),
+    /// Throughput of one working set in tables of growing size
+    Scale(scale::ScaleArgs),
+    /// Memory and CPU of a member that nobody asks anything
+    Idle(idle::IdleArgs),
+    /// Memory of a member with a small cache, whatever its clients do
+    Memory(memory::MemoryArgs),
+    /// Time from `kill -9` under load to the next acknowledged insert
+    Recovery(recovery::RecoveryArgs),
     /// The ping-pong's server
     #[command(hide = true)]
     Echo {
@@ -56,9 +70,28 @@ pub enum Experiment {
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.experiment {
         None => ycsb::run(&args.ycsb),
-        Some(Experiment::One(one)) => one::run(&one),
+        Some(Experiment::One(args)) => one::run(&args),
+        Some(Experiment::Scale(args)) => scale::run(&args),
+        Some(Experiment::Idle(args)) => idle::run(&args),
+        Some(Experiment::Memory(args)) => memory::run(&args),
+        Some(Experiment::Recovery(args)) => recovery::run(&args),
         Some(Experiment::Echo { port }) => client::serve_echo(port),
     }
+}
+
+/// Ends an experiment: prints its text and its targets (or its report as JSON), and writes the file.
+fn conclude(
+    place: &member::PlaceArgs,
+    text: &str,
+    mut report: Value,
+    targets: &[target::Target],
+) -> Result<(), Failure> {
+    report["machine"] = machine::describe();
+    report["targets"] = target::json(targets);
+    if !place.json {
+        println!("{text}\n{}", target::text(targets));
+    }
+    emit(&report, place.json, place.output.as_deref())
 }
 
 /// Prints a report as JSON, if that is wanted, and writes it to a file, if one is named.

@@ -102,6 +102,14 @@ pub fn resident_bytes(pid: u32) -> Option<(u64, u64)> {
     Some((field("VmRSS:")?, field("VmHWM:")?))
 }
 
+/// Lets the peak of a process's resident memory count from now on.
+///
+/// # Errors
+/// If the process is not ours.
+pub fn forget_peak(pid: u32) -> Result<(), Failure> {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").map_err(|e| format!("/proc/{pid}/clear_refs: {e}").into())
+}
+
 /// The load average of the last minute.
 pub fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -174,6 +174,16 @@ impl Records {
         self.acknowledged.store(limit, Ordering::Release);
     }
 
+    /// Goes on after a run that was cut off: the next insertion takes the first number above all that were ever claimed,
+    /// and what was claimed in vain counts as acknowledged.
+    ///
+    /// Only for tables of which nobody reads what was not acknowledged.
+    pub fn abandon_unacknowledged(&self) {
+        let mut waiting = self.out_of_order.lock();
+        waiting.clear();
+        self.acknowledged.store(self.next.load(Ordering::Relaxed), Ordering::Release);
+    }
+
     /// How many records, from 0 on, may be asked for.
     pub fn count(&self) -> u64 {
         self.acknowledged.load(Ordering::Acquire)

@@ -43,14 +43,38 @@ impl Wire {
         Ok(Self { stream, received: vec![0; RECEIVE_BYTES], next_id: 1, last_reply_bytes: 0 })
     }
 
+    /// Waits longer for replies than a client of a workload does.
+    ///
+    /// # Errors
+    /// If the socket does not take the setting.
+    pub fn be_patient(&self, wait_max: Duration) -> Result<(), Failure> {
+        Ok(self.stream.set_read_timeout(Some(wait_max))?)
+    }
+
     /// Sends a request and gives the whole reply.
     ///
     /// # Errors
     /// If the connection fails or the reply answers another request.
     pub fn exchange(&mut self, request: &mut Template) -> Result<&[u8], Failure> {
+        self.send(request)?;
+        self.receive()
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// If the connection fails.
+    pub fn send(&mut self, request: &mut Template) -> Result<(), Failure> {
         self.next_id = self.next_id.wrapping_add(1);
         request.set_request_id(self.next_id);
-        self.stream.write_all(&request.bytes)?;
+        Ok(self.stream.write_all(&request.bytes)?)
+    }
+
+    /// The whole reply to the request sent last.
+    ///
+    /// # Errors
+    /// If the connection fails or the reply answers another request.
+    pub fn receive(&mut self) -> Result<&[u8], Failure> {
         let mut have = 0;
         let mut need = 16;
         while have < need {
@@ -81,6 +105,22 @@ impl Wire {
             self.received.resize(length, 0);
         }
         Ok(length)
+    }
+
+    /// Sends a rare command.
+    ///
+    /// # Errors
+    /// If the connection fails.
+    pub fn send_command(&mut self, body: &Document) -> Result<(), Failure> {
+        self.send(&mut Template::new(body, None)?)
+    }
+
+    /// The reply to a rare command, decoded.
+    ///
+    /// # Errors
+    /// If the connection fails or the reply is no document; not if the command failed.
+    pub fn receive_document(&mut self) -> Result<Document, Failure> {
+        reply::body(self.receive()?)
     }
 
     /// Runs a rare command and decodes its reply.

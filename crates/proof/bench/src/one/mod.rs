@@ -11,15 +11,16 @@ mod peers;
 mod targets;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::machine::{self, Moment, Use};
+use crate::member::PlaceArgs;
 use crate::runner::{self, Outcome, Plan};
 use crate::workload::Workload;
-use crate::{Failure, emit};
+use crate::{Failure, emit, target};
 use peers::{Bench, Peer};
 
 /// Baton beside its peers.
@@ -61,21 +62,11 @@ pub struct OneArgs {
     /// Leave out peers (java, redis, echo, rocksdb, append) or the synced updates (durable)
     #[arg(long, value_delimiter = ',')]
     pub without: Vec<String>,
-    /// The binary whose members are measured [default: this one]
-    #[arg(long)]
-    pub baton: Option<PathBuf>,
     /// Folder of mongo-java-server's jars and of H2Server.java
     #[arg(long)]
     pub java: Option<PathBuf>,
-    /// Where the servers keep their data; emptied before and after
-    #[arg(long, default_value = "baton-bench-data")]
-    pub dir: PathBuf,
-    /// Print the result as JSON instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Write the result as JSON to a file, too
-    #[arg(long)]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 impl OneArgs {
@@ -148,14 +139,9 @@ pub fn run(args: &OneArgs) -> Result<(), Failure> {
     if numbers.clone().any(|&n| n == 0) || args.records == 0 || args.java_records == 0 || args.seconds <= 0.0 {
         return Err("--clients, --records, --java-records and --seconds must be above 0".into());
     }
-    let fresh = |dir: &Path| -> Result<(), Failure> {
-        let _ = std::fs::remove_dir_all(dir);
-        std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()).into())
-    };
-    // Only a folder of our own making is ever emptied.
-    let dir = args.dir.join("one");
-    fresh(&dir)?;
-    let mut bench = Bench::start(args, &dir)?;
+    let scratch = args.place.fresh("one")?;
+    let dir = scratch.path();
+    let mut bench = Bench::start(args, dir)?;
     let mut loads = Vec::new();
     for peer in &bench.peers {
         loads.push(prepare(peer, args)?);
@@ -176,12 +162,11 @@ pub fn run(args: &OneArgs) -> Result<(), Failure> {
         }
     }
     let report = report(args, &bench, &loads, &cells, rested);
-    if !args.json {
+    if !args.place.json {
         print!("{}", text(args, &bench, &loads, &cells));
     }
-    emit(&report, args.json, args.output.as_deref())?;
+    emit(&report, args.place.json, args.place.output.as_deref())?;
     bench.stop();
-    let _ = std::fs::remove_dir_all(&dir);
     Ok(())
 }
 
@@ -336,7 +321,7 @@ fn text(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells) -> 
             );
         }
     }
-    text + "\n" + &targets::text(&targets::judge(cells))
+    text + "\n" + &target::text(&targets::judge(cells))
 }
 
 fn report(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells, rested: bool) -> Value {
@@ -379,6 +364,6 @@ fn report(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells, r
         },
         "peers": peers,
         "cells": rows,
-        "targets": targets::judge(cells).iter().map(targets::Target::json).collect::<Vec<_>>(),
+        "targets": target::json(&targets::judge(cells)),
     })
 }

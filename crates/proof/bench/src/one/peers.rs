@@ -2,7 +2,7 @@
 //!
 //! One row in [`Bench::start`] a peer. Servers that a machine lacks are left out by name (`--without`), never silently.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use super::{OneArgs, Place, Section};
 use crate::Failure;
 use crate::client::WriteConcern;
 use crate::client::{AppendFactory, EchoFactory, EngineFactory, Factory, MessageSizes, RedisFactory, ThinFactory};
+use crate::member::MemberSpec;
 use crate::process::{Process, free_port};
 use crate::record::{Layout, VALUE_BYTES, key_of};
 use crate::workload::Records;
@@ -162,7 +163,7 @@ impl Bench {
     }
 
     fn start_baton(&mut self, args: &OneArgs, dir: &Path) -> Result<(), Failure> {
-        let member = start_member(args.baton.as_deref(), dir, args.cache_gb)?;
+        let member = MemberSpec::new(&args.place, dir, args.cache_gb)?.start()?;
         let (uri, pid) = (member.uri(), Some(member.pid()));
         self.processes.push(member);
         let table = Arc::new(Records::loaded(args.records));
@@ -231,29 +232,3 @@ impl Bench {
 }
 
 const OPTIONAL: [&str; 6] = ["java", "redis", "echo", "rocksdb", "append", "durable"];
-
-/// Starts a member, a replica set of one, in a folder of `dir`.
-///
-/// # Errors
-/// If it does not come up.
-pub fn start_member(binary: Option<&Path>, dir: &Path, cache_gb: f64) -> Result<Process, Failure> {
-    let binary = match binary {
-        Some(path) => path.to_owned(),
-        None => this_binary()?,
-    };
-    let port = free_port()?;
-    let data = dir.join("baton");
-    std::fs::create_dir_all(&data)?;
-    let mut command = Command::new(binary);
-    command.args(["serve", "--replSet", "rs0", "--http", "false", "--port", &port.to_string(), "--dbpath"]).arg(&data);
-    command.args(["--wiredTigerCacheSizeGB", &cache_gb.to_string()]);
-    Process::start("baton", command, port, dir)
-}
-
-fn this_binary() -> Result<PathBuf, Failure> {
-    let path = std::env::current_exe()?;
-    if path.file_name().is_some_and(|name| name == "baton") {
-        return Ok(path);
-    }
-    Err("--baton PATH: this program is not the binary whose members are to be measured".into())
-}

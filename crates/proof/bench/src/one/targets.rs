@@ -2,38 +2,10 @@
 //!
 //! Every target is a ratio of two figures of one run. A target whose figures are missing is left out, not met.
 
-use serde_json::{Value, json};
-
 use super::peers::{APPEND, BATON, BATON_DURABLE, ECHO, JAVA, REDIS, REDIS_DURABLE, ROCKSDB_DURABLE};
 use super::{Cell, Cells, Place, Section, median};
+use crate::target::Target;
 use crate::workload::Workload;
-
-/// One demand.
-pub struct Target {
-    /// What must be.
-    demand: String,
-    /// Where it was measured.
-    place: String,
-    /// What is.
-    figure: f64,
-    /// The bound, and whether it is a lower one.
-    bound: f64,
-    at_least: bool,
-}
-
-impl Target {
-    fn met(&self) -> bool {
-        if self.at_least { self.figure >= self.bound } else { self.figure <= self.bound }
-    }
-
-    /// For programs.
-    pub fn json(&self) -> Value {
-        json!({
-            "demand": self.demand, "place": self.place, "figure": self.figure,
-            "bound": self.bound, "atLeast": self.at_least, "met": self.met(),
-        })
-    }
-}
 
 /// Compares what was measured with what must be reached.
 pub fn judge(cells: &Cells) -> Vec<Target> {
@@ -94,21 +66,4 @@ fn durable<'a>(place: &Place, cell: impl Fn(&str) -> Option<&'a Cell>, targets: 
     if let Some(rocksdb) = cell(ROCKSDB_DURABLE) {
         add("throughput, of RocksDB's through one queue", rate(baton) / rate(rocksdb), 0.6, true);
     }
-}
-
-/// A line a target.
-pub fn text(targets: &[Target]) -> String {
-    let mut text = format!("{:48} {:36} {:>8} {:>10}\n", "must reach", "where", "is", "must be");
-    for target in targets {
-        let sign = if target.at_least { ">=" } else { "<=" };
-        text += &format!(
-            "{:48} {:36} {:>8.2} {:>10}  {}\n",
-            target.demand,
-            target.place,
-            target.figure,
-            format!("{sign} {}", target.bound),
-            if target.met() { "met" } else { "NOT MET" }
-        );
-    }
-    text
 }
