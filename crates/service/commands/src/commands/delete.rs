@@ -58,12 +58,15 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut deleted = 0_u64;
     let session = retry::session(call)?;
     let single = deletes.len() == 1;
+    // What was done before may not be on disk yet.
+    let mut repeated = false;
     let each = if single { durability(call) } else { Durability::Applied };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, statement) in deletes.iter().enumerate() {
             let stmt_id = retry::statement_id(call, index);
             if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
                 deleted += u64::from(done.get_i32("n").unwrap_or(0).unsigned_abs());
+                repeated = true;
                 continue;
             }
             match one(call, &namespace, statement, &context, statements.as_deref_mut(), stmt_id, each) {
@@ -82,7 +85,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         None => all(None)?,
         Some(session) => session.with(|statements| all(Some(statements)))?,
     }
-    if durability(call) == Durability::Synced && (!single || session.is_some()) {
+    if durability(call) == Durability::Synced && (!single || repeated) {
         call.server.storage.sync();
     }
     reply.append(cstr!("n"), deleted as i32);

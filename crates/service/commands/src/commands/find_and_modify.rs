@@ -69,8 +69,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let stmt_id = retry::statement_id(call, 0);
     let storage = &call.server.storage;
     let interrupt = || call.operation.check_interrupt();
-    let act = |statements: Option<&mut Statements<'_>>| -> Result<Written> {
+    // What was done before may not be on disk yet.
+    let mut repeated = false;
+    let mut act = |statements: Option<&mut Statements<'_>>| -> Result<Written> {
         if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
+            repeated = true;
             return repeat(&done);
         }
         let mut retry = statements.map(|statements| statements.retry(stmt_id));
@@ -115,7 +118,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         None => act(None)?,
         Some(session) => session.with(|statements| act(Some(statements)))?,
     };
-    if session.is_some() && durability(call) == Durability::Synced {
+    if repeated && durability(call) == Durability::Synced {
         storage.sync();
     }
     let value = match (&done.image, &projection) {

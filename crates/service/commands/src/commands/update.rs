@@ -120,6 +120,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut sums = Sums::default();
     let session = retry::session(call)?;
     let single = updates.len() == 1;
+    // What was done before may not be on disk yet.
+    let mut repeated = false;
     // Of several statements only the end waits for the disk: one sync covers them all.
     let each = if single { durability(call) } else { Durability::Applied };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
@@ -127,6 +129,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             let stmt_id = retry::statement_id(call, index);
             if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
                 sums.add_repeated(index, &done)?;
+                repeated = true;
                 continue;
             }
             match one(call, &namespace, statement, &context, bypass, statements.as_deref_mut(), stmt_id, each) {
@@ -145,7 +148,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         None => all(None)?,
         Some(session) => session.with(|statements| all(Some(statements)))?,
     }
-    if durability(call) == Durability::Synced && (!single || session.is_some()) {
+    if durability(call) == Durability::Synced && (!single || repeated) {
         call.server.storage.sync();
     }
     reply.append(cstr!("n"), sums.matched as i32);
