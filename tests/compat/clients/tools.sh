@@ -1,1 +1,1 @@
-exec bash tools/story.sh
+exec "$PYTHON" tools/story.py

@@ -161,6 +161,8 @@ fn append_repl(server: &Server, w: &mut DocumentWriter<'_>) {
     w.append(cstr!("setName"), set.name.as_str());
     w.append(cstr!("setVersion"), i32::try_from(set.config_version).unwrap_or(i32::MAX));
     w.append(cstr!("isWritablePrimary"), primary);
+    // mongostat asks for the old name alone.
+    w.append(cstr!("ismaster"), primary);
     w.append(cstr!("secondary"), !primary);
     w.append(cstr!("primary"), set.me.as_str());
     w.append(cstr!("me"), set.me.as_str());
