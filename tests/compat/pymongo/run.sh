@@ -4,12 +4,13 @@
 set -uo pipefail
 suite=$1 sources=$2
 shift 2
+plugins="$PWD/pymongo"
 cd "$sources"
 export DB_IP="$BATON_HOST" DB_PORT="$BATON_PORT" PYTHONDONTWRITEBYTECODE=1
-unset PYTHONPATH
-rm -f "$suite/results.xml"
+export PYTHONPATH="$plugins" WATCH_FILE="$suite/watch.txt"
+rm -f "$suite/results.xml" "$WATCH_FILE"
 # -p no:cacheprovider: nothing is kept in the sources; the asynchronous twins are the same tests a second time.
-"$suite/venv/bin/python" -m pytest test --ignore=test/asynchronous -p no:cacheprovider -q --no-header --tb=short \
+"$suite/venv/bin/python" -m pytest test --ignore=test/asynchronous -p no:cacheprovider -p watch -q --no-header --tb=short \
   -o junit_family=xunit2 --junitxml="$suite/results.xml" --timeout="${SUITE_SECONDS_MAX:-60}" "$@" \
   >"$suite/output.txt" 2>&1
 tail -1 "$suite/output.txt"

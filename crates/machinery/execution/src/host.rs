@@ -413,6 +413,8 @@ impl Stage for Merge {
                 )?;
                 matches!(written, Written { matched: 1.., .. })
             }
+            // The unique index that is to find a match refuses the insert, and says which key it was.
+            None if matches!(self.spec.when_matched, WhenMatched::Fail) => false,
             None => Query::new(
                 storage,
                 storage.collection(&self.target),
@@ -422,12 +424,6 @@ impl Stage for Merge {
             .first(&*self.host.interruption.current())?
             .is_some(),
         };
-        if found && matches!(self.spec.when_matched, WhenMatched::Fail) {
-            return Err(Error::new(
-                ErrorCode::DuplicateKey,
-                format!("$merge found a matching document in {} and whenMatched is 'fail'", self.target),
-            ));
-        }
         if !found {
             match self.spec.when_not_matched {
                 WhenNotMatched::Insert => {

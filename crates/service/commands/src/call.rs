@@ -53,6 +53,16 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Ends a time limit at once where the fail point `maxTimeAlwaysTimeOut` asks for that.
+    pub(crate) fn expire_on_demand(&mut self) {
+        if self.server.fail_points.any()
+            && self.operation.deadline().is_some()
+            && self.server.fail_points.fires("maxTimeAlwaysTimeOut").is_some()
+        {
+            self.operation.limit_deadline(self.operation.started);
+        }
+    }
+
     /// The write concern; MongoDB's default if the client named none.
     pub fn write_concern(&self) -> WriteConcern {
         self.envelope.write_concern.clone().unwrap_or_default()

@@ -18,7 +18,7 @@ use crate::table::{self, CommandSpec, Flags};
 use crate::tail;
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::{DocumentWriter, ReplyBuilder, Request};
-use bson::{RawBsonRef, RawDocumentBuf, cstr};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -130,7 +130,7 @@ fn carry_out<'a>(
     check(server, spec, &envelope).map_err(bare)?;
     let collection = collection_of(spec, &envelope, &fields);
     let session = envelope.session.map(|id| server.sessions.touch(id)).transpose().map_err(bare)?;
-    let fault = fault_of(server, client, spec, envelope.db, collection);
+    let fault = fault_of(server, client, spec, request.body, envelope.db, collection);
     let class = envelope.class.unwrap_or_else(|| client.class());
     let operation = server.operations.begin(
         client.slot(),
@@ -153,6 +153,7 @@ fn carry_out<'a>(
     let read_at = (concern.level == ReadLevel::Snapshot)
         .then(|| concern.at_cluster_time.unwrap_or_else(|| server.storage.queue().applied().timestamp));
     let mut call = Call { server, client, spec, envelope, fields, request, operation, session, read_at };
+    call.expire_on_demand();
     let result = run(&mut call, fault, retryable, builder);
     aftermath::record(&call, collection, &result, builder.body_size_bytes());
     result
@@ -326,13 +327,30 @@ fn collection_of<'a>(spec: &CommandSpec, envelope: &Envelope<'a>, fields: &Field
     }
 }
 
-fn fault_of(server: &Server, client: &Client, spec: &CommandSpec, db: &str, collection: &str) -> Option<CommandFault> {
+fn fault_of(
+    server: &Server,
+    client: &Client,
+    spec: &CommandSpec,
+    body: &RawDocument,
+    db: &str,
+    collection: &str,
+) -> Option<CommandFault> {
     if !server.fail_points.any() || spec.name == "configureFailPoint" {
         return None;
     }
     let mut names = vec![spec.name];
     names.extend(spec.aliases);
-    server.fail_points.command_fault(&names, client.app_name(), &format!("{db}.{collection}"))
+    // The first hello brings the name that later commands are known by.
+    let app_name = match client.app_name() {
+        "" => introduced_name(body).unwrap_or_default(),
+        known => known,
+    };
+    server.fail_points.command_fault(&names, app_name, &format!("{db}.{collection}"))
+}
+
+/// The application's name in a handshake.
+fn introduced_name(body: &RawDocument) -> Option<&str> {
+    body.get_document("client").ok()?.get_document("application").ok()?.get_str("name").ok()
 }
 
 /// Sleeps, unless killed.
@@ -396,7 +414,7 @@ fn write_error(
     builder.error(&error);
     let mut body = builder.resume_body();
     append_labels(&mut body, labels.as_deref().unwrap_or_default());
-    if changes_topology(error.code) {
+    if changes_topology(error.code) || (tells_of_stop(error.code) && server.operations.is_shutting_down()) {
         tail::append_topology_version(server, &mut body);
     }
     tail::append(server, &mut body);
@@ -426,13 +444,17 @@ fn is_retryable(code: ErrorCode) -> bool {
 fn changes_topology(code: ErrorCode) -> bool {
     matches!(
         code,
-        ErrorCode::ShutdownInProgress
-            | ErrorCode::InterruptedAtShutdown
-            | ErrorCode::InterruptedDueToReplStateChange
+        ErrorCode::InterruptedDueToReplStateChange
             | ErrorCode::NotWritablePrimary
             | ErrorCode::NotPrimaryNoSecondaryOk
             | ErrorCode::NotPrimaryOrSecondary
             | ErrorCode::PrimarySteppedDown
             | ErrorCode::LegacyNotPrimary
     )
+}
+
+/// Whether the error says that the member stops. Told on demand by one that does not stop, it must name no topology
+/// version: a driver that knows the version already would take it for old news and keep its connections.
+fn tells_of_stop(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::ShutdownInProgress | ErrorCode::InterruptedAtShutdown)
 }

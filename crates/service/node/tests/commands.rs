@@ -208,7 +208,9 @@ fn fail_command_does_to_a_command_what_it_was_told() {
     let reply = client.run("admin", doc! { "ping": 1 });
     assert_eq!(reply.get_i32("code").unwrap(), 91);
     assert_eq!(reply.get_array("errorLabels").unwrap().len(), 2);
-    assert!(reply.contains_key("topologyVersion"));
+    assert!(!reply.contains_key("topologyVersion"), "the member does not stop; a driver would take this for old news");
+    set(&mut client, doc! { "failCommands": ["ping"], "errorCode": 10107 });
+    assert!(client.run("admin", doc! { "ping": 1 }).contains_key("topologyVersion"));
 
     let error = doc! { "code": 64, "errmsg": "x" };
     set(&mut client, doc! { "failCommands": ["appendOplogNote"], "writeConcernError": error.clone() });
@@ -226,6 +228,20 @@ fn fail_command_does_to_a_command_what_it_was_told() {
     set(&mut client, doc! { "failCommands": ["ping"], "closeConnection": true });
     client.send(&RawDocumentBuf::try_from(&doc! { "ping": 1, "$db": "admin" }).unwrap(), Flags::default());
     assert!(client.is_closed());
+}
+
+#[test]
+fn fail_command_for_an_application_reaches_the_hello_that_introduces_it() {
+    let member = common::start();
+    let mut client = member.client();
+    let data = doc! { "failCommands": ["hello"], "errorCode": 91, "appName": "the app" };
+    client.run("admin", doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data });
+    let hello = |name: &str| {
+        let driver = doc! { "name": "d", "version": "1" };
+        doc! { "hello": 1, "client": { "application": { "name": name }, "driver": driver, "os": { "type": "Linux" } } }
+    };
+    assert_eq!(member.client().code("admin", hello("the app")), 91);
+    assert_eq!(member.client().code("admin", hello("another")), 0);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub use stages::stats::{CollStatsSpec, CurrentOpSpec, LatencyStats, ListSessions
 pub use stages::sub_pipeline::SubPipeline;
 pub use stages::union_with::UnionWithSpec;
 pub use stages::unwind::UnwindSpec;
-pub use table::stage_names;
+pub use table::{check_stage_names, stage_names};
 
 use crate::Context;
 use crate::expression::Dependencies;

@@ -10,7 +10,7 @@ use super::stages::{
     replace_root, sample, skip, sort, sort_by_count, stats, union_with, unwind,
 };
 use baton_types::{Error, Result};
-use bson::raw::RawBsonRef;
+use bson::raw::{RawArray, RawBsonRef};
 use std::sync::Arc;
 
 type Parse = fn(RawBsonRef<'_>, &Scope<'_>, &mut Vec<StageSpec>) -> Result<()>;
@@ -199,6 +199,23 @@ pub fn stage_names() -> impl Iterator<Item = &'static str> {
     ROWS.iter().filter(|row| row.parse.is_some()).map(|row| row.name)
 }
 
+/// 40324 if the pipeline names a stage that MongoDB does not know; other faults are left for parsing to find.
+pub fn check_stage_names(pipeline: &RawArray) -> Result<()> {
+    for stage in pipeline {
+        if let Some(stage) = stage?.as_document()
+            && let Some((name, _)) = stage.iter().next().transpose()?
+            && row(name.as_str()).is_none()
+        {
+            return Err(unknown(name.as_str()));
+        }
+    }
+    Ok(())
+}
+
+fn unknown(name: &str) -> Error {
+    Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"))
+}
+
 /// Parses the stage `name`, which is number `at` of `count`, onto `out`.
 ///
 /// 40324 for an unknown name, `NotImplemented` (238) for one that Baton does not have; 40600 to 40602, 31441 and 51047
@@ -211,7 +228,7 @@ pub(crate) fn parse(
     out: &mut Vec<StageSpec>,
 ) -> Result<()> {
     let Some(row) = row(name) else {
-        return Err(Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'")));
+        return Err(unknown(name));
     };
     let Some(parse) = row.parse else { return Err(Error::not_implemented(format!("the stage {name}"))) };
     let writes = row.place == Place::Last;

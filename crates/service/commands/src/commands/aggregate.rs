@@ -3,6 +3,7 @@
 use crate::call::{Call, Reply};
 use crate::commands::current_op::{self, Wanted};
 use crate::commands::explain;
+use crate::concerns::ReadLevel;
 use crate::crud::cursor::{Opening, open};
 use crate::crud::{self, batch_size};
 use crate::fields::Fields;
@@ -91,6 +92,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let context = crud::context(call, request.variables)?;
     let pipeline = Pipeline::parse(&request.stages, &context)?;
     check_source(&pipeline, &namespace, whole_database)?;
+    check_read_concern(call, &pipeline)?;
     if request.explain {
         return explain::append_pipeline(call, reply, &namespace, pipeline, &context, "queryPlanner");
     }
@@ -124,6 +126,17 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 /// A host for the pipelines of this command.
 pub fn host(call: &Call<'_>, namespace: &Namespace) -> StorageHost {
     StorageHost::new(Arc::clone(&call.server.storage), namespace.db(), Arc::new(SystemDraw))
+}
+
+/// `InvalidOptions` (72) for a pipeline that writes what it is to read linearizably.
+fn check_read_concern(call: &Call<'_>, pipeline: &Pipeline) -> Result<()> {
+    match pipeline.write() {
+        Some(stage) if call.envelope.read_concern.level == ReadLevel::Linearizable => {
+            let message = format!("{} cannot be used with a 'linearizable' read concern level", stage.name());
+            Err(Error::new(ErrorCode::InvalidOptions, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `InvalidNamespace` (73) where the first stage and the target do not fit.

@@ -11,7 +11,8 @@ use baton_execution::write::{self, DeleteStatement, Image};
 use baton_query::Context;
 use baton_storage::Durability;
 use baton_types::{Error, ErrorCode, Namespace, Result};
-use bson::{RawDocument, cstr};
+use bson::{RawBsonRef, RawDocument, cstr};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The row in the table.
@@ -25,24 +26,40 @@ pub const SPEC: CommandSpec = CommandSpec {
     ..DEFAULT
 };
 
-fn parse(statement: &RawDocument, context: &Context) -> Result<DeleteStatement> {
-    let mut fields = Fields::of("delete.deletes", statement)?;
-    let filter: &RawDocument = fields.required("q")?;
-    let limit: i64 = fields.required("limit")?;
-    let hint = crud::hint(fields.take("hint"))?;
-    crud::check_collation(fields.optional("collation")?)?;
-    fields.take("sampleId");
-    fields.finish()?;
-    if !matches!(limit, 0 | 1) {
-        return Err(Error::failed_to_parse(format!("The limit field in delete objects must be 0 or 1. Got {limit}")));
+/// One element of `deletes`, its fields checked and not yet what they hold.
+struct Element<'a> {
+    filter: &'a RawDocument,
+    limit: i64,
+    hint: Option<RawBsonRef<'a>>,
+}
+
+impl<'a> Element<'a> {
+    /// What fails here fails the command before anything is done: fields that are missing, unknown or of a wrong type.
+    fn read(statement: &'a RawDocument) -> Result<Self> {
+        let mut fields = Fields::of("delete.deletes", statement)?;
+        let element =
+            Self { filter: fields.required("q")?, limit: fields.required("limit")?, hint: fields.take("hint") };
+        crud::check_collation(fields.optional("collation")?)?;
+        fields.take("sampleId");
+        fields.finish()?;
+        let limit = element.limit;
+        if !matches!(limit, 0 | 1) {
+            let message = format!("The limit field in delete objects must be 0 or 1. Got {limit}");
+            return Err(Error::failed_to_parse(message));
+        }
+        Ok(element)
     }
-    Ok(DeleteStatement {
-        filter: crud::matcher(Some(filter), context)?,
-        multi: limit == 0,
-        hint,
-        sort: None,
-        image: Image::None,
-    })
+
+    /// What fails here fails this statement alone.
+    fn parse(&self, context: &Context) -> Result<DeleteStatement> {
+        Ok(DeleteStatement {
+            filter: crud::matcher(Some(self.filter), context)?,
+            multi: self.limit == 0,
+            hint: crud::hint(self.hint)?,
+            sort: None,
+            image: Image::None,
+        })
+    }
 }
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
@@ -53,6 +70,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     call.fields.finish()?;
     check_batch_length(deletes.len())?;
     call.server.counters.count_operations(Kind::Delete, deletes.len() as u64);
+    let deletes = deletes.iter().map(Element::read).collect::<Result<SmallVec<[_; 1]>>>()?;
     let context = crud::context(call, variables)?;
     let mut errors = WriteErrors::default();
     let mut deleted = 0_u64;
@@ -62,14 +80,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut repeated = false;
     let each = if single { durability(call) } else { Durability::Applied };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
-        for (index, statement) in deletes.iter().enumerate() {
+        for (index, element) in deletes.iter().enumerate() {
             let stmt_id = retry::statement_id(call, index);
             if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
                 deleted += u64::from(done.get_i32("n").unwrap_or(0).unsigned_abs());
                 repeated = true;
                 continue;
             }
-            match one(call, &namespace, statement, &context, statements.as_deref_mut(), stmt_id, each) {
+            match one(call, &namespace, element, &context, statements.as_deref_mut(), stmt_id, each) {
                 Ok(count) => deleted += count,
                 Err(error) => {
                     errors.push(index, error);
@@ -96,13 +114,13 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 fn one(
     call: &Call<'_>,
     namespace: &Namespace,
-    statement: &RawDocument,
+    element: &Element<'_>,
     context: &Arc<Context>,
     statements: Option<&mut Statements<'_>>,
     stmt_id: i32,
     durability: Durability,
 ) -> Result<u64> {
-    let statement = parse(statement, context)?;
+    let statement = element.parse(context)?;
     if statement.multi && statements.is_some() {
         return Err(Error::new(ErrorCode::InvalidOptions, "Cannot use retryable writes with limit=0"));
     }

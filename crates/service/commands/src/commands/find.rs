@@ -5,10 +5,12 @@ use crate::crud::cursor::{Opening, Tail, open};
 use crate::crud::{self, batch_size};
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_document::keys::Direction;
 use baton_execution::{Query, QuerySpec, StorageHost, SystemDraw};
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::Pipeline;
 use baton_query::projection::{Mode, Projection};
+use baton_query::sort::natural_direction;
 use baton_storage::{Bounds, Collection, CollectionKind, Storage, record_key};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -85,8 +87,11 @@ impl<'a> FindRequest<'a> {
         if request.awaits && !request.tailable {
             return Err(Error::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
         }
-        if request.tailable && request.limit.is_some() && request.single_batch {
-            return Err(Error::failed_to_parse("Cannot use tailable option with a limit and singleBatch"));
+        if request.tailable && request.single_batch {
+            return Err(Error::bad_value("cannot use tailable option with the 'singleBatch' option"));
+        }
+        if request.tailable && request.sort.is_some_and(|sort| !sort.is_empty() && !is_natural_order(sort)) {
+            return Err(Error::bad_value("cannot use tailable option with a sort other than {$natural: 1}"));
         }
         Ok(request)
     }
@@ -221,6 +226,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             awaits: request.awaits,
             bounds,
             last: None,
+            skip: spec.skip,
+            left: spec.limit,
         };
         return open(call, reply, Box::new(tail), &opening);
     }
@@ -229,6 +236,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     let query = Query::new(&storage, collection, spec, context)?;
     open(call, reply, Box::new(query), &opening)
+}
+
+/// Whether a sort is the order in which a capped collection keeps its documents.
+fn is_natural_order(sort: &RawDocument) -> bool {
+    matches!(natural_direction(sort), Ok(Some(Direction::Ascending)))
 }
 
 /// The shortest way: one look-up, and the document goes from storage into the reply.

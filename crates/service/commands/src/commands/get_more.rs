@@ -52,6 +52,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
         if let Some(left) = pinned.info.time_left {
             call.operation.limit_deadline(Instant::now() + left);
+            call.expire_on_demand();
+            call.operation.check_interrupt()?;
         }
         None
     };

@@ -14,6 +14,7 @@ use baton_query::update::Update;
 use baton_storage::Durability;
 use baton_types::{Error, Namespace, Result};
 use bson::{Bson, RawArray, RawBsonRef, RawDocument, cstr};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The row in the table.
@@ -49,31 +50,63 @@ pub fn with_constants(context: &Arc<Context>, constants: Option<&RawDocument>) -
     Ok(Arc::new(context))
 }
 
-fn parse(statement: &RawDocument, context: &Arc<Context>, bypass: bool) -> Result<(UpdateStatement, Arc<Context>)> {
-    let mut fields = Fields::of("update.updates", statement)?;
-    let filter: &RawDocument = fields.required("q")?;
-    let update: RawBsonRef<'_> = fields.required("u")?;
-    let constants = fields.optional("c")?;
-    let multi = fields.truth("multi")?;
-    let upsert = fields.truth("upsert")?;
-    let filters = array_filters(fields.optional("arrayFilters")?)?;
-    let hint = crud::hint(fields.take("hint"))?;
-    let (sort, _) = crud::sort(fields.optional("sort")?)?;
-    crud::check_collation(fields.optional("collation")?)?;
-    for ignored in ["upsertSupplied", "sampleId"] {
-        fields.take(ignored);
+/// One element of `updates`, its fields checked and not yet what they hold.
+struct Element<'a> {
+    filter: &'a RawDocument,
+    update: RawBsonRef<'a>,
+    constants: Option<&'a RawDocument>,
+    multi: bool,
+    upsert: bool,
+    filters: Option<&'a RawArray>,
+    hint: Option<RawBsonRef<'a>>,
+}
+
+impl<'a> Element<'a> {
+    /// What fails here fails the command before anything is done: fields that are missing, unknown or of a wrong type,
+    /// and a pipeline that names no known stage.
+    fn read(statement: &'a RawDocument) -> Result<Self> {
+        let mut fields = Fields::of("update.updates", statement)?;
+        let element = Self {
+            filter: fields.required("q")?,
+            update: fields.required("u")?,
+            constants: fields.optional("c")?,
+            multi: fields.truth("multi")?,
+            upsert: fields.truth("upsert")?,
+            filters: fields.optional("arrayFilters")?,
+            hint: fields.take("hint"),
+        };
+        crud::check_collation(fields.optional("collation")?)?;
+        for ignored in ["upsertSupplied", "sampleId"] {
+            fields.take(ignored);
+        }
+        fields.finish()?;
+        if let RawBsonRef::Array(pipeline) = element.update {
+            baton_query::pipeline::check_stage_names(pipeline)?;
+        }
+        Ok(element)
     }
-    fields.finish()?;
-    let context = with_constants(context, constants)?;
-    let update = Update::parse(update, &filters, &context)?;
-    if multi && update.is_replacement() {
-        return Err(Error::failed_to_parse("multi update is not supported for replacement-style update"));
+
+    /// What fails here fails this statement alone.
+    fn parse(&self, context: &Arc<Context>, bypass: bool) -> Result<(UpdateStatement, Arc<Context>)> {
+        let filters = array_filters(self.filters)?;
+        let hint = crud::hint(self.hint)?;
+        let context = with_constants(context, self.constants)?;
+        let update = Update::parse(self.update, &filters, &context)?;
+        if self.multi && update.is_replacement() {
+            return Err(Error::failed_to_parse("multi update is not supported for replacement-style update"));
+        }
+        let statement = UpdateStatement {
+            filter: crud::matcher(Some(self.filter), &context)?,
+            update,
+            multi: self.multi,
+            upsert: self.upsert,
+            hint,
+            sort: None,
+            bypass_validation: bypass,
+            image: Image::None,
+        };
+        Ok((statement, context))
     }
-    let filter = crud::matcher(Some(filter), &context)?;
-    Ok((
-        UpdateStatement { filter, update, multi, upsert, hint, sort, bypass_validation: bypass, image: Image::None },
-        context,
-    ))
 }
 
 /// Sums of what the statements did.
@@ -115,6 +148,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     call.fields.finish()?;
     check_batch_length(updates.len())?;
     call.server.counters.count_operations(Kind::Update, updates.len() as u64);
+    let updates = updates.iter().map(Element::read).collect::<Result<SmallVec<[_; 1]>>>()?;
     let context = crud::context(call, variables)?;
     let mut errors = WriteErrors::default();
     let mut sums = Sums::default();
@@ -125,14 +159,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // Of several statements only the end waits for the disk: one sync covers them all.
     let each = if single { durability(call) } else { Durability::Applied };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
-        for (index, statement) in updates.iter().enumerate() {
+        for (index, element) in updates.iter().enumerate() {
             let stmt_id = retry::statement_id(call, index);
             if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
                 sums.add_repeated(index, &done)?;
                 repeated = true;
                 continue;
             }
-            match one(call, &namespace, statement, &context, bypass, statements.as_deref_mut(), stmt_id, each) {
+            match one(call, &namespace, element, &context, bypass, statements.as_deref_mut(), stmt_id, each) {
                 Ok(written) => sums.add(index, written),
                 Err(error) => {
                     errors.push(index, error);
@@ -172,14 +206,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 fn one(
     call: &Call<'_>,
     namespace: &Namespace,
-    statement: &RawDocument,
+    element: &Element<'_>,
     context: &Arc<Context>,
     bypass: bool,
     statements: Option<&mut Statements<'_>>,
     stmt_id: i32,
     durability: Durability,
 ) -> Result<Written> {
-    let (statement, context) = parse(statement, context, bypass)?;
+    let (statement, context) = element.parse(context, bypass)?;
     if statement.multi && statements.is_some() {
         return Err(Error::new(baton_types::ErrorCode::InvalidOptions, "Cannot use retryable writes with multi=true"));
     }

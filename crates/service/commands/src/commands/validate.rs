@@ -21,10 +21,10 @@ pub const SPEC: CommandSpec = CommandSpec {
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
-    let full = call.fields.truth("full")? | call.fields.truth("scandata")?;
+    let full = call.fields.truth("full")?;
     let background = call.fields.truth("background")?;
     let repair = call.fields.truth("repair")? | call.fields.truth("fixMultikey")?;
-    for name in ["metadata", "enforceFastCount", "checkBSONConformance"] {
+    for name in ["scandata", "metadata", "enforceFastCount", "checkBSONConformance"] {
         call.fields.truth(name)?;
     }
     call.fields.finish()?;

@@ -80,6 +80,10 @@ pub struct Tail {
     pub bounds: Bounds,
     /// The record key of the last document seen.
     pub last: Option<Vec<u8>>,
+    /// Documents to pass over before the first.
+    pub skip: u64,
+    /// Documents still to give; `None` without a limit.
+    pub left: Option<u64>,
 }
 
 impl Tail {
@@ -89,7 +93,13 @@ impl Tail {
         let mut cursor = view.documents(&self.collection, &self.bounds, Order::Forward);
         while let Some((record, document)) = cursor.next_document()? {
             operation.check_interrupt()?;
-            if self.filter.matches(document)? {
+            if self.left == Some(0) {
+                return Ok(());
+            }
+            let matches = self.filter.matches(document)?;
+            if matches && self.skip > 0 {
+                self.skip -= 1;
+            } else if matches {
                 let taken = match &self.projection {
                     Some(projection) => batch.offer(&projection.apply(document, None)?),
                     None => batch.offer(document),
@@ -97,6 +107,7 @@ impl Tail {
                 if !taken {
                     return Ok(());
                 }
+                self.left = self.left.map(|left| left.saturating_sub(1));
             }
             self.last = Some(record.to_vec());
             self.bounds.from = record.to_vec();
@@ -141,6 +152,9 @@ impl Cursor for Tail {
         loop {
             let seen = self.storage.queue().applied().timestamp;
             self.read(batch, operation)?;
+            if self.left == Some(0) {
+                return Ok(BatchEnd::Exhausted);
+            }
             let now = Instant::now();
             let Some(until) = await_until.filter(|until| self.awaits && batch.count() == 0 && *until > now) else {
                 return Ok(BatchEnd::More);

@@ -9,6 +9,7 @@ pub mod retry;
 
 use crate::call::Call;
 use crate::fields::number_as_i64;
+use baton_document::keys::Direction;
 use baton_execution::Hint;
 use baton_query::Context;
 use baton_query::expression::Expression;
@@ -48,8 +49,11 @@ pub fn sort(sort: Option<&RawDocument>) -> Result<(Option<Arc<SortPattern>>, Opt
     let Some(sort) = sort.filter(|sort| !sort.is_empty()) else { return Ok((None, None)) };
     match natural_direction(sort)? {
         Some(direction) => {
-            let forward = format!("{direction:?}") == "Ascending";
-            Ok((None, Some(Hint::Natural(if forward { Order::Forward } else { Order::Backward }))))
+            let order = match direction {
+                Direction::Ascending => Order::Forward,
+                Direction::Descending => Order::Backward,
+            };
+            Ok((None, Some(Hint::Natural(order))))
         }
         None => Ok((Some(Arc::new(SortPattern::parse(sort)?)), None)),
     }

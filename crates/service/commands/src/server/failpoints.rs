@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The fail points there are.
-pub const NAMES: [&str; 2] = ["failCommand", "failGetMoreAfterCursorCheckout"];
+pub const NAMES: [&str; 3] = ["failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
