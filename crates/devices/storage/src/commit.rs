@@ -12,11 +12,13 @@
 //!   and a reader that sees an entry sees all before it.
 //! - `durable` never exceeds `applied`; a durable commit returns only when `durable` has reached its OpTime.
 //! - Locks of a transaction are released once it is applied, not once it is durable: whoever reads the new value and
-//!   asks for durability is synced with it, because the log is one sequence.
+//!   asks for durability is synced with it, because the log is one sequence. For the same reason a document's lock may be
+//!   handed on once the transaction is in the queue; who gets it reads the new value from [`crate::in_flight`].
 
 use crate::counters::Counts;
 use crate::format::{counts_key, family, is_versioned, oplog_key};
-use crate::locks::LockTable;
+use crate::in_flight::InFlight;
+use crate::locks::{LockSet, LockTable};
 use crate::machine;
 use crate::oplog;
 use crate::transaction::{Action, Transaction};
@@ -105,6 +107,7 @@ pub struct CommitMetrics {
 pub struct CommitQueue {
     db: Arc<DB>,
     locks: Arc<LockTable>,
+    in_flight: Arc<InFlight>,
     state: Mutex<State>,
     term: AtomicI64,
     /// Last OpTime's timestamp given out and readable.
@@ -124,12 +127,13 @@ pub struct CommitQueue {
 
 impl CommitQueue {
     /// A queue whose next OpTime follows `last`, which is on disk.
-    pub fn new(db: Arc<DB>, locks: Arc<LockTable>, last: OpTime) -> Self {
+    pub(crate) fn new(db: Arc<DB>, locks: Arc<LockTable>, in_flight: Arc<InFlight>, last: OpTime) -> Self {
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
         Self {
             db,
             locks,
+            in_flight,
             state: Mutex::default(),
             term: AtomicI64::new(last.term.max(1)),
             applied: AtomicU64::new(last.timestamp.as_u64()),
@@ -169,6 +173,16 @@ impl CommitQueue {
 
     /// Commits a transaction and returns its last OpTime (the last applied one, if it logged nothing).
     pub fn commit(&self, transaction: Transaction, durability: Durability) -> OpTime {
+        self.commit_handing_on(transaction, durability, LockSet::default())
+    }
+
+    /// [`Self::commit`], with locks that others may have as soon as the transaction has its place in the queue.
+    pub(crate) fn commit_handing_on(
+        &self,
+        transaction: Transaction,
+        durability: Durability,
+        mut handed_on: LockSet,
+    ) -> OpTime {
         let waiter = Arc::new(Waiter {
             state: AtomicU8::new(WAITING),
             thread: std::thread::current(),
@@ -186,6 +200,7 @@ impl CommitQueue {
                 LEAD_WRITE
             }
         };
+        self.locks.release(&mut handed_on);
         loop {
             match role {
                 LEAD_WRITE => self.lead_write(&waiter),
@@ -322,6 +337,9 @@ impl CommitQueue {
             }
         }
         for transaction in &mut transactions {
+            if let Some(ticket) = &transaction.in_flight {
+                self.in_flight.remove(ticket);
+            }
             self.locks.release(&mut transaction.locks);
         }
     }

@@ -421,7 +421,7 @@ impl Storage {
                     self.commit.commit(std::mem::take(&mut transaction), Durability::Applied);
                     self.locks.lock(&mut transaction.locks, collection.id, record);
                 }
-                let Some(document) = self.get(collection, record)? else { continue };
+                let Some(document) = self.get_locked(collection, record)? else { continue };
                 let document = crate::view::stored_document(&document)?;
                 let added = entries_of(index, document).and_then(|entries| {
                     self.add_entries(&mut transaction, collection, index, &entries, record, document)
@@ -455,7 +455,7 @@ impl Storage {
                 self.commit.commit(std::mem::take(transaction), Durability::Applied);
                 self.locks.lock(&mut transaction.locks, collection.id, record);
                 self.locks.lock_sorted(&mut transaction.locks, keys());
-                if self.get(collection, record)?.is_none_or(|now| *now != *document.as_bytes()) {
+                if self.get_locked(collection, record)?.is_none_or(|now| *now != *document.as_bytes()) {
                     // Changed meanwhile: the writer that did so has put the entries in.
                     return Ok(());
                 }

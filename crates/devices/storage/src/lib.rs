@@ -20,6 +20,7 @@ mod counters;
 mod ddl;
 mod format;
 mod governor;
+mod in_flight;
 mod index;
 mod locks;
 mod machine;

@@ -1,7 +1,8 @@
 //! Locks on single keys: document-level concurrency.
 //!
 //! A lock stands for the hash of a key, so two keys may share one by chance; that costs a wait and is never wrong.
-//! Locks are taken before a document is read for a change and released by the commit queue once the change is applied.
+//! Locks are taken before a document is read for a change and released by the commit queue once the change is applied; a
+//! document's lock that somebody waits for is handed on as soon as the change has its place in the queue (`in_flight`).
 //!
 //! Invariant (no deadlock): whoever holds a lock waits for another only through [`LockTable::lock_sorted`], which takes
 //! unique-index keys in ascending order, and no holder of such a key waits for a document. Everybody else tries, and
@@ -41,18 +42,26 @@ pub struct LockTable {
 /// Locks held by one transaction. Released by [`LockTable::release`]; a set must not be dropped while it holds any.
 #[derive(Default, Debug)]
 pub struct LockSet {
-    hashes: SmallVec<[u64; 4]>,
+    /// Locks on documents.
+    documents: SmallVec<[u64; 1]>,
+    /// Locks on keys of unique indexes.
+    keys: SmallVec<[u64; 4]>,
 }
 
 impl LockSet {
     /// Whether the set already holds this hash.
     fn holds(&self, hash: u64) -> bool {
-        self.hashes.contains(&hash)
+        self.documents.contains(&hash) || self.keys.contains(&hash)
+    }
+
+    /// The locks on documents alone, which the set then no longer has.
+    pub(crate) fn take_documents(&mut self) -> Self {
+        Self { documents: std::mem::take(&mut self.documents), keys: SmallVec::new() }
     }
 
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
+        self.documents.is_empty() && self.keys.is_empty()
     }
 }
 
@@ -77,7 +86,10 @@ impl LockTable {
     pub fn lock(&self, set: &mut LockSet, space: u32, key: &[u8]) {
         let hash = self.hash(space, key);
         debug_assert!(set.is_empty() || set.holds(hash));
-        self.lock_hash(set, hash);
+        if !set.holds(hash) {
+            self.wait_for(hash);
+            set.documents.push(hash);
+        }
     }
 
     /// Takes the lock if nobody else has it.
@@ -92,7 +104,7 @@ impl LockTable {
             return false;
         }
         held.insert(hash, VecDeque::new());
-        set.hashes.push(hash);
+        set.documents.push(hash);
         true
     }
 
@@ -117,7 +129,7 @@ impl LockTable {
                 return false;
             }
             held.insert(hash, VecDeque::new());
-            set.hashes.push(hash);
+            set.keys.push(hash);
             true
         })
     }
@@ -128,14 +140,20 @@ impl LockTable {
         hashes.sort_unstable();
         hashes.dedup();
         for hash in hashes {
-            self.lock_hash(set, hash);
+            if !set.holds(hash) {
+                self.wait_for(hash);
+                set.keys.push(hash);
+            }
         }
     }
 
-    fn lock_hash(&self, set: &mut LockSet, hash: u64) {
-        if set.holds(hash) {
-            return;
-        }
+    /// Whether somebody waits for the one document that `set` has locked; false if it has locked several, or none.
+    pub(crate) fn is_awaited(&self, set: &LockSet) -> bool {
+        let [hash] = set.documents[..] else { return false };
+        self.shard(hash).held.lock().get(&hash).is_some_and(|queue| !queue.is_empty())
+    }
+
+    fn wait_for(&self, hash: u64) {
         let waiter = {
             let mut held = self.shard(hash).held.lock();
             match held.entry(hash) {
@@ -153,12 +171,11 @@ impl LockTable {
         while waiter.as_ref().is_some_and(|waiter| !waiter.is_owner.load(Ordering::Acquire)) {
             std::thread::park();
         }
-        set.hashes.push(hash);
     }
 
     /// Gives back everything in `set`.
     pub fn release(&self, set: &mut LockSet) {
-        for hash in set.hashes.drain(..) {
+        for hash in set.documents.drain(..).chain(set.keys.drain(..)) {
             let mut held = self.shard(hash).held.lock();
             let next = held.get_mut(&hash).and_then(VecDeque::pop_front);
             match next {

@@ -5,7 +5,8 @@ use crate::commit::{CommitQueue, Durability};
 use crate::counters::Counts;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
-use crate::locks::LockTable;
+use crate::in_flight::InFlight;
+use crate::locks::{LockSet, LockTable};
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
 use crate::retention::Retention;
@@ -26,6 +27,7 @@ pub struct Storage {
     pub(crate) commit: CommitQueue,
     db: Arc<DB>,
     pub(crate) locks: Arc<LockTable>,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) catalog: ArcSwap<Catalog>,
     /// Held by the one DDL operation that changes the catalog.
     pub(crate) catalog_change: Mutex<()>,
@@ -56,10 +58,12 @@ impl Storage {
         let db = Arc::new(db);
         let next_id = Self::check_format(&db)?;
         let locks = Arc::new(LockTable::default());
+        let in_flight = Arc::new(InFlight::default());
         let last = Self::last_optime(&db)?;
         let storage = Arc::new(Self {
-            commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&locks), last),
+            commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&locks), Arc::clone(&in_flight), last),
             locks,
+            in_flight,
             catalog: ArcSwap::from_pointee(Self::load_catalog(&db)?),
             catalog_change: Mutex::new(()),
             next_id: AtomicU32::new(next_id),
@@ -157,8 +161,16 @@ impl Storage {
     }
 
     /// Commits a transaction; see [`CommitQueue::commit`].
-    pub fn commit(&self, transaction: Transaction, durability: Durability) -> OpTime {
-        let optime = self.commit.commit(transaction, durability);
+    pub fn commit(&self, mut transaction: Transaction, durability: Durability) -> OpTime {
+        let mut handed_on = LockSet::default();
+        if self.locks.is_awaited(&transaction.locks)
+            && let Some((key, document)) = transaction.sole_change()
+        {
+            let ticket = self.in_flight.put(key, document);
+            transaction.in_flight = Some(ticket);
+            handed_on = transaction.locks.take_documents();
+        }
+        let optime = self.commit.commit_handing_on(transaction, durability, handed_on);
         self.retention.consider(self);
         optime
     }

@@ -7,6 +7,8 @@
 
 use crate::catalog::Collection;
 use crate::counters::Counts;
+use crate::format::{CollectionId, RecordKey, document_key, family};
+use crate::in_flight::{Key, Ticket};
 use crate::locks::LockSet;
 use crate::sessions::SessionUpdate;
 use smallvec::SmallVec;
@@ -43,6 +45,11 @@ pub struct Transaction {
     pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
     pub(crate) catalog_entries: SmallVec<[Arc<Collection>; 1]>,
     pub(crate) session: Option<SessionUpdate>,
+    /// The last document changed, with its new version, and how many were.
+    change: Option<(CollectionId, RecordKey, Option<Range<usize>>)>,
+    changes: usize,
+    /// The version left for the next writer of the document.
+    pub(crate) in_flight: Option<Ticket>,
 }
 
 impl Transaction {
@@ -65,6 +72,29 @@ impl Transaction {
     /// How many oplog entries it has.
     pub fn oplog_entries(&self) -> usize {
         self.oplog.len()
+    }
+
+    /// Puts a document, or deletes it.
+    pub(crate) fn change(&mut self, collection: &Collection, record: &[u8], document: Option<&[u8]>) {
+        let key = document_key(collection.id, record);
+        let value = match document {
+            Some(document) => {
+                self.put(family::DOCUMENTS, &key, document);
+                Some(self.arena.len() - document.len()..self.arena.len())
+            }
+            None => {
+                self.delete(family::DOCUMENTS, &key);
+                None
+            }
+        };
+        self.change = Some((collection.id, RecordKey::from_slice(record), value));
+        self.changes += 1;
+    }
+
+    /// The one document changed, and its new version; `None` if it is not one.
+    pub(crate) fn sole_change(&self) -> Option<(Key, Option<&[u8]>)> {
+        let (collection, record, value) = self.change.as_ref().filter(|_| self.changes == 1)?;
+        Some(((*collection, record.clone()), value.clone().map(|range| &self.arena[range])))
     }
 
     pub(crate) fn put(&mut self, family: &'static str, key: &[u8], value: &[u8]) {

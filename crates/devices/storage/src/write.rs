@@ -5,7 +5,8 @@
 //! under the lock.
 
 use crate::catalog::{Collection, CollectionKind, Index};
-use crate::format::{RecordKey, document_key, family, record_key};
+use crate::format::{RecordKey, family, record_key};
+use crate::in_flight::Locked;
 use crate::index::{Entry, encodes_to, entries_of, entry_key};
 use crate::machine::read_failure;
 use crate::oplog::{OplogEntry, OplogKind, RetryableFields};
@@ -52,6 +53,16 @@ impl Storage {
         self.locks.lock(&mut transaction.locks, collection.id, record);
     }
 
+    /// The document with this record key, whose lock the caller holds: the newest version there is, readable or about to
+    /// be.
+    pub fn get_locked(&self, collection: &Collection, record: &[u8]) -> Result<Option<Locked<'_>>> {
+        // Asked first: a version is readable before it leaves.
+        match self.in_flight.get(&(collection.id, RecordKey::from_slice(record))) {
+            Some(version) => Ok(version.map(Locked::InFlight)),
+            None => Ok(self.get(collection, record)?.map(Locked::Stored)),
+        }
+    }
+
     /// Adds an insert. The document has an `_id` of a permitted type as its first field.
     pub fn insert(
         &self,
@@ -73,7 +84,7 @@ impl Storage {
             }
             self.locks.lock(&mut transaction.locks, collection.id, &record);
         }
-        if collection.kind == CollectionKind::Clustered && self.get(collection, &record)?.is_some() {
+        if collection.kind == CollectionKind::Clustered && self.get_locked(collection, &record)?.is_some() {
             return Err(duplicate_key(collection, None, &rawdoc! { "_id": id }));
         }
         let mut added = Vec::new();
@@ -102,7 +113,7 @@ impl Storage {
                 transaction.put(family::INDEXES, &entry_key(index, &entry.fields, &record), &entry.value);
             }
         }
-        transaction.put(family::DOCUMENTS, &document_key(collection.id, &record), document.as_bytes());
+        transaction.change(collection, &record, Some(document.as_bytes()));
         transaction.count(collection, 1, document.as_bytes().len() as i64);
         self.log(transaction, collection, OplogKind::Insert, document, None, statement);
         Ok(Inserted::Added)
@@ -150,7 +161,7 @@ impl Storage {
                 transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
             }
         }
-        transaction.put(family::DOCUMENTS, &document_key(collection.id, record), after.as_bytes());
+        transaction.change(collection, record, Some(after.as_bytes()));
         transaction.count(collection, 0, after.as_bytes().len() as i64 - before.as_bytes().len() as i64);
         self.log(transaction, collection, OplogKind::Update, change, Some(id), statement);
         Ok(())
@@ -184,7 +195,7 @@ impl Storage {
                 transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
             }
         }
-        transaction.delete(family::DOCUMENTS, &document_key(collection.id, record));
+        transaction.change(collection, record, None);
         transaction.count(collection, -1, -(before.as_bytes().len() as i64));
         Ok(())
     }

@@ -271,3 +271,69 @@ fn automatic_compaction_waits_for_the_gate() {
     assert!(compactions() > 0, "once it is open, what is due is merged");
     assert_eq!(documents(&storage, &collection).len(), 300);
 }
+
+/// Adds 1 to the counter of a document, or inserts it, or deletes it when the counter has reached `wrap`.
+fn count_up(storage: &Storage, collection: &Arc<Collection>, wrap: i32) {
+    let record = record_key(RawBsonRef::Int32(1)).expect("a key");
+    let mut transaction = Transaction::default();
+    storage.lock_document(&mut transaction, collection, &record);
+    let before = storage.get_locked(collection, &record).expect("readable").map(|document| document.to_vec());
+    let before = before.as_deref().map(|bytes| RawDocument::from_bytes(bytes).expect("a document"));
+    match before.map(|before| (before, before.get_i32("n").expect("a counter"))) {
+        None => {
+            storage.abandon(transaction);
+            return match insert(storage, collection, &rawdoc! { "_id": 1, "n": 1 }) {
+                Err(error) if error.code == ErrorCode::DuplicateKey => count_up(storage, collection, wrap),
+                inserted => inserted.expect("inserted"),
+            };
+        }
+        Some((before, n)) if n == wrap => {
+            storage.delete(&mut transaction, collection, &record, before, None).expect("deleted");
+        }
+        Some((before, n)) => {
+            let after = rawdoc! { "_id": 1, "n": n + 1 };
+            storage.update(&mut transaction, collection, &record, (before, &after), &after, None).expect("updated");
+        }
+    }
+    storage.commit(transaction, Durability::Synced);
+}
+
+#[test]
+fn writers_of_one_document_build_on_each_other_in_the_order_of_the_oplog() {
+    const THREADS: usize = 16;
+    const CHANGES_EACH: usize = 100;
+    const WRAP: i32 = 30;
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let collection = create(&storage, "hot", rawdoc! {});
+    index(&storage, &collection, &rawdoc! { "v": 2, "key": { "n": 1 }, "name": "n_1", "unique": true }).expect("built");
+    let before = storage.queue().metrics.batches.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| (0..CHANGES_EACH).for_each(|_| count_up(&storage, &collection, WRAP)));
+        }
+    });
+    // Insert, count up to WRAP, delete, and again: each change saw the one before it.
+    let mut expected = 0;
+    let view = storage.view();
+    let oplog = storage.collection(&Namespace::new("local", "oplog.rs").expect("valid")).expect("there");
+    let mut entries = view.documents(&oplog, &Bounds::default(), Order::Forward);
+    let mut changes = 0;
+    while let Some((_, entry)) = entries.next_document().expect("readable") {
+        let o = entry.get_document("o").expect("there");
+        match entry.get_str("op").expect("there") {
+            "i" => assert_eq!((expected, o.get_i32("n").expect("there")), (0, 1)),
+            "u" => assert_eq!(o.get_i32("n").expect("there"), expected + 1),
+            "d" => assert_eq!(expected, WRAP),
+            _ => continue,
+        }
+        expected = if entry.get_str("op").is_ok_and(|op| op == "d") { 0 } else { expected + 1 };
+        changes += 1;
+    }
+    assert_eq!(changes, THREADS * CHANGES_EACH);
+    let found = documents(&storage, &collection);
+    assert_eq!(found.first().map_or(0, |document| document.get_i32("n").expect("there")), expected);
+    assert_valid(&storage, &collection);
+    let batches = storage.queue().metrics.batches.load(std::sync::atomic::Ordering::Relaxed) - before;
+    assert!(batches < changes as u64, "{batches} batches for {changes} changes: no two shared one");
+}

@@ -235,7 +235,7 @@ fn with_document<T>(
     let mut transaction = Transaction::default();
     storage.lock_document(&mut transaction, collection, record);
     let attempt = (|| {
-        let Some(bytes) = storage.get(collection, record)? else { return Ok(Attempt::Gone) };
+        let Some(bytes) = storage.get_locked(collection, record)? else { return Ok(Attempt::Gone) };
         let before = baton_storage::stored_document(&bytes)?;
         let Some(details) = filter.matches_with_position(before)? else { return Ok(Attempt::Gone) };
         change(&mut transaction, before, Some(&details)).map(Attempt::Done)

@@ -134,7 +134,7 @@ fn with_document(
     let Some(record) = find(storage, collection, id)? else { return Ok(false) };
     let mut transaction = Transaction::empty();
     storage.lock_document(&mut transaction, collection, &record);
-    let changed = match storage.get(collection, &record) {
+    let changed = match storage.get_locked(collection, &record) {
         Ok(Some(before)) => {
             stored_document(&before).and_then(|before| change(&mut transaction, &record, before)).map(|()| true)
         }
