@@ -1,6 +1,7 @@
 """Documents, from a client's point of view: what is written is read, and what is refused says why."""
 
 import datetime
+import time
 
 import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
@@ -158,3 +159,16 @@ def test_a_covered_query_reads_no_document(db):
     assert explained["executionStats"]["nReturned"] == 5
     assert explained["executionStats"]["totalKeysExamined"] in (5, 6)
     assert explained["executionStats"]["totalDocsExamined"] == 0
+
+
+def test_an_empty_timestamp_becomes_the_time_of_now_unless_told_otherwise(db):
+    empty = Timestamp(0, 0)
+    db.c.insert_one({"_id": 1, "at": empty, "inner": {"at": empty}})
+    db.c.replace_one({"_id": 2}, {"at": empty}, upsert=True)
+    db.c.find_one_and_replace({"_id": 3}, {"at": empty}, upsert=True)
+    db.c.update_one({"_id": 4}, {"$set": {"at": empty}}, upsert=True)
+    db.command("insert", "c", documents=[{"_id": 5, "at": empty}], bypassEmptyTsReplacement=True)
+    found = {document["_id"]: document for document in db.c.find()}
+    assert abs(found[1]["at"].time - time.time()) < 60 and found[1]["inner"]["at"] == empty
+    assert found[1]["at"] < found[2]["at"] < found[3]["at"]
+    assert found[4]["at"] == found[5]["at"] == empty

@@ -19,6 +19,8 @@ use bson::raw::RawBson;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Views on views, at the most.
 const VIEW_DEPTH_MAX: usize = 20;
@@ -29,6 +31,8 @@ pub trait Draw: Send + Sync {
     fn uuid(&self) -> [u8; 16];
     /// A new ObjectId.
     fn object_id(&self) -> bson::oid::ObjectId;
+    /// A timestamp of now that was not given before.
+    fn timestamp(&self) -> bson::Timestamp;
 }
 
 /// Draws from the operating system.
@@ -41,6 +45,14 @@ impl Draw for SystemDraw {
 
     fn object_id(&self) -> bson::oid::ObjectId {
         bson::oid::ObjectId::new()
+    }
+
+    fn timestamp(&self) -> bson::Timestamp {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = (secs << 32) | 1;
+        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(now.max(last + 1)));
+        baton_types::Timestamp::from_u64(now.max(last.unwrap_or(0) + 1)).into()
     }
 }
 

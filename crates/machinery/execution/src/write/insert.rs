@@ -1,6 +1,6 @@
 //! Inserts, many of them in one transaction.
 
-use super::{Retry, prepare, refuse_view, validate};
+use super::{Retry, fill_timestamps, prepare, refuse_view, validate};
 use crate::Interrupt;
 use crate::host::Draw;
 use baton_storage::{Durability, Inserted, Storage, Transaction};
@@ -11,7 +11,18 @@ use bson::{RawDocument, rawdoc};
 const INSERT_BATCH_DOCUMENTS: usize = 128;
 const INSERT_BATCH_BYTES: usize = 1024 * 1024;
 
-/// Inserts documents in order. Each failure is reported with its place; the first ends it if `ordered`.
+/// How documents are inserted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InsertRules {
+    /// Whether the first failure ends it.
+    pub ordered: bool,
+    /// Whether the validator is not asked.
+    pub bypass_validation: bool,
+    /// Whether empty timestamps stay empty.
+    pub keeps_empty_timestamps: bool,
+}
+
+/// Inserts documents in order. Each failure is reported with its place; the first ends it if they are ordered.
 ///
 /// `first_stmt` gives the number of each document's statement, for a retryable write. Returns how many were inserted and
 /// the last OpTime.
@@ -20,8 +31,7 @@ pub fn insert_many(
     storage: &Storage,
     namespace: &Namespace,
     documents: &mut dyn Iterator<Item = (usize, &RawDocument, i32)>,
-    ordered: bool,
-    bypass_validation: bool,
+    rules: InsertRules,
     mut retry: Option<Retry<'_>>,
     draw: &dyn Draw,
     durability: Durability,
@@ -49,8 +59,11 @@ pub fn insert_many(
                 if let Some(retry) = &mut retry {
                     retry.stmt_id = stmt_id;
                 }
-                let added = prepare(document, draw).and_then(|prepared| {
-                    if !bypass_validation {
+                let added = prepare(document, draw).and_then(|mut prepared| {
+                    if !rules.keeps_empty_timestamps {
+                        prepared = fill_timestamps(prepared, draw)?;
+                    }
+                    if !rules.bypass_validation {
                         validate(collection, &prepared, None)?;
                     }
                     storage.insert(&mut transaction, collection, &prepared, retry.as_ref().map(Retry::statement))
@@ -67,7 +80,7 @@ pub fn insert_many(
                     Err(error) => {
                         documents.next();
                         failed(at, error);
-                        stop = ordered;
+                        stop = rules.ordered;
                         if stop {
                             break;
                         }
@@ -108,8 +121,7 @@ pub fn insert_one(
         storage,
         namespace,
         &mut documents,
-        true,
-        false,
+        InsertRules { ordered: true, keeps_empty_timestamps: true, ..InsertRules::default() },
         None,
         draw,
         durability,

@@ -9,7 +9,7 @@ mod insert;
 mod update;
 
 pub use delete::{DeleteStatement, delete, delete_batch};
-pub use insert::{insert_many, insert_one};
+pub use insert::{InsertRules, insert_many, insert_one};
 pub use update::{UpdateStatement, update};
 
 use crate::Interrupt;
@@ -26,6 +26,7 @@ use baton_storage::{
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Largest document, in bytes.
@@ -81,17 +82,42 @@ impl Retry<'_> {
 }
 
 /// The document with its `_id` first, one drawn if it has none. Borrowed documents that are fine stay as they are.
-pub fn prepare<'d>(document: &'d RawDocument, draw: &dyn Draw) -> Result<std::borrow::Cow<'d, RawDocument>> {
+pub fn prepare<'d>(document: &'d RawDocument, draw: &dyn Draw) -> Result<Cow<'d, RawDocument>> {
     check_size(document)?;
     let first = document.iter().next().transpose()?;
     let prepared = match first {
-        Some((name, _)) if name.as_str() == "_id" => std::borrow::Cow::Borrowed(document),
-        _ => std::borrow::Cow::Owned(with_id(document, draw)?),
+        Some((name, _)) if name.as_str() == "_id" => Cow::Borrowed(document),
+        _ => Cow::Owned(with_id(document, draw)?),
     };
     if let Some(id) = prepared.get("_id")? {
         check_id(id)?;
     }
     Ok(prepared)
+}
+
+/// The document with the time of now in place of each empty timestamp at its top, except in `_id`; as it is, if it has
+/// none.
+pub fn fill_timestamps<'d>(document: Cow<'d, RawDocument>, draw: &dyn Draw) -> Result<Cow<'d, RawDocument>> {
+    const EMPTY: RawBsonRef<'_> = RawBsonRef::Timestamp(bson::Timestamp { time: 0, increment: 0 });
+    let is_empty = |name: &str, value: RawBsonRef<'_>| value == EMPTY && name != "_id";
+    let mut found = false;
+    for element in &*document {
+        let (name, value) = element?;
+        found |= is_empty(name.as_str(), value);
+    }
+    if !found {
+        return Ok(document);
+    }
+    let mut filled = RawDocumentBuf::new();
+    for element in &*document {
+        let (name, value) = element?;
+        if is_empty(name.as_str(), value) {
+            filled.append(name, draw.timestamp());
+        } else {
+            filled.append(name, value);
+        }
+    }
+    Ok(Cow::Owned(filled))
 }
 
 /// The document with its `_id` in front, drawn if there is none.

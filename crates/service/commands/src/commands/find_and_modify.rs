@@ -1,14 +1,13 @@
 //! `findAndModify`: changes or removes one document and returns it. Source: MongoDB manual, "findAndModify".
 
 use crate::call::{Call, Reply};
-use crate::commands::update::{array_filters, with_constants};
+use crate::commands::update::{array_filters, parse_update, with_constants};
 use crate::crud::retry::{self, Statements};
 use crate::crud::{self, durability};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Written};
 use baton_query::projection::{Mode, Projection};
-use baton_query::update::Update;
 use baton_storage::Durability;
 use baton_types::{Error, Result};
 use bson::raw::RawBson;
@@ -40,7 +39,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let constants: Option<&RawDocument> = fields.optional("c")?;
     let bypass = fields.truth("bypassDocumentValidation")?;
     crud::check_collation(fields.optional("collation")?)?;
-    fields.take("bypassEmptyTsReplacement");
+    let keeps_empty_timestamps = fields.truth("bypassEmptyTsReplacement")?;
     fields.finish()?;
     match (remove, &update) {
         (true, Some(_)) => return Err(Error::failed_to_parse("Cannot specify both an update and remove=true")),
@@ -89,7 +88,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 write::delete(storage, &namespace, &statement, &context, retry.as_mut(), &interrupt, durability(call))?
             }
             Some(update) => {
-                let update = Update::parse(update, &filters, &context)?;
+                let update = parse_update(update, &filters, &context, keeps_empty_timestamps)?;
                 let statement = UpdateStatement {
                     filter: filter.clone(),
                     update,

@@ -6,6 +6,7 @@ use crate::crud::retry::{self, Statements};
 use crate::crud::{check_batch_length, durability};
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_execution::write::InsertRules;
 use baton_execution::{SystemDraw, write};
 use baton_types::Result;
 use bson::{RawDocument, cstr};
@@ -25,9 +26,11 @@ pub const SPEC: CommandSpec = CommandSpec {
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     let documents = call.documents("documents")?;
-    let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
-    let bypass = call.fields.truth("bypassDocumentValidation")?;
-    call.fields.take("bypassEmptyTsReplacement");
+    let rules = InsertRules {
+        ordered: call.fields.optional::<bool>("ordered")?.unwrap_or(true),
+        bypass_validation: call.fields.truth("bypassDocumentValidation")?,
+        keeps_empty_timestamps: call.fields.truth("bypassEmptyTsReplacement")?,
+    };
     call.fields.finish()?;
     check_batch_length(documents.len())?;
     call.server.counters.count_operations(Kind::Insert, documents.len() as u64);
@@ -49,8 +52,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 storage,
                 &namespace,
                 &mut numbered,
-                ordered,
-                bypass,
+                rules,
                 None,
                 &SystemDraw,
                 durability(call),
@@ -68,8 +70,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 storage,
                 &namespace,
                 &mut fresh,
-                ordered,
-                bypass,
+                rules,
                 Some(retry),
                 &SystemDraw,
                 durability(call),

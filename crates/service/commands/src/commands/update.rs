@@ -87,11 +87,11 @@ impl<'a> Element<'a> {
     }
 
     /// What fails here fails this statement alone.
-    fn parse(&self, context: &Arc<Context>, bypass: bool) -> Result<(UpdateStatement, Arc<Context>)> {
+    fn parse(&self, context: &Arc<Context>, rules: Rules) -> Result<(UpdateStatement, Arc<Context>)> {
         let filters = array_filters(self.filters)?;
         let hint = crud::hint(self.hint)?;
         let context = with_constants(context, self.constants)?;
-        let update = Update::parse(self.update, &filters, &context)?;
+        let update = parse_update(self.update, &filters, &context, rules.keeps_empty_timestamps)?;
         if self.multi && update.is_replacement() {
             return Err(Error::failed_to_parse("multi update is not supported for replacement-style update"));
         }
@@ -102,11 +102,37 @@ impl<'a> Element<'a> {
             upsert: self.upsert,
             hint,
             sort: None,
-            bypass_validation: bypass,
+            bypass_validation: rules.bypass_validation,
             image: Image::None,
         };
         Ok((statement, context))
     }
+}
+
+/// An update; a replacement with the time of now in place of empty timestamps.
+pub fn parse_update(
+    update: RawBsonRef<'_>,
+    filters: &[&RawDocument],
+    context: &Arc<Context>,
+    keeps_empty_timestamps: bool,
+) -> Result<Update> {
+    let is_operator = |document: &RawDocument| {
+        document.iter().next().and_then(std::result::Result::ok).is_some_and(|(name, _)| name.as_str().starts_with('$'))
+    };
+    match update {
+        RawBsonRef::Document(replacement) if !keeps_empty_timestamps && !is_operator(replacement) => {
+            let filled = write::fill_timestamps(replacement.into(), &SystemDraw)?;
+            Update::parse(RawBsonRef::Document(&filled), filters, context)
+        }
+        update => Update::parse(update, filters, context),
+    }
+}
+
+/// What a command says about all its statements.
+#[derive(Clone, Copy)]
+struct Rules {
+    bypass_validation: bool,
+    keeps_empty_timestamps: bool,
 }
 
 /// Sums of what the statements did.
@@ -142,9 +168,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     let updates = call.documents("updates")?;
     let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
-    let bypass = call.fields.truth("bypassDocumentValidation")?;
+    let rules = Rules {
+        bypass_validation: call.fields.truth("bypassDocumentValidation")?,
+        keeps_empty_timestamps: call.fields.truth("bypassEmptyTsReplacement")?,
+    };
     let variables = call.fields.optional("let")?;
-    call.fields.take("bypassEmptyTsReplacement");
     call.fields.finish()?;
     check_batch_length(updates.len())?;
     call.server.counters.count_operations(Kind::Update, updates.len() as u64);
@@ -166,7 +194,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 repeated = true;
                 continue;
             }
-            match one(call, &namespace, element, &context, bypass, statements.as_deref_mut(), stmt_id, each) {
+            match one(call, &namespace, element, &context, rules, statements.as_deref_mut(), stmt_id, each) {
                 Ok(written) => sums.add(index, written),
                 Err(error) => {
                     errors.push(index, error);
@@ -208,12 +236,12 @@ fn one(
     namespace: &Namespace,
     element: &Element<'_>,
     context: &Arc<Context>,
-    bypass: bool,
+    rules: Rules,
     statements: Option<&mut Statements<'_>>,
     stmt_id: i32,
     durability: Durability,
 ) -> Result<Written> {
-    let (statement, context) = element.parse(context, bypass)?;
+    let (statement, context) = element.parse(context, rules)?;
     if statement.multi && statements.is_some() {
         return Err(Error::new(baton_types::ErrorCode::InvalidOptions, "Cannot use retryable writes with multi=true"));
     }
