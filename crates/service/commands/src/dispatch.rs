@@ -92,7 +92,7 @@ fn answer<'a>(
         count.total.fetch_add(1, Relaxed);
     }
     let (retryable, result) = match Envelope::parse(&request, spec.name) {
-        Err(error) => (false, Err((error, None))),
+        Err(error) => (false, Err(bare(error))),
         Ok((envelope, fields)) => {
             let retryable = envelope.txn_number.is_some() && spec.flags.has(Flags::RETRYABLE);
             (retryable, carry_out(server, client, spec, request, envelope, fields, builder))
@@ -100,11 +100,11 @@ fn answer<'a>(
     };
     match result {
         Ok(outcome) => outcome,
-        Err((error, labels)) => {
+        Err((error, beside)) => {
             if let Some(count) = server.counters.command(index) {
                 count.failed.fetch_add(1, Relaxed);
             }
-            write_error(server, builder, error, retryable, labels);
+            write_error(server, builder, error, retryable, beside);
             Outcome::Replied(Next::Read)
         }
     }
@@ -114,8 +114,25 @@ fn is_available(server: &Server, spec: &CommandSpec) -> bool {
     !spec.flags.has(Flags::TEST_ONLY) || server.parameters.enable_test_commands.load(Relaxed)
 }
 
-/// An error, and the labels that a fault on demand gives it in place of its own.
-type Failure = (Error, Option<Vec<String>>);
+/// An error, and what stands beside it in the reply.
+type Failure = (Error, Option<Box<Beside>>);
+
+/// See [`Failure`].
+#[derive(Default)]
+struct Beside {
+    /// Labels that a fault on demand gives the error in place of its own.
+    labels: Option<Vec<String>>,
+    /// What the write concern asks for and cannot be had. Drivers tell of it first, even where the write failed.
+    write_concern_error: Option<Error>,
+}
+
+impl Beside {
+    /// On the heap, since almost no reply has any of it.
+    #[allow(clippy::unnecessary_wraps)]
+    fn boxed(self) -> Option<Box<Self>> {
+        Some(Box::new(self))
+    }
+}
 
 fn carry_out<'a>(
     server: &'a Arc<Server>,
@@ -174,14 +191,17 @@ fn run(
         return Ok(Outcome::HangUp);
     }
     if let Some(error) = fault.error {
-        return Err((error, fault.labels));
+        return Err((error, Beside { labels: fault.labels, ..Beside::default() }.boxed()));
     }
     if !call.spec.flags.has(Flags::WHILE_STOPPING) {
         call.operation.check_interrupt().map_err(bare)?;
     }
     call.check_sequences(call.spec.sequences).map_err(bare)?;
     let mut reply = Reply::new(builder.body());
-    (call.spec.run)(call, &mut reply).map_err(bare)?;
+    if let Err(error) = (call.spec.run)(call, &mut reply) {
+        let write_concern_error = unsatisfied_write_concern(call).filter(|_| !is_misunderstood(error.code));
+        return Err((error, Beside { write_concern_error, ..Beside::default() }.boxed()));
+    }
     reply.append(cstr!("ok"), 1.0);
     let write_concern_error = reply.write_concern_error.take().or_else(|| unsatisfied_write_concern(call));
     if let Some(document) = &fault.write_concern_error {
@@ -200,6 +220,16 @@ fn run(
 
 fn bare(error: Error) -> Failure {
     (error, None)
+}
+
+/// Whether the command was never begun: its words were not understood.
+fn is_misunderstood(code: ErrorCode) -> bool {
+    const MISSING_FIELD: ErrorCode = ErrorCode(40414);
+    const UNKNOWN_FIELD: ErrorCode = ErrorCode(40415);
+    matches!(
+        code,
+        ErrorCode::FailedToParse | ErrorCode::TypeMismatch | ErrorCode::BadValue | MISSING_FIELD | UNKNOWN_FIELD
+    )
 }
 
 /// What the table, the set and the client's own words forbid, before anything is done.
@@ -384,7 +414,7 @@ fn append_labels<S: AsRef<str>>(writer: &mut DocumentWriter<'_>, labels: &[S]) {
     writer.end();
 }
 
-fn append_write_concern_error(reply: &mut Reply<'_>, error: &Error, retryable: bool) {
+fn append_write_concern_error(reply: &mut DocumentWriter<'_>, error: &Error, retryable: bool) {
     reply.begin_document(cstr!("writeConcernError"));
     reply.append(cstr!("code"), error.code.0);
     reply.append(cstr!("codeName"), &*error.code.name());
@@ -404,16 +434,20 @@ fn write_error(
     builder: &mut ReplyBuilder<'_>,
     mut error: Error,
     retryable: bool,
-    labels: Option<Vec<String>>,
+    beside: Option<Box<Beside>>,
 ) {
-    if labels.is_some() {
+    let beside = beside.map(|beside| *beside).unwrap_or_default();
+    if beside.labels.is_some() {
         error.labels.clear();
     } else if retryable && is_retryable(error.code) && !error.labels.contains(&"RetryableWriteError") {
         error.labels.push("RetryableWriteError");
     }
     builder.error(&error);
     let mut body = builder.resume_body();
-    append_labels(&mut body, labels.as_deref().unwrap_or_default());
+    append_labels(&mut body, beside.labels.as_deref().unwrap_or_default());
+    if let Some(error) = &beside.write_concern_error {
+        append_write_concern_error(&mut body, error, false);
+    }
     if changes_topology(error.code) || (tells_of_stop(error.code) && server.operations.is_shutting_down()) {
         tail::append_topology_version(server, &mut body);
     }

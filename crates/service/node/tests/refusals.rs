@@ -112,6 +112,21 @@ fn more_members_than_there_are_is_a_write_concern_error_100() {
 }
 
 #[test]
+fn a_command_that_fails_tells_of_the_write_concern_too() {
+    let member = common::start();
+    let mut client = member.client();
+    assert_eq!(client.code("test", doc! { "create": "there" }), 0);
+    let create =
+        |name: &str| doc! { "create": name, "validator": { "a": 1 }, "writeConcern": { "w": 2, "wtimeout": 1 } };
+    let reply = client.run("test", create("there"));
+    assert_eq!(reply.get_i32("code").unwrap(), 48, "{reply}");
+    assert_eq!(reply.get_document("writeConcernError").unwrap().get_i32("code").unwrap(), 100, "{reply}");
+    let mut misspelt = create("new");
+    misspelt.insert("frob", 1);
+    assert!(!client.run("test", misspelt).contains_key("writeConcernError"), "nothing was begun");
+}
+
+#[test]
 fn a_cluster_time_far_in_the_future_is_205_and_a_near_one_is_taken_over() {
     let member = common::start();
     let mut client = member.client();

@@ -165,7 +165,8 @@ impl Fault {
     fn parse(data: &RawDocument) -> Result<Self> {
         let mut fields = Fields::of("failCommand.data", data)?;
         let mut commands = Vec::new();
-        for name in fields.required::<&bson::RawArray>("failCommands")? {
+        // Without a list it fails nothing, as in mongod.
+        for name in fields.optional::<&bson::RawArray>("failCommands")?.into_iter().flatten() {
             if let RawBsonRef::String(name) = name? {
                 commands.push(name.to_owned());
             }
