@@ -93,12 +93,15 @@ pub struct CollectionOptions {
     pub validator: Option<(RawDocumentBuf, bool)>,
     /// Whether existing invalid documents may be updated (`validationLevel: "moderate"`).
     pub validation_moderate: bool,
+    /// Whether it is the scratch of one operation (`temp: true`): a rename makes it lasting, a restart drops it.
+    pub temporary: bool,
 }
 
 impl CollectionOptions {
     /// Reads and checks an options document.
     pub fn parse(document: &RawDocument) -> Result<Self> {
         let mut options = Self { document: document.to_owned(), ..Self::default() };
+        options.temporary = matches!(document.get("temp")?, Some(RawBsonRef::Boolean(true)));
         let number = |name: &str| -> Result<Option<i64>> {
             match document.get(name)? {
                 None => Ok(None),
@@ -140,6 +143,21 @@ impl CollectionOptions {
             options.validation_moderate = document.get("validationLevel")?.and_then(|v| v.as_str()) == Some("moderate");
         }
         Ok(options)
+    }
+
+    /// The same for a collection that is temporary, or no longer is.
+    pub fn with_temporary(&self, temporary: bool) -> Result<Self> {
+        let mut document = RawDocumentBuf::new();
+        for element in self.document.iter() {
+            let (name, value) = element?;
+            if name != "temp" {
+                document.append(name, value);
+            }
+        }
+        if temporary {
+            document.append(cstr!("temp"), true);
+        }
+        Ok(Self { document, temporary, ..self.clone() })
     }
 }
 

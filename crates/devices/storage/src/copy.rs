@@ -1,8 +1,8 @@
 //! Copies of whole collections: what `convertToCapped`, `cloneCollectionAsCapped` and a rename into another database do.
 //!
 //! Invariants: a copy is filled under a name of its own and takes the wanted name in one transaction with the end of what
-//! it replaces, so that no reader and no crash meets half of it; writers of the source wait from the first document
-//! copied to that transaction, so that none of their writes is lost.
+//! it replaces, so that no reader and no crash meets half of it: until then it is temporary, and a restart drops it.
+//! Writers of the source wait from the first document copied to that transaction, so that none of their writes is lost.
 
 use crate::catalog::{Collection, CollectionOptions, ID_INDEX, IndexState};
 use crate::commit::Durability;
@@ -13,6 +13,7 @@ use crate::view::{Bounds, Order};
 use crate::write::Inserted;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::rawdoc;
+use fail::fail_point;
 use std::sync::Arc;
 
 /// Documents and bytes that a copy commits at once, at the most.
@@ -42,7 +43,7 @@ pub struct CopyRequest<'a> {
 impl Storage {
     /// Copies a collection.
     pub fn copy_collection(&self, request: &CopyRequest<'_>, progress: IndexBuildProgress<'_>) -> Result<()> {
-        let created = self.create_collection(request.temporary, request.options.clone(), request.uuid)?;
+        let created = self.create_collection(request.temporary, request.options.with_temporary(true)?, request.uuid)?;
         let CreateOutcome::Created(copy) = created else {
             return Err(Error::new(ErrorCode::NamespaceExists, format!("{} exists", request.temporary)));
         };
@@ -89,7 +90,9 @@ impl Storage {
             self.command_entry(&mut transaction, request.from, Some(source.uuid), &o);
             self.forget(&mut transaction, &source);
         }
+        fail_point!("copy-before-swap");
         self.commit.commit(transaction, Durability::Synced);
+        fail_point!("copy-after-swap");
         self.change_catalog(|catalog| {
             catalog.remove(request.temporary);
             if drops_source {
@@ -127,6 +130,7 @@ impl Storage {
             done += 1;
             if done % BATCH_DOCUMENTS == 0 || transaction.bytes() > BATCH_BYTES {
                 self.commit.commit(std::mem::take(&mut transaction), Durability::Applied);
+                fail_point!("copy-batch");
                 progress(done, total.max(done))?;
             }
         }

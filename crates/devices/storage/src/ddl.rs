@@ -20,6 +20,7 @@ use crate::view::{Bounds, Order};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use fail::fail_point;
 use rust_rocksdb::IteratorMode;
 use std::sync::Arc;
 
@@ -94,7 +95,9 @@ impl Storage {
         o.append(cstr!("idIndex"), Collection::id_index_document());
         transaction.store_catalog_entry(&collection);
         self.command_entry(&mut transaction, namespace, Some(uuid), &o);
+        fail_point!("create-before-commit");
         self.commit.commit(transaction, Durability::Synced);
+        fail_point!("create-after-commit");
         self.change_catalog(|catalog| catalog.insert(Arc::clone(&collection)));
         Ok(CreateOutcome::Created(collection))
     }
@@ -140,6 +143,7 @@ impl Storage {
         self.command_entry(&mut transaction, namespace, Some(collection.uuid), &rawdoc! { "drop": namespace.coll() });
         self.forget(&mut transaction, &collection);
         let _unreadable = self.commit_catalog_change(transaction, || ());
+        fail_point!("drop-after-commit");
         self.change_catalog(|catalog| catalog.remove(namespace));
         self.delete_dropped()?;
         Ok(Some(collection))
@@ -159,7 +163,12 @@ impl Storage {
     /// What a crash interrupted. Only while the data directory is opened: later, an index being built is nobody's remains.
     pub(crate) fn finish_interrupted_ddl(&self) -> Result<()> {
         self.delete_dropped()?;
-        self.remove_unfinished_indexes()
+        self.remove_unfinished_indexes()?;
+        for collection in self.catalog().iter().filter(|collection| collection.options.temporary) {
+            tracing::info!(component = "STORAGE", namespace = %collection.namespace, "Dropping a temporary collection that an interrupted operation left");
+            self.drop_collection(&collection.namespace)?;
+        }
+        Ok(())
     }
 
     /// Deletes the keys of everything dropped.
@@ -179,6 +188,7 @@ impl Storage {
             let _task = self.tasks().begin(TaskKind::DropCleanup, id.to_string());
             for family in [family::DOCUMENTS, family::INDEXES] {
                 self.delete_extent(family, id)?;
+                fail_point!("drop-cleanup");
             }
             let mut transaction = Transaction::default();
             transaction.delete(family::META, &dropped_key(id));
@@ -241,7 +251,9 @@ impl Storage {
         let _target_guard = target_shared.as_ref().map(|shared| shared.ddl.write());
         let mut transaction = Transaction::default();
         let renamed = self.rename_entry(&mut transaction, &source, target.as_ref(), to)?;
+        fail_point!("rename-before-commit");
         let _unreadable = self.commit_catalog_change(transaction, || ());
+        fail_point!("rename-after-commit");
         self.change_catalog(|catalog| {
             catalog.remove(from);
             catalog.insert(renamed);
@@ -258,7 +270,7 @@ impl Storage {
         to: &Namespace,
     ) -> Result<Arc<Collection>> {
         let from = &source.namespace;
-        let renamed = Arc::new(source.altered(to.clone(), source.options.clone())?);
+        let renamed = Arc::new(source.altered(to.clone(), source.options.with_temporary(false)?)?);
         let mut o = rawdoc! { "renameCollection": from.as_str(), "to": to.as_str(), "stayTemp": false };
         if let Some(target) = target {
             o.append(
@@ -352,6 +364,7 @@ impl Storage {
             self.commit.commit(transaction, Durability::Synced);
             (collection, index)
         };
+        fail_point!("index-build-registered");
         let filled = self.fill_index(&collection, &index, &task, progress);
         let _change = self.catalog_change.lock();
         let filled = filled.and_then(|()| self.finish_index(&collection, &index, &document));
@@ -379,7 +392,9 @@ impl Storage {
         let mut transaction = Transaction::default();
         transaction.store_catalog_entry(&collection);
         self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), &o);
+        fail_point!("index-build-before-ready");
         drop(self.commit_catalog_change(transaction, || index.set_ready()));
+        fail_point!("index-build-ready");
         Ok(())
     }
 
@@ -432,6 +447,7 @@ impl Storage {
                 }
             }
             self.commit.commit(transaction, Durability::Applied);
+            fail_point!("index-build-batch");
             done += records.len() as u64;
             task.progress(done, total.max(done));
             progress(done, total.max(done))?;
@@ -495,6 +511,7 @@ impl Storage {
             }
             transaction.put(family::META, &dropped_key(index.id), &[]);
             self.commit.commit(transaction, Durability::Synced);
+            fail_point!("drop-index-after-commit");
         }
         self.delete_extent(family::INDEXES, index.id)?;
         let mut transaction = Transaction::default();

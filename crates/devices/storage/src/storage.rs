@@ -15,6 +15,7 @@ use crate::tasks::{Gate, TaskListener, TaskRegistry};
 use crate::transaction::Transaction;
 use arc_swap::ArcSwap;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
+use fail::fail_point;
 use parking_lot::Mutex;
 use rust_rocksdb::{Cache, ColumnFamily, DB};
 use std::path::Path;
@@ -56,6 +57,7 @@ impl Storage {
             Error::new(ErrorCode::InternalError, format!("Cannot open the data directory {}: {error}", path.display()))
         })?;
         let db = Arc::new(db);
+        fail_point!("recovery-log-replayed");
         let next_id = Self::check_format(&db)?;
         let locks = Arc::new(LockTable::default());
         let in_flight = Arc::new(InFlight::default());
@@ -78,7 +80,9 @@ impl Storage {
             cache,
             db,
         });
+        fail_point!("recovery-catalog-loaded");
         storage.finish_interrupted_ddl()?;
+        fail_point!("recovery-ddl-finished");
         storage.load_capped_positions()?;
         Ok(storage)
     }

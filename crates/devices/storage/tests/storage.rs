@@ -194,6 +194,24 @@ fn dropping_and_renaming_leave_no_keys_behind() {
 }
 
 #[test]
+fn a_temporary_collection_lasts_once_renamed_and_else_goes_with_the_restart() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let lasting = Namespace::new("test", "lasting").expect("valid");
+    {
+        let storage = open(directory.path());
+        let renamed = create(&storage, "one", rawdoc! { "temp": true });
+        insert(&storage, &renamed, &rawdoc! { "_id": 1 }).expect("inserted");
+        storage.rename_collection(&renamed.namespace, &lasting, false).expect("renamed");
+        let left = create(&storage, "other", rawdoc! { "temp": true });
+        insert(&storage, &left, &rawdoc! { "_id": 1 }).expect("inserted");
+    }
+    let storage = open(directory.path());
+    let names: Vec<_> = storage.catalog().database("test").map(|collection| collection.namespace.clone()).collect();
+    assert_eq!(names, [lasting]);
+    assert_eq!(documents(&storage, &storage.collection(&names[0]).expect("there")).len(), 1);
+}
+
+#[test]
 fn what_a_session_did_is_known_after_a_restart_until_it_expires() {
     let directory = tempfile::tempdir().expect("a folder");
     let reply = rawdoc! { "n": 1, "after": { "_id": 1 } };

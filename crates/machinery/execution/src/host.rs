@@ -274,7 +274,7 @@ impl Out {
             Some(collection) => collection.options.clone(),
             None => CollectionOptions::default(),
         };
-        match host.storage.create_collection(&scratch, options, host.draw.uuid())? {
+        match host.storage.create_collection(&scratch, options.with_temporary(true)?, host.draw.uuid())? {
             CreateOutcome::Created(_) | CreateOutcome::Exists(_) => {}
         }
         for index in existing.iter().flat_map(|collection| collection.indexes().iter().cloned().collect::<Vec<_>>()) {

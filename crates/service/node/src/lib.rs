@@ -3,6 +3,8 @@
 //! Entry points: [`Member::start`], [`Member::run`], [`Member::stop`].
 //! What it deliberately does not do: parse flags (the command line), or know a command (the commands).
 
+#[cfg(feature = "crash-points")]
+mod crash_points;
 mod lock;
 mod member;
 mod metrics;

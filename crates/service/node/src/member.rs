@@ -78,6 +78,8 @@ impl Member {
             warn!(target: "STORAGE", id = 22271, "Detected unclean shutdown - the lock file is not empty; recovering");
         }
         let pid_file = options.pid_file.as_deref().map(PidFile::write).transpose()?;
+        #[cfg(feature = "crash-points")]
+        crate::crash_points::arm().map_err(|reason| StartError::new(2, reason))?;
         let storage = open_storage(options)?;
         let port = port_of(options)?;
         let counters = NetworkCounters::default();
