@@ -21,9 +21,12 @@ use crate::in_flight::InFlight;
 use crate::locks::{LockSet, LockTable};
 use crate::machine;
 use crate::oplog;
+use crate::record_cache::RecordCache;
 use crate::transaction::{Action, Transaction};
+use ahash::RandomState;
 use baton_types::{OpTime, Term, Timestamp};
 use fail::fail_point;
+use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
@@ -108,6 +111,7 @@ pub struct CommitQueue {
     db: Arc<DB>,
     locks: Arc<LockTable>,
     in_flight: Arc<InFlight>,
+    record_cache: Arc<RecordCache>,
     state: Mutex<State>,
     term: AtomicI64,
     /// Last OpTime's timestamp given out and readable.
@@ -127,13 +131,20 @@ pub struct CommitQueue {
 
 impl CommitQueue {
     /// A queue whose next OpTime follows `last`, which is on disk.
-    pub(crate) fn new(db: Arc<DB>, locks: Arc<LockTable>, in_flight: Arc<InFlight>, last: OpTime) -> Self {
+    pub(crate) fn new(
+        db: Arc<DB>,
+        locks: Arc<LockTable>,
+        in_flight: Arc<InFlight>,
+        record_cache: Arc<RecordCache>,
+        last: OpTime,
+    ) -> Self {
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
         Self {
             db,
             locks,
             in_flight,
+            record_cache,
             state: Mutex::default(),
             term: AtomicI64::new(last.term.max(1)),
             applied: AtomicU64::new(last.timestamp.as_u64()),
@@ -323,8 +334,13 @@ impl CommitQueue {
                 waiter.timestamp.store(clock, Ordering::Relaxed);
             }
             fail_point!("commit-before-write");
+            let documents = newest_documents(&transactions);
+            let cached: Vec<bool> = documents.keys().map(|key| self.record_cache.before_write(key)).collect();
             if let Err(error) = self.db.write_opt(&batch, &self.write_options) {
                 machine::stop("writing to the log", &error);
+            }
+            for ((key, document), was_here) in documents.into_iter().zip(cached) {
+                self.record_cache.after_write(key, was_here, document);
             }
             fail_point!("commit-after-write");
             self.applied.swap(clock, Ordering::SeqCst);
@@ -425,6 +441,19 @@ impl CommitQueue {
         self.watchers.fetch_sub(1, Ordering::SeqCst);
         there || reached()
     }
+}
+
+/// The documents that a group writes: their keys, and the newest versions of those that are not deleted.
+fn newest_documents(transactions: &[Transaction]) -> HashMap<&[u8], Option<&[u8]>, RandomState> {
+    let mut documents = HashMap::with_capacity_and_hasher(transactions.len(), RandomState::new());
+    for action in transactions.iter().flat_map(Transaction::actions) {
+        match action {
+            Action::Put { family: family::DOCUMENTS, key, value, .. } => documents.insert(key, Some(value)),
+            Action::Delete { family: family::DOCUMENTS, key, .. } => documents.insert(key, None),
+            _ => None,
+        };
+    }
+    documents
 }
 
 /// The timestamp after `clock`: this second's first, or the next ordinal if the clock is at or past this second.

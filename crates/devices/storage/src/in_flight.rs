@@ -11,8 +11,6 @@ use crate::format::{CollectionId, RecordKey};
 use ahash::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use rust_rocksdb::DBPinnableSlice;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -81,25 +79,6 @@ impl InFlight {
         if shard.get(&ticket.key).is_some_and(|version| version.number == ticket.number) {
             shard.remove(&ticket.key);
             self.count.fetch_sub(1, Ordering::Release);
-        }
-    }
-}
-
-/// A document read under its lock.
-pub enum Locked<'s> {
-    /// As it is readable.
-    Stored(DBPinnableSlice<'s>),
-    /// As it is about to be.
-    InFlight(Arc<[u8]>),
-}
-
-impl Deref for Locked<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Stored(slice) => slice,
-            Self::InFlight(bytes) => bytes,
         }
     }
 }

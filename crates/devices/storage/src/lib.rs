@@ -27,6 +27,7 @@ mod machine;
 mod maintenance;
 mod oplog;
 mod options;
+mod record_cache;
 mod retention;
 mod sessions;
 mod statistics;

@@ -15,7 +15,7 @@ const MIB: usize = 1024 * KIB;
 /// What an operator may set about storage.
 #[derive(Clone, Debug)]
 pub struct StorageOptions {
-    /// Memory for blocks and memtables together, in bytes.
+    /// Memory for blocks, memtables and hot documents together, in bytes.
     pub cache_bytes: usize,
     /// Size at which the oplog is truncated from its old end, in bytes.
     pub oplog_bytes_max: u64,
@@ -47,7 +47,12 @@ impl StorageOptions {
 
     /// The block cache, shared by all families; of the kind whose look-ups take no lock.
     pub(crate) fn cache(&self) -> Cache {
-        Cache::new_hyper_clock_cache(self.cache_bytes, 0)
+        Cache::new_hyper_clock_cache(self.cache_bytes - self.record_cache_bytes(), 0)
+    }
+
+    /// The part of the memory that holds hot documents by themselves, in bytes.
+    pub(crate) fn record_cache_bytes(&self) -> usize {
+        self.cache_bytes / 8
     }
 
     /// Options of the database as a whole.

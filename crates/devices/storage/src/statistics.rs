@@ -2,6 +2,7 @@
 
 use crate::catalog::{Collection, CollectionKind, Index};
 use crate::format::family;
+use crate::record_cache::RecordCacheFigures;
 use crate::storage::Storage;
 use rust_rocksdb::{Range, SizeApproximationOptions};
 use std::sync::atomic::Ordering;
@@ -9,12 +10,14 @@ use std::sync::atomic::Ordering;
 /// Figures of storage as a whole. Bytes unless the name says otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct StorageStatistics {
-    /// Memory for blocks and memtables: configured and in use, and the part that cannot be evicted.
+    /// Memory for blocks, memtables and hot documents: configured and in use, and the part that cannot be evicted.
     pub cache_bytes_max: u64,
     /// In use.
     pub cache_bytes: u64,
     /// Pinned by readers.
     pub cache_pinned_bytes: u64,
+    /// Hot documents held by themselves.
+    pub record_cache: RecordCacheFigures,
     /// Memtables of all families.
     pub memtable_bytes: u64,
     /// Files on disk.
@@ -62,9 +65,11 @@ impl Storage {
     /// Figures as of now.
     pub fn statistics(&self) -> StorageStatistics {
         let metrics = &self.commit.metrics;
+        let record_cache = self.record_cache.figures();
         StorageStatistics {
             cache_bytes_max: self.options.cache_bytes as u64,
-            cache_bytes: self.cache.get_usage() as u64,
+            cache_bytes: self.cache.get_usage() as u64 + record_cache.bytes,
+            record_cache,
             cache_pinned_bytes: self.cache.get_pinned_usage() as u64,
             memtable_bytes: self.property_sum("rocksdb.cur-size-all-mem-tables"),
             sst_bytes: self.property_sum("rocksdb.total-sst-files-size"),

@@ -9,6 +9,7 @@ use crate::in_flight::InFlight;
 use crate::locks::{LockSet, LockTable};
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
+use crate::record_cache::RecordCache;
 use crate::retention::Retention;
 use crate::sessions::{SessionHandle, SessionTable};
 use crate::tasks::{Gate, TaskListener, TaskRegistry};
@@ -29,6 +30,7 @@ pub struct Storage {
     db: Arc<DB>,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) record_cache: Arc<RecordCache>,
     pub(crate) catalog: ArcSwap<Catalog>,
     /// Held by the one DDL operation that changes the catalog.
     pub(crate) catalog_change: Mutex<()>,
@@ -61,11 +63,19 @@ impl Storage {
         let next_id = Self::check_format(&db)?;
         let locks = Arc::new(LockTable::default());
         let in_flight = Arc::new(InFlight::default());
+        let record_cache = Arc::new(RecordCache::new(options.record_cache_bytes()));
         let last = Self::last_optime(&db)?;
         let storage = Arc::new(Self {
-            commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&locks), Arc::clone(&in_flight), last),
+            commit: CommitQueue::new(
+                Arc::clone(&db),
+                Arc::clone(&locks),
+                Arc::clone(&in_flight),
+                Arc::clone(&record_cache),
+                last,
+            ),
             locks,
             in_flight,
+            record_cache,
             catalog: ArcSwap::from_pointee(Self::load_catalog(&db)?),
             catalog_change: Mutex::new(()),
             next_id: AtomicU32::new(next_id),

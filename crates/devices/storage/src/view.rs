@@ -8,10 +8,13 @@ use crate::catalog::{Collection, CollectionKind, Index};
 use crate::format::{NEWEST, PREFIX_BYTES, document_key, family, is_versioned, oplog_key, prefix, prefix_end};
 use crate::index::split_entry;
 use crate::machine::read_failure;
+use crate::record_cache::LookUp;
 use crate::storage::Storage;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::{DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Which way a range is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +202,25 @@ impl IndexCursor<'_> {
     }
 }
 
+/// A document's bytes, without a copy of them.
+pub enum Stored<'s> {
+    /// In a block or memtable of RocksDB, which stays as long as this lives.
+    Pinned(DBPinnableSlice<'s>),
+    /// In memory of our own.
+    Shared(Arc<[u8]>),
+}
+
+impl Deref for Stored<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Pinned(slice) => slice,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
 /// A stored value as a document: only its outer length is checked, because it was validated when it came in and
 /// RocksDB's checksums guard it since.
 pub fn stored_document(value: &[u8]) -> Result<&RawDocument> {
@@ -243,14 +265,22 @@ impl Storage {
     }
 
     /// The document with this record key, as of now: the cheapest read there is.
-    pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
+    pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<Stored<'_>>> {
         thread_local! {
             static OPTIONS: ReadOptions = newest(family::DOCUMENTS);
         }
         let key = document_key(collection.id, record);
-        OPTIONS
-            .with(|options| self.db().get_pinned_cf_opt(self.family(family::DOCUMENTS), key, options))
-            .map_err(read_failure)
+        let miss = match self.record_cache.get(&key) {
+            LookUp::Hit(document) => return Ok(Some(Stored::Shared(document))),
+            LookUp::Miss(miss) => miss,
+        };
+        let found = OPTIONS
+            .with(|options| self.db().get_pinned_cf_opt(self.family(family::DOCUMENTS), &key, options))
+            .map_err(read_failure)?;
+        if let Some(document) = &found {
+            self.record_cache.offer(&miss, &key, document);
+        }
+        Ok(found.map(Stored::Pinned))
     }
 
     /// The bounds of oplog entries at or after a timestamp.

@@ -6,12 +6,12 @@
 
 use crate::catalog::{Collection, CollectionKind, Index};
 use crate::format::{RecordKey, family, record_key};
-use crate::in_flight::Locked;
 use crate::index::{Entry, encodes_to, entries_of, entry_key};
 use crate::machine::read_failure;
 use crate::oplog::{OplogEntry, OplogKind, RetryableFields};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
+use crate::view::Stored;
 use baton_document::index_keys::index_keys;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
@@ -55,11 +55,11 @@ impl Storage {
 
     /// The document with this record key, whose lock the caller holds: the newest version there is, readable or about to
     /// be.
-    pub fn get_locked(&self, collection: &Collection, record: &[u8]) -> Result<Option<Locked<'_>>> {
+    pub fn get_locked(&self, collection: &Collection, record: &[u8]) -> Result<Option<Stored<'_>>> {
         // Asked first: a version is readable before it leaves.
         match self.in_flight.get(&(collection.id, RecordKey::from_slice(record))) {
-            Some(version) => Ok(version.map(Locked::InFlight)),
-            None => Ok(self.get(collection, record)?.map(Locked::Stored)),
+            Some(version) => Ok(version.map(Stored::Shared)),
+            None => self.get(collection, record),
         }
     }
 

@@ -208,6 +208,10 @@ fn append_storage(w: &mut DocumentWriter<'_>, s: &StorageStatistics) {
                 (cstr!("usedBytes"), s.cache_bytes),
                 (cstr!("pinnedBytes"), s.cache_pinned_bytes),
                 (cstr!("memtableBytes"), s.memtable_bytes),
+                (cstr!("recordBytes"), s.record_cache.bytes),
+                (cstr!("records"), s.record_cache.documents),
+                (cstr!("recordHits"), s.record_cache.hits),
+                (cstr!("recordMisses"), s.record_cache.misses),
             ],
         ),
         (
