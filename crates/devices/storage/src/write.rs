@@ -107,6 +107,9 @@ impl Storage {
                 }
             }
         }
+        if collection.kind == CollectionKind::Capped {
+            self.make_room(transaction, collection, document.as_bytes().len() as i64)?;
+        }
         for (index, entries) in &added {
             self.note_multikey(transaction, collection, index, entries.multikey);
             for entry in &entries.entries {
@@ -278,7 +281,7 @@ impl Storage {
         }
     }
 
-    /// The next record key of a capped collection, with deletions of the oldest documents that no longer fit.
+    /// The next record key of a capped collection.
     ///
     /// One capped insert at a time: its order is the collection's order. `None` if this transaction already holds one.
     fn next_capped_record(
@@ -290,9 +293,8 @@ impl Storage {
         if !transaction.is_empty() || !transaction.locks.is_empty() {
             return Ok(None);
         }
-        let Some((bytes_max, documents_max)) = collection.options.capped else { unreachable!("a capped collection") };
-        let size = document.as_bytes().len() as i64;
-        if size > bytes_max {
+        let bytes_max = capped_limits(collection).0;
+        if document.as_bytes().len() as i64 > bytes_max {
             return Err(Error::new(
                 ErrorCode::BadValue,
                 format!("object to insert exceeds cappedMaxSize of {bytes_max} bytes"),
@@ -300,6 +302,14 @@ impl Storage {
         }
         self.locks.lock(&mut transaction.locks, collection.id, b"capped");
         let sequence = collection.shared.next_sequence.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(RecordKey::from_slice(&sequence.to_be_bytes())))
+    }
+
+    /// Adds deletions of the oldest documents of a capped collection that no longer fit beside a new one of `size` bytes.
+    ///
+    /// Only once nothing can refuse the new one any more: the transaction is committed even if it holds nothing else.
+    fn make_room(&self, transaction: &mut Transaction, collection: &Arc<Collection>, size: i64) -> Result<()> {
+        let (bytes_max, documents_max) = capped_limits(collection);
         let counts = collection.counts();
         let (mut documents, mut bytes) = (counts.documents + 1, counts.bytes + size);
         let view = self.view();
@@ -310,8 +320,14 @@ impl Storage {
             bytes -= before.as_bytes().len() as i64;
             self.remove(transaction, collection, record, before)?;
         }
-        Ok(Some(RecordKey::from_slice(&sequence.to_be_bytes())))
+        Ok(())
     }
+}
+
+/// The most bytes and, if limited, documents of a capped collection.
+fn capped_limits(collection: &Collection) -> (i64, Option<i64>) {
+    let Some(limits) = collection.options.capped else { unreachable!("a capped collection") };
+    limits
 }
 
 /// A document's `_id`.

@@ -5,11 +5,12 @@
 
 use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::{Flags, Header, MESSAGE_SIZE_MAX_BYTES};
-use bson::{Document, RawDocumentBuf};
+use bson::{Document, RawDocument, RawDocumentBuf};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+/// How long to wait for an answer that should come at once.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_BYTES: usize = 16;
 
@@ -17,38 +18,90 @@ const HEADER_BYTES: usize = 16;
 pub struct Connection {
     stream: TcpStream,
     next_id: i32,
+    /// The last answer.
+    received: Vec<u8>,
+}
+
+/// The answer, if the member did what it was asked for; its message otherwise.
+///
+/// # Errors
+/// With that message.
+pub fn accepted(reply: Document) -> Result<Document, String> {
+    if reply.get_f64("ok").unwrap_or(0.0) == 1.0 {
+        return Ok(reply);
+    }
+    Err(reply.get_str("errmsg").unwrap_or("refused without a reason").to_owned())
 }
 
 impl Connection {
-    /// To the first host of a `mongodb://` URI.
+    /// To the first host of a `mongodb://` URI; an answer is waited for ten seconds.
     ///
     /// # Errors
     /// With a text for the operator.
     pub fn open(uri: &str) -> Result<Self, String> {
+        Self::open_within(uri, Some(TIMEOUT))
+    }
+
+    /// The same for work that takes as long as it takes: an answer is waited for without end.
+    ///
+    /// # Errors
+    /// With a text for the operator.
+    pub fn open_patient(uri: &str) -> Result<Self, String> {
+        Self::open_within(uri, None)
+    }
+
+    fn open_within(uri: &str, timeout: Option<Duration>) -> Result<Self, String> {
         let host = host_of(uri)?;
-        let failed = |e: std::io::Error| format!("cannot reach {host}: {e}");
+        let failed = |e: std::io::Error| format!("cannot reach {host}: {e}; is a member running there?");
         let stream = TcpStream::connect(&host).map_err(failed)?;
-        stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_nodelay(true)).map_err(failed)?;
-        Ok(Self { stream, next_id: 1 })
+        stream.set_read_timeout(timeout).and_then(|()| stream.set_nodelay(true)).map_err(failed)?;
+        Ok(Self { stream, next_id: 1, received: Vec::new() })
     }
 
     /// Runs a command on `admin`.
     ///
     /// # Errors
     /// With the member's own message if it refuses, or why it could not be asked.
-    pub fn run(&mut self, mut command: Document) -> Result<Document, String> {
-        command.insert("$db", "admin");
+    pub fn run(&mut self, command: Document) -> Result<Document, String> {
+        self.run_on("admin", command)
+    }
+
+    /// Runs a command on a database.
+    ///
+    /// # Errors
+    /// With the member's own message if it refuses, or why it could not be asked.
+    pub fn run_on(&mut self, database: &str, command: Document) -> Result<Document, String> {
+        accepted(self.ask(database, command)?)
+    }
+
+    /// Runs a command and gives the answer, whether it says yes or no.
+    ///
+    /// # Errors
+    /// If the member could not be asked.
+    pub fn ask(&mut self, database: &str, command: Document) -> Result<Document, String> {
+        Document::try_from(self.ask_raw(database, command, None)?).map_err(|e| e.to_string())
+    }
+
+    /// Runs a command, with a document sequence if one is given, and gives the answer as it came.
+    ///
+    /// # Errors
+    /// If the member could not be asked.
+    pub fn ask_raw(
+        &mut self,
+        database: &str,
+        mut command: Document,
+        sequence: Option<(&str, &[RawDocumentBuf])>,
+    ) -> Result<&RawDocument, String> {
+        command.insert("$db", database);
         let body = RawDocumentBuf::try_from(&command).map_err(|e| e.to_string())?;
         let mut message = Vec::new();
-        encode_command(&mut message, self.next_id, Flags::default(), &body, None);
+        let mut documents = sequence.map(|(_, documents)| documents).unwrap_or_default().iter().map(|raw| &**raw);
+        let sequence = sequence.map(|(name, _)| (name, &mut documents as &mut dyn Iterator<Item = &RawDocument>));
+        encode_command(&mut message, self.next_id, Flags::default(), &body, sequence);
         self.next_id = self.next_id.wrapping_add(1);
-        let reply = self.exchange(&message).map_err(|e| format!("no answer: {e}"))?;
-        let reply = decode_reply(&reply).map_err(|_| "the answer is not MongoDB's protocol".to_owned())?;
-        let document = Document::try_from(reply.body).map_err(|e| e.to_string())?;
-        if document.get_f64("ok").unwrap_or(0.0) == 1.0 {
-            return Ok(document);
-        }
-        Err(document.get_str("errmsg").unwrap_or("refused without a reason").to_owned())
+        self.received = self.exchange(&message).map_err(|e| format!("no answer: {e}"))?;
+        let reply = decode_reply(&self.received).map_err(|_| "the answer is not MongoDB's protocol".to_owned())?;
+        Ok(reply.body)
     }
 
     fn exchange(&mut self, message: &[u8]) -> std::io::Result<Vec<u8>> {

@@ -5,6 +5,7 @@
 mod arguments;
 mod config_file;
 mod connection;
+mod dump;
 mod serve;
 mod settings;
 mod status;
@@ -21,6 +22,8 @@ First steps:
   mongosh 'mongodb://127.0.0.1:27017/?replicaSet=rs0'
                                               talk to it, with any MongoDB client
   baton status mongodb://127.0.0.1:27017      who the members are and what they do
+  baton backup mongodb://127.0.0.1:27017 --out dump
+                                              save everything, as of one moment, in mongodump's format
   baton serve --help                          mongod's flags, for a real installation";
 
 fn main() -> ExitCode {
@@ -32,7 +35,9 @@ fn main() -> ExitCode {
         .arg_required_else_help(true)
         .subcommand(serve::up_command())
         .subcommand(serve::serve_command())
-        .subcommand(status::command());
+        .subcommand(status::command())
+        .subcommand(dump::backup::command())
+        .subcommand(dump::restore::command());
     let command = command.subcommand(<baton_bench::Args as clap::Args>::augment_args(
         Command::new("bench")
             .about("Load a server that speaks the MongoDB protocol with YCSB's core workloads, and measure it"),
@@ -41,6 +46,8 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::serve(matches),
         Some(("up", matches)) => serve::up(matches),
         Some(("status", matches)) => status::run(matches),
+        Some(("backup", matches)) => dump::backup::run(matches),
+        Some(("restore", matches)) => dump::restore::run(matches),
         Some(("bench", matches)) => bench(matches),
         _ => ExitCode::from(2),
     }

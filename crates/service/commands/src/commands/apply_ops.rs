@@ -221,10 +221,11 @@ fn update(
             storage.update(transaction, collection, record, (before, &after), change, None)
         })
     })?;
-    let is_delta = o.get("$v")?.is_some() && o.get("diff")?.is_some();
     if found {
         Ok(())
-    } else if upsert && !is_delta {
+    } else if upsert {
+        // A delta makes of nothing what it can: when a log is applied from before the document was deleted, to a state
+        // after that, the deletion follows.
         put(storage, namespace, &changed(&rawdoc! { "_id": id }, o)?)
     } else {
         Err(Error::new(

@@ -290,6 +290,21 @@ fn a_collection_made_capped_keeps_its_newest_documents() {
 }
 
 #[test]
+fn an_insertion_that_is_refused_pushes_nothing_out_of_a_capped_collection() {
+    let member = Member::new();
+    member.ok("db", doc! { "create": "log", "capped": true, "size": 65536, "max": 10 });
+    insert(&member, "log", (0..10).map(|i| doc! { "_id": i }));
+    let again: Vec<_> = (0..10).map(|i| doc! { "_id": i }).collect();
+    let reply = member.ok("db", doc! { "insert": "log", "documents": again, "ordered": false });
+    assert_eq!((reply.get_i32("n").unwrap(), reply.get_array("writeErrors").unwrap().len()), (0, 10));
+    assert_eq!(find(&member, "log", doc! {}).len(), 10);
+    let mixed: Vec<_> = [3, 20, 4].map(|i| doc! { "_id": i }).into();
+    member.ok("db", doc! { "insert": "log", "documents": mixed, "ordered": false });
+    let ids: Vec<_> = find(&member, "log", doc! {}).iter().map(|d| d.get_i32("_id").unwrap()).collect();
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20]);
+}
+
+#[test]
 fn entries_of_an_oplog_are_applied_and_may_be_applied_again() {
     let member = Member::new();
     let ns = "db.c";
@@ -311,6 +326,14 @@ fn entries_of_an_oplog_are_applied_and_may_be_applied_again() {
         assert_eq!(found, [doc! { "_id": 1, "a": 7, "b": 8 }, doc! { "_id": 3, "new": 1 }]);
         assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_", "a_1"]);
     }
+    let before_a_deletion = doc! { "op": "u", "ns": ns, "o2": { "_id": 9 }, "o": { "$v": 2, "diff": { "u": { "a": 1 }, "sb": { "u": { "c": 1 } } } } };
+    let deletion = doc! { "op": "d", "ns": ns, "o": { "_id": 9 } };
+    member.ok("admin", doc! { "applyOps": [before_a_deletion.clone()] });
+    assert_eq!(find(&member, "c", doc! { "_id": 9 }), [doc! { "_id": 9, "a": 1 }]);
+    member.ok("admin", doc! { "applyOps": [before_a_deletion.clone(), deletion] });
+    assert_eq!(find(&member, "c", doc! { "_id": 9 }), []);
+    let refused = doc! { "applyOps": [before_a_deletion], "alwaysUpsert": false };
+    assert_eq!(member.send("admin", refused).get_i32("code").unwrap(), 96);
     let broken = vec![entries[1].clone(), doc! { "op": "i", "ns": ns, "o": { "no": "id" } }, entries[2].clone()];
     let reply = member.send("admin", doc! { "applyOps": broken });
     assert_eq!(reply.get_i32("code").unwrap(), 4);

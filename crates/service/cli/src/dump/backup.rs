@@ -1,0 +1,351 @@
+//! `baton backup URI --out DIR`: everything a member holds, as files.
+//!
+//! Invariants: DIR appears when the backup is whole and on disk; until then it is `DIR.incomplete`. With the oplog, what
+//! DIR holds is the state of one moment, which is printed: the collections were read while they changed, the oplog's
+//! entries from before the first to after the last of them lead from there to the moment.
+//!
+//! What it deliberately does not do: read from a snapshot, which would have the member keep every version for as long as
+//! the backup takes.
+
+use super::format::{Metadata, Writer, file_name_of, prelude};
+use super::progress::{Progress, megabytes};
+use super::{is_of_the_member, is_of_the_server};
+use crate::connection::Connection;
+use bson::{Bson, Document, RawDocument, Timestamp, doc};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  baton backup mongodb://127.0.0.1:27017 --out dump
+      All databases, as of the moment at which the backup ends.
+  baton backup mongodb://127.0.0.1:27017 --db shop --collection carts --gzip --out carts
+      One collection, compressed; what is written to it meanwhile may be in it or not.
+
+`baton restore` and mongorestore read it (with --oplogReplay for the one moment); mongodump writes the same.";
+
+/// The description of `baton backup`.
+pub fn command() -> Command {
+    let text = |name: &'static str, short: char, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).short(short).value_name(value).help(help)
+    };
+    let switch =
+        |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    Command::new("backup")
+        .about("Save a member's databases in mongodump's directory format, as of one moment")
+        .after_help(EXAMPLES)
+        .arg(Arg::new("uri").value_name("URI").required(true).help("mongodb://host:port of a member"))
+        .arg(text("out", 'o', "DIR", "Where to; must not be there yet, or be empty").default_value("dump"))
+        .arg(text("db", 'd', "DATABASE", "Only this database; then without the oplog"))
+        .arg(text("collection", 'c', "COLLECTION", "Only this collection of --db").requires("db"))
+        .arg(switch("gzip", "Compress the files"))
+        .arg(
+            switch("oplog", "Fail if the oplog cannot be saved, too, as it is without being asked for where it can be")
+                .conflicts_with_all(["db", "noOplog"]),
+        )
+        .arg(switch("noOplog", "Leave the oplog out; what is written meanwhile may be in the backup or not"))
+}
+
+/// Carries it out.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    match back_up(matches) {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("baton backup: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One collection or view.
+struct Listed {
+    database: String,
+    metadata: Metadata,
+}
+
+struct Backup {
+    connection: Connection,
+    gzip: bool,
+    progress: Progress,
+}
+
+fn back_up(matches: &ArgMatches) -> Result<String, String> {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let out = PathBuf::from(text("out").unwrap_or_default());
+    let unfinished = unfinished_name(&out)?;
+    let connection = Connection::open_patient(&text("uri").unwrap_or_default())?;
+    let mut backup = Backup { connection, gzip: matches.get_flag("gzip"), progress: Progress::new(0) };
+    let hello = backup.connection.run(doc! { "hello": 1 })?;
+    let version = backup.connection.run(doc! { "buildInfo": 1 })?;
+    let has_oplog = hello.contains_key("setName");
+    if matches.get_flag("oplog") && !has_oplog {
+        return Err("--oplog: the member has no oplog, for it belongs to no replica set; leave --oplog out".into());
+    }
+    let with_oplog = has_oplog && !matches.get_flag("noOplog") && !matches.contains_id("db");
+    create_directory(&unfinished)?;
+    let suffix = if backup.gzip { ".gz" } else { "" };
+    backup.write_text(
+        &unfinished.join(format!("prelude.json{suffix}")),
+        &prelude(version.get_str("version").unwrap_or("?")),
+    )?;
+    let from = if with_oplog { Some(backup.newest_entry()?) } else { None };
+    let collections = backup.list(text("db"), text("collection"))?;
+    backup.progress.bytes_total = backup.size_of(&collections);
+    for listed in &collections {
+        backup.save(listed, &unfinished)?;
+    }
+    let (documents, bytes) = (backup.progress.documents, backup.progress.bytes);
+    let mut summary = format!(
+        "saved {} collections and views: {documents} documents, {} in {:.1} s",
+        collections.len(),
+        megabytes(bytes),
+        backup.progress.seconds()
+    );
+    if let Some(from) = from {
+        let (moment, count) = backup.save_oplog(&unfinished.join("oplog.bson"), from)?;
+        summary += &format!(
+            "\nand {count} entries of the oplog: with --oplogReplay it is the state of {}:{}",
+            moment.time, moment.increment
+        );
+    }
+    finish_directory(&unfinished, &out)?;
+    Ok(format!("{summary}\nin {}", out.display()))
+}
+
+/// Where the backup grows; refuses to mix it with what is there.
+fn unfinished_name(out: &Path) -> Result<PathBuf, String> {
+    let is_free = match std::fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
+    if !is_free {
+        return Err(format!("{} is there already: choose another --out, or move it away", out.display()));
+    }
+    let mut name = out.file_name().ok_or_else(|| format!("--out {}: names no directory", out.display()))?.to_owned();
+    name.push(".incomplete");
+    let unfinished = out.with_file_name(name);
+    if unfinished.exists() {
+        let path = unfinished.display();
+        return Err(format!("{path} is there: an earlier backup did not end, or one is running; remove it if none is"));
+    }
+    Ok(unfinished)
+}
+
+fn create_directory(path: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Puts the backup in its place.
+fn finish_directory(unfinished: &Path, out: &Path) -> Result<(), String> {
+    let moved = std::fs::rename(unfinished, out).and_then(|()| {
+        let above = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::File::open(above)?.sync_all()
+    });
+    moved.map_err(|e| {
+        format!("the backup is whole, but could not be moved from {} to {}: {e}", unfinished.display(), out.display())
+    })
+}
+
+impl Backup {
+    fn write_text(&self, path: &Path, text: &str) -> Result<(), String> {
+        let mut file = Writer::create(path, self.gzip)?;
+        file.write(text.as_bytes())?;
+        file.finish()
+    }
+
+    /// Hands every document of a cursor to `each`, batch by batch.
+    fn for_each(
+        &mut self,
+        database: &str,
+        command: Document,
+        mut each: impl FnMut(&RawDocument, &mut Progress) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut command = command;
+        loop {
+            let what = command.keys().next().cloned().unwrap_or_default();
+            let reply = self.connection.ask_raw(database, command, None)?;
+            let refused = |e: bson::error::Error| format!("{what} on {database}: an answer that makes no sense: {e}");
+            if !matches!(reply.get("ok"), Ok(Some(ok)) if ok.as_f64() == Some(1.0)) {
+                let why = reply.get_str("errmsg").unwrap_or("refused without a reason");
+                return Err(format!("{what} on {database}: {why}"));
+            }
+            let cursor = reply.get_document("cursor").map_err(refused)?;
+            let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch"));
+            for document in batch.map_err(refused)? {
+                let document = document.map_err(refused)?;
+                each(document.as_document().ok_or("a batch of something else than documents")?, &mut self.progress)?;
+            }
+            let id = cursor.get_i64("id").map_err(refused)?;
+            if id == 0 {
+                return Ok(());
+            }
+            let namespace = cursor.get_str("ns").unwrap_or_default();
+            let collection = namespace.split_once('.').map_or(namespace, |(_, collection)| collection);
+            command = doc! { "getMore": id, "collection": collection };
+        }
+    }
+
+    fn documents(&mut self, database: &str, command: Document) -> Result<Vec<Document>, String> {
+        let mut all = Vec::new();
+        self.for_each(database, command, |document, _| {
+            all.push(Document::try_from(document).map_err(|e| e.to_string())?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// All collections and views that are wanted, with what the dump says about them.
+    fn list(&mut self, database: Option<String>, collection: Option<String>) -> Result<Vec<Listed>, String> {
+        let databases = match &database {
+            Some(database) => vec![database.clone()],
+            None => {
+                let reply = self.connection.run(doc! { "listDatabases": 1, "nameOnly": true })?;
+                let all = reply.get_array("databases").map(Vec::as_slice).unwrap_or_default().iter();
+                let names = all.filter_map(|entry| entry.as_document()?.get_str("name").ok());
+                names.filter(|name| !is_of_the_member(name)).map(str::to_owned).collect()
+            }
+        };
+        let mut all = Vec::new();
+        for name in databases {
+            let filter = collection.as_ref().map_or_else(Document::new, |only| doc! { "name": only });
+            for entry in self.documents(&name, doc! { "listCollections": 1, "filter": filter })? {
+                let collection = entry.get_str("name").unwrap_or_default().to_owned();
+                if !is_of_the_server(&collection) {
+                    all.push(self.describe(&name, collection, &entry)?);
+                }
+            }
+        }
+        if all.is_empty() && (database.is_some() || collection.is_some()) {
+            let what = [database, collection].into_iter().flatten().collect::<Vec<_>>().join(".");
+            return Err(format!(
+                "there is nothing in {what}; `show dbs` and `show collections` in mongosh list what is"
+            ));
+        }
+        all.sort_by(|a, b| (&a.database, &a.metadata.collection).cmp(&(&b.database, &b.metadata.collection)));
+        Ok(all)
+    }
+
+    fn describe(&mut self, database: &str, collection: String, entry: &Document) -> Result<Listed, String> {
+        let mut metadata = Metadata {
+            options: entry.get_document("options").cloned().unwrap_or_default(),
+            kind: entry.get_str("type").unwrap_or("collection").to_owned(),
+            collection,
+            ..Metadata::default()
+        };
+        if let Some(Bson::Binary(uuid)) = entry.get_document("info").ok().and_then(|info| info.get("uuid")) {
+            metadata.uuid = Some(uuid.bytes.iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        if !metadata.is_view() {
+            metadata.indexes = self.documents(database, doc! { "listIndexes": &metadata.collection })?;
+        }
+        Ok(Listed { database: database.to_owned(), metadata })
+    }
+
+    /// How many bytes there are, about: for the progress line alone.
+    fn size_of(&mut self, collections: &[Listed]) -> u64 {
+        let mut sum = 0.0;
+        for Listed { database, metadata } in collections.iter().filter(|listed| !listed.metadata.is_view()) {
+            if let Ok(stats) = self.connection.run_on(database, doc! { "collStats": &metadata.collection }) {
+                sum += match stats.get("size") {
+                    Some(Bson::Int32(n)) => f64::from(*n),
+                    Some(Bson::Int64(n)) => *n as f64,
+                    Some(Bson::Double(n)) => *n,
+                    _ => 0.0,
+                };
+            }
+        }
+        sum as u64
+    }
+
+    /// Writes a collection's metadata and documents; of a view, which has none, the metadata.
+    fn save(&mut self, listed: &Listed, directory: &Path) -> Result<(), String> {
+        let Listed { database, metadata } = listed;
+        let directory = directory.join(database);
+        create_directory(&directory)?;
+        let suffix = if self.gzip { ".gz" } else { "" };
+        let name = file_name_of(&metadata.collection);
+        self.write_text(&directory.join(format!("{name}.metadata.json{suffix}")), &metadata.to_json())?;
+        if metadata.is_view() {
+            return Ok(());
+        }
+        let mut file = Writer::create(&directory.join(format!("{name}.bson{suffix}")), self.gzip)?;
+        let what = format!("{database}.{}", metadata.collection);
+        let find = doc! { "find": &metadata.collection, "noCursorTimeout": true, "batchSize": 1_000_000 };
+        self.for_each(database, find, |document, progress| {
+            file.write(document.as_bytes())?;
+            progress.documents += 1;
+            progress.bytes += document.as_bytes().len() as u64;
+            progress.show(&what);
+            Ok(())
+        })?;
+        file.finish()
+    }
+
+    fn entry_at(&mut self, end: i32) -> Result<Timestamp, String> {
+        let find = doc! { "find": "oplog.rs", "sort": { "$natural": end }, "limit": 1, "singleBatch": true };
+        let found = self.documents("local", find)?;
+        found.first().and_then(|entry| entry.get_timestamp("ts").ok()).ok_or_else(|| "the oplog is empty".to_owned())
+    }
+
+    fn newest_entry(&mut self) -> Result<Timestamp, String> {
+        self.entry_at(-1)
+    }
+
+    /// Writes the oplog from `from` to now; gives the moment that is now, and how many entries there were.
+    fn save_oplog(&mut self, path: &Path, from: Timestamp) -> Result<(Timestamp, u64), String> {
+        let moment = self.newest_entry()?;
+        let mut file = Writer::create(path, self.gzip)?;
+        let mut count = 0;
+        let find =
+            doc! { "find": "oplog.rs", "filter": { "ts": { "$gte": from, "$lte": moment } }, "batchSize": 100_000 };
+        self.for_each("local", find, |entry, progress| {
+            if entry.get_document("o").is_ok_and(|o| matches!(o.get("renameCollection"), Ok(Some(_)))) {
+                return Err("a collection was renamed meanwhile, so the files and the oplog do not go together; \
+                            run the backup again"
+                    .into());
+            }
+            count += 1;
+            progress.show("oplog");
+            file.write(entry.as_bytes())
+        })?;
+        file.finish()?;
+        // Asked last: what was there at the end was there all the time.
+        let oldest = self.entry_at(1)?;
+        if (oldest.time, oldest.increment) > (from.time, from.increment) {
+            return Err(
+                "the oplog was truncated while the backup ran, so that its beginning is missing: give the member \
+                        a larger --oplogSize, or run the backup when less is written"
+                    .into(),
+            );
+        }
+        Ok((moment, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_does_not_mix_with_what_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("dump");
+        assert_eq!(unfinished_name(&out).unwrap(), directory.path().join("dump.incomplete"));
+        std::fs::create_dir(&out).unwrap();
+        assert!(unfinished_name(&out).is_ok(), "an empty directory may be filled");
+        std::fs::write(out.join("x"), "").unwrap();
+        assert!(unfinished_name(&out).unwrap_err().contains("choose another --out"));
+        let other = directory.path().join("other");
+        std::fs::create_dir(directory.path().join("other.incomplete")).unwrap();
+        assert!(unfinished_name(&other).unwrap_err().contains("remove it if none is"));
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+}
