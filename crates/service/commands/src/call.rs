@@ -13,6 +13,7 @@ use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub struct Call<'a> {
     pub session: Option<Arc<Session>>,
     /// The time as of which it reads, under read concern `snapshot`.
     pub read_at: Option<Timestamp>,
+    /// Set where a fault on demand cuts the connection instead of letting the command be answered.
+    pub(crate) hang_up: Cell<bool>,
 }
 
 impl<'a> Call<'a> {

@@ -11,7 +11,7 @@ use crate::aftermath;
 use crate::call::{Call, Reply};
 use crate::concerns::ReadLevel;
 use crate::envelope::Envelope;
-use crate::fields::Fields;
+use crate::fields::{Fields, number_as_i64};
 use crate::server::failpoints::CommandFault;
 use crate::server::{Begin, Client, Kind, Server};
 use crate::table::{self, CommandSpec, Flags};
@@ -19,6 +19,7 @@ use crate::tail;
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::{DocumentWriter, ReplyBuilder, Request};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -169,7 +170,18 @@ fn carry_out<'a>(
     let concern = &envelope.read_concern;
     let read_at = (concern.level == ReadLevel::Snapshot)
         .then(|| concern.at_cluster_time.unwrap_or_else(|| server.storage.queue().applied().timestamp));
-    let mut call = Call { server, client, spec, envelope, fields, request, operation, session, read_at };
+    let mut call = Call {
+        server,
+        client,
+        spec,
+        envelope,
+        fields,
+        request,
+        operation,
+        session,
+        read_at,
+        hang_up: Cell::new(false),
+    };
     call.expire_on_demand();
     let result = run(&mut call, fault, retryable, builder);
     aftermath::record(&call, collection, &result, builder.body_size_bytes());
@@ -198,7 +210,11 @@ fn run(
     }
     call.check_sequences(call.spec.sequences).map_err(bare)?;
     let mut reply = Reply::new(builder.body());
-    if let Err(error) = (call.spec.run)(call, &mut reply) {
+    let result = (call.spec.run)(call, &mut reply);
+    if call.hang_up.get() {
+        return Ok(Outcome::HangUp);
+    }
+    if let Err(error) = result {
         let write_concern_error = unsatisfied_write_concern(call).filter(|_| !is_misunderstood(error.code));
         return Err((error, Beside { write_concern_error, ..Beside::default() }.boxed()));
     }
@@ -206,7 +222,14 @@ fn run(
     let write_concern_error = reply.write_concern_error.take().or_else(|| unsatisfied_write_concern(call));
     if let Some(document) = &fault.write_concern_error {
         reply.append(cstr!("writeConcernError"), &**document);
-        append_labels(&mut reply, fault.labels.as_deref().unwrap_or_default());
+        let code = document.get("code").ok().flatten().and_then(number_as_i64).unwrap_or_default();
+        match &fault.labels {
+            Some(labels) => append_labels(&mut reply, labels),
+            None if retryable && is_retryable(ErrorCode(code as i32)) => {
+                append_labels(&mut reply, &["RetryableWriteError"]);
+            }
+            None => {}
+        }
     } else if let Some(error) = write_concern_error {
         append_write_concern_error(&mut reply, &error, retryable);
     }

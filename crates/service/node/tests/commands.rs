@@ -225,9 +225,44 @@ fn fail_command_does_to_a_command_what_it_was_told() {
     let reply = client.run("test", delete);
     assert_eq!(reply.get_array("errorLabels").unwrap(), &[Bson::String("RetryableWriteError".into())]);
 
+    let stopping = doc! { "code": 91, "errmsg": "x" };
+    set(&mut client, doc! { "failCommands": ["insert"], "writeConcernError": stopping });
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![1; 16] };
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }], "lsid": { "id": id }, "txnNumber": 2_i64 };
+    let reply = client.run("test", insert);
+    assert_eq!(reply.get_array("errorLabels").unwrap(), &[Bson::String("RetryableWriteError".into())]);
+
     set(&mut client, doc! { "failCommands": ["ping"], "closeConnection": true });
     client.send(&RawDocumentBuf::try_from(&doc! { "ping": 1, "$db": "admin" }).unwrap(), Flags::default());
     assert!(client.is_closed());
+}
+
+#[test]
+fn a_retryable_statement_is_cut_off_behind_its_commit_or_before_it() {
+    let member = common::start();
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![1; 16] };
+    let insert = |number: i64| {
+        doc! {
+            "insert": "c", "documents": [{ "_id": number }], "lsid": { "id": id.clone() }, "txnNumber": number,
+            "$db": "test",
+        }
+    };
+    let mut control = member.client();
+    let mut set = |mode: Bson, data: Document| {
+        control.run("admin", doc! { "configureFailPoint": "onPrimaryTransactionalWrite", "mode": mode, "data": data })
+    };
+    set("alwaysOn".into(), doc! {});
+    let mut cut = member.client();
+    cut.send(&RawDocumentBuf::try_from(&insert(1)).unwrap(), Flags::default());
+    assert!(cut.is_closed(), "carried out, and not answered");
+    let again = member.client().raw(&RawDocumentBuf::try_from(&insert(1)).unwrap());
+    assert_eq!(again.get_i32("n").unwrap(), 1, "known to be carried out: {again}");
+    set("alwaysOn".into(), doc! { "failBeforeCommitExceptionCode": 91, "closeConnection": false });
+    let refused = member.client().raw(&RawDocumentBuf::try_from(&insert(2)).unwrap());
+    let errors = refused.get_array("writeErrors").unwrap();
+    assert_eq!(errors[0].as_document().unwrap().get_i32("code").unwrap(), 91, "{refused}");
+    set("off".into(), doc! {});
+    assert_eq!(control.run("test", doc! { "count": "c" }).get_i32("n").unwrap(), 1);
 }
 
 #[test]

@@ -125,8 +125,14 @@ fn one(
         return Err(Error::new(ErrorCode::InvalidOptions, "Cannot use retryable writes with limit=0"));
     }
     let mut retry = statements.map(|statements| statements.retry(stmt_id));
+    if retry.is_some() {
+        retry::fail_before(call)?;
+    }
     let interrupt = || call.operation.check_interrupt();
     let written =
         write::delete(&call.server.storage, namespace, &statement, context, retry.as_mut(), &interrupt, durability)?;
+    if retry.is_some() {
+        retry::fail_after(call, written.modified);
+    }
     Ok(written.modified)
 }

@@ -76,6 +76,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             return repeat(&done);
         }
         let mut retry = statements.map(|statements| statements.retry(stmt_id));
+        if retry.is_some() {
+            retry::fail_before(call)?;
+        }
         let written = match update {
             None => {
                 let statement = DeleteStatement {
@@ -111,6 +114,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 )?
             }
         };
+        if retry.is_some() {
+            retry::fail_after(call, written.modified + u64::from(written.upserted.is_some()));
+        }
         Ok(written)
     };
     let done = match &session {

@@ -64,9 +64,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Some(session) => session.with(|statements: &mut Statements<'_>| {
             let done: Vec<bool> = ids.iter().map(|id| statements.executed(*id).is_some()).collect();
             repeated.store(done.iter().filter(|done| **done).count() as u64, Ordering::Relaxed);
-            let mut fresh = numbered.filter(|(i, _, _): &(usize, &RawDocument, i32)| !done[*i]);
+            let mut failure = None;
+            let mut fresh =
+                numbered.filter(|(i, _, _): &(usize, &RawDocument, i32)| !done[*i]).take_while(|(i, _, _)| {
+                    failure = retry::fail_before(call).err().map(|error| (*i, error));
+                    failure.is_none()
+                });
             let retry = statements.retry(0);
-            Ok(write::insert_many(
+            let (inserted, _) = write::insert_many(
                 storage,
                 &namespace,
                 &mut fresh,
@@ -76,8 +81,12 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 durability(call),
                 &interrupt,
                 &mut |i, e| errors.push(i, e),
-            )?
-            .0)
+            )?;
+            retry::fail_after(call, inserted);
+            if let Some((i, error)) = failure {
+                errors.push(i, error);
+            }
+            Ok(inserted)
         })?,
     };
     let repeated = repeated.load(Ordering::Relaxed);

@@ -246,6 +246,9 @@ fn one(
         return Err(Error::new(baton_types::ErrorCode::InvalidOptions, "Cannot use retryable writes with multi=true"));
     }
     let mut retry = statements.map(|statements| statements.retry(stmt_id));
+    if retry.is_some() {
+        retry::fail_before(call)?;
+    }
     let interrupt = || call.operation.check_interrupt();
     let written = write::update(
         &call.server.storage,
@@ -257,5 +260,8 @@ fn one(
         &interrupt,
         durability,
     )?;
+    if retry.is_some() {
+        retry::fail_after(call, written.modified + u64::from(written.upserted.is_some()));
+    }
     Ok(written)
 }

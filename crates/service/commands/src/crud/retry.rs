@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::fields::number_as_i64;
 use baton_execution::write::Retry;
 use baton_storage::{SessionHandle, SessionRecord};
-use baton_types::Result;
+use baton_types::{Error, ErrorCode, Result};
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
 
@@ -61,4 +61,38 @@ impl Statements<'_> {
 pub fn statement_id(call: &Call<'_>, index: usize) -> i32 {
     let explicit = call.envelope.stmt_ids.and_then(|ids| ids.get(index).ok().flatten()).and_then(number_as_i64);
     explicit.map_or_else(|| call.envelope.stmt_id.unwrap_or(0).saturating_add(index as i32), |id| id as i32)
+}
+
+/// The fail point at a retryable statement's commit: cuts the connection unless `closeConnection` is false, and with
+/// `failBeforeCommitExceptionCode` keeps the statement from being carried out.
+const FAIL_POINT: &str = "onPrimaryTransactionalWrite";
+const FAIL_BEFORE: &str = "failBeforeCommitExceptionCode";
+
+/// Asks the fail point before a retryable statement is carried out.
+pub fn fail_before(call: &Call<'_>) -> Result<()> {
+    let Some(data) = call.server.fail_points.data(FAIL_POINT) else { return Ok(()) };
+    match data.get(FAIL_BEFORE)?.and_then(number_as_i64) {
+        Some(code) if call.server.fail_points.fires(FAIL_POINT).is_some() => {
+            call.hang_up.set(cuts_connection(&data));
+            Err(Error::new(ErrorCode(code as i32), format!("Failing write due to {FAIL_POINT} failpoint")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Asks the fail point after retryable statements wrote this many documents.
+pub fn fail_after(call: &Call<'_>, written: u64) {
+    let Some(data) = call.server.fail_points.data(FAIL_POINT) else { return };
+    if matches!(data.get(FAIL_BEFORE), Ok(Some(_))) {
+        return;
+    }
+    for _ in 0..written {
+        if call.server.fail_points.fires(FAIL_POINT).is_some() {
+            call.hang_up.set(cuts_connection(&data));
+        }
+    }
+}
+
+fn cuts_connection(data: &RawDocument) -> bool {
+    data.get_bool("closeConnection").unwrap_or(true)
 }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The fail points there are.
-pub const NAMES: [&str; 3] = ["failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut"];
+pub const NAMES: [&str; 4] =
+    ["failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut", "onPrimaryTransactionalWrite"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
@@ -89,6 +90,14 @@ impl FailPoints {
         let point = points.get_mut(name)?;
         let data = point.data.clone();
         self.enter(&mut points, name).then_some(data)
+    }
+
+    /// The data of a fail point that is set, without entering it.
+    pub fn data(&self, name: &str) -> Option<RawDocumentBuf> {
+        if !self.any() {
+            return None;
+        }
+        self.points.lock().get(name).map(|point| point.data.clone())
     }
 
     /// What `failCommand` does to a command of these names from that client.
