@@ -377,7 +377,25 @@ impl Collection {
         self.indexes.load().iter().find(|index| index.definition.name == name).cloned()
     }
 
-    /// The specification of the index on `_id`.
+    /// The specification of this collection's index on `_id`: as `clusteredIndex` named it, if that option was given.
+    pub fn id_index(&self) -> RawDocumentBuf {
+        match self.options.document.get_document("clusteredIndex") {
+            Ok(given) => {
+                let mut document = given.to_owned();
+                document.append(cstr!("clustered"), true);
+                document
+            }
+            Err(_) => Self::id_index_document(),
+        }
+    }
+
+    /// The name of this collection's index on `_id`.
+    pub fn id_index_name(&self) -> &str {
+        let given = self.options.document.get_document("clusteredIndex").and_then(|given| given.get_str("name"));
+        given.unwrap_or(ID_INDEX)
+    }
+
+    /// The specification of the index on `_id` where no option changes it.
     pub fn id_index_document() -> RawDocumentBuf {
         rawdoc! { "v": 2, "key": { "_id": 1 }, "name": ID_INDEX }
     }

@@ -119,6 +119,10 @@ fn specs(collection: &Collection) -> Vec<Arc<IndexSpec>> {
 fn candidates(collection: &Collection, spec: &QuerySpec, indexes: &[Arc<IndexSpec>]) -> Result<Vec<Plan>> {
     let hint = spec.hint.as_ref().map(|hint| {
         Ok::<_, Error>(match hint {
+            // The planner knows the clustered index by one name.
+            Hint::Name(name) if name == collection.id_index_name() => {
+                planner::Hint::Name(planner::ID_INDEX_NAME.into())
+            }
             Hint::Name(name) => planner::Hint::Name(name.clone()),
             Hint::Pattern(pattern) => planner::Hint::Key(Document::try_from(&**pattern)?),
             Hint::Natural(Order::Forward) => planner::Hint::Natural(Direction::Ascending),

@@ -203,10 +203,9 @@ fn index_stats(call: &Call<'_>, collection: &Collection) -> VecDeque<RawDocument
         }
         row
     };
-    let id = Collection::id_index_document();
     let mut rows: VecDeque<_> = VecDeque::new();
     if collection.options.capped.is_none() {
-        rows.push_back(row("_id_", rawdoc! { "_id": 1 }, id, 0, false));
+        rows.push_back(row(collection.id_index_name(), rawdoc! { "_id": 1 }, collection.id_index(), 0, false));
     }
     for index in collection.indexes().iter() {
         let definition = &index.definition;

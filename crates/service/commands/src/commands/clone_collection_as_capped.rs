@@ -44,8 +44,8 @@ pub fn copy_as_capped(call: &Call<'_>, from: &Namespace, to: &Namespace, size: i
     if from.is_system() {
         return Err(Error::new(ErrorCode::IllegalOperation, format!("cannot convert system collection {from}")));
     }
-    // A validator stays; what was the source's own size goes.
-    let removed = ["capped", "size", "max", "temp"];
+    // A validator stays; the source's own size goes, and so does the name of an index that a capped collection has not.
+    let removed = ["capped", "size", "max", "temp", "clusteredIndex"];
     let mut document = options::replaced(&source.options.document, &RawDocumentBuf::new(), &removed)?;
     document.append(cstr!("capped"), true);
     options::append_size(&mut document, size, None)?;

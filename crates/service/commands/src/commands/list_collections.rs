@@ -61,7 +61,8 @@ pub fn entry(collection: &Collection) -> RawDocumentBuf {
         entry.append(cstr!("info"), rawdoc! { "readOnly": true });
     } else {
         entry.append(cstr!("info"), info(collection.uuid));
-        if collection.kind != CollectionKind::Oplog {
+        let is_clustered_by_option = matches!(collection.options.document.get("clusteredIndex"), Ok(Some(_)));
+        if collection.kind != CollectionKind::Oplog && !is_clustered_by_option {
             entry.append(cstr!("idIndex"), Collection::id_index_document());
         }
     }

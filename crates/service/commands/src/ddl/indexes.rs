@@ -28,7 +28,7 @@ pub fn documents(collection: &Collection) -> Vec<RawDocumentBuf> {
         CollectionKind::Clustered | CollectionKind::Capped => {}
         CollectionKind::View | CollectionKind::Oplog => return Vec::new(),
     }
-    let mut all = vec![Collection::id_index_document()];
+    let mut all = vec![collection.id_index()];
     let indexes = collection.indexes();
     all.extend(indexes.iter().filter(|i| i.definition.name != ID_INDEX).map(|index| index.definition.document.clone()));
     all
@@ -278,7 +278,7 @@ fn names(collection: &Collection) -> Vec<String> {
 }
 
 fn by_name(collection: &Collection, name: &str) -> Result<String> {
-    if name == ID_INDEX {
+    if name == ID_INDEX || name == collection.id_index_name() {
         return Err(Error::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
     }
     match collection.index(name) {

@@ -38,6 +38,10 @@ pub fn read(fields: &mut Fields<'_>, namespace: &Namespace) -> Result<RawDocumen
         document.append(cstr!("temp"), true);
     }
     read_unsupported(fields)?;
+    let clustered = read_clustered(fields, &mut document)?;
+    if clustered && (capped || size.is_some() || max.is_some()) {
+        return Err(invalid("the 'clusteredIndex' option cannot be used with the options of a capped collection"));
+    }
     let validated = read_validator(fields, &mut document, namespace)?;
     let view_on = fields.optional::<&str>("viewOn")?;
     let pipeline = fields.optional::<&bson::RawArray>("pipeline")?;
@@ -46,7 +50,7 @@ pub fn read(fields: &mut Fields<'_>, namespace: &Namespace) -> Result<RawDocumen
         (None, None) => {}
         (Some(""), _) => return Err(Error::bad_value("'viewOn' cannot be empty")),
         (Some(on), pipeline) => {
-            if capped || size.is_some() || max.is_some() || validated {
+            if capped || size.is_some() || max.is_some() || validated || clustered {
                 return Err(invalid("the 'viewOn' option cannot be used with options of a collection"));
             }
             document.append(cstr!("viewOn"), on);
@@ -90,10 +94,42 @@ pub fn append_size(document: &mut RawDocumentBuf, size: i64, max: Option<i64>) -
     }
 }
 
+/// Reads `clusteredIndex`, which every collection is served by anyway: it gives that index a name. Says whether it was
+/// given.
+fn read_clustered(fields: &mut Fields<'_>, document: &mut RawDocumentBuf) -> Result<bool> {
+    let spec = match fields.take("clusteredIndex") {
+        None | Some(RawBsonRef::Null | RawBsonRef::Boolean(false)) => return Ok(false),
+        Some(RawBsonRef::Document(spec)) => spec,
+        Some(RawBsonRef::Boolean(true)) => {
+            return Err(invalid("The 'clusteredIndex' option must be a document with 'key' and 'unique'"));
+        }
+        Some(other) => return Err(wrong_type("create", "clusteredIndex", other, &["bool", "object"])),
+    };
+    let mut spec = Fields::of("create.clusteredIndex", spec)?;
+    let key: &RawDocument = spec.required("key")?;
+    let unique = spec.truth("unique")?;
+    let name = spec.optional::<&str>("name")?.unwrap_or(baton_storage::ID_INDEX);
+    let version = spec.optional::<i64>("v")?.unwrap_or(2);
+    spec.finish()?;
+    let refused = |why: &str| Err(Error::new(ErrorCode::InvalidIndexSpecificationOption, why));
+    if !same(key, &bson::rawdoc! { "_id": 1 }) {
+        return refused("The clusteredIndex option is only supported for key: {_id: 1}");
+    }
+    if !unique {
+        return Err(Error::location(5979700, "The clusteredIndex option requires unique: true to be specified"));
+    }
+    if name.is_empty() || version != 2 {
+        return refused("The clusteredIndex option needs a name that is not empty, and version 2");
+    }
+    let clustered = bson::rawdoc! { "v": 2, "key": { "_id": 1 }, "name": name, "unique": true };
+    document.append(cstr!("clusteredIndex"), clustered);
+    Ok(true)
+}
+
 /// What MongoDB has and Baton has not.
 fn read_unsupported(fields: &mut Fields<'_>) -> Result<()> {
     check_collation(fields.optional("collation")?)?;
-    for name in ["timeseries", "clusteredIndex", "encryptedFields", "expireAfterSeconds"] {
+    for name in ["timeseries", "encryptedFields", "expireAfterSeconds"] {
         match fields.take(name) {
             None | Some(RawBsonRef::Null | RawBsonRef::Boolean(false)) => {}
             Some(_) => return Err(Error::not_implemented(format!("create with '{name}'"))),

@@ -44,6 +44,13 @@ fn options_that_contradict_each_other_or_are_not_there_are_refused() {
         (doc! { "create": "c", "validationLevel": "high" }, 2),
         (doc! { "create": "c", "validator": { "$frob": 1 } }, 2),
         (doc! { "create": "c", "timeseries": { "timeField": "t" } }, 238),
+        (doc! { "create": "c", "clusteredIndex": { "key": { "a": 1 }, "unique": true } }, 197),
+        (doc! { "create": "c", "clusteredIndex": { "key": { "_id": 1 } } }, 5_979_700),
+        (doc! { "create": "c", "clusteredIndex": { "key": { "_id": 1 }, "unique": true, "frob": 1 } }, 40415),
+        (
+            doc! { "create": "c", "clusteredIndex": { "key": { "_id": 1 }, "unique": true }, "capped": true, "size": 9 },
+            72,
+        ),
         (doc! { "create": "c", "collation": { "locale": "fr" } }, 238),
         (doc! { "create": "system.mine" }, 73),
         (doc! { "create": "a$b" }, 73),
@@ -52,6 +59,27 @@ fn options_that_contradict_each_other_or_are_not_there_are_refused() {
         assert_eq!(member.code("db", command.clone()), code, "{command}");
     }
     member.ok("db", doc! { "create": "c", "collation": { "locale": "simple" } });
+}
+
+#[test]
+fn a_clustered_index_goes_by_the_name_it_was_given() {
+    let member = Member::new();
+    let given = doc! { "key": { "_id": 1 }, "unique": true, "name": "mine" };
+    member.ok("db", doc! { "create": "c", "clusteredIndex": given.clone() });
+    member.ok("db", doc! { "create": "c", "clusteredIndex": given });
+    let listed = member.batch("db", doc! { "listCollections": 1, "cursor": {} });
+    let kept = doc! { "v": 2, "key": { "_id": 1 }, "name": "mine", "unique": true };
+    assert_eq!(listed[0].get_document("options").unwrap(), &doc! { "clusteredIndex": kept });
+    assert!(!listed[0].contains_key("idIndex"));
+    let indexes = member.batch("db", doc! { "listIndexes": "c" });
+    assert_eq!(indexes.len(), 1);
+    assert_eq!(indexes[0], doc! { "v": 2, "key": { "_id": 1 }, "name": "mine", "unique": true, "clustered": true });
+    insert(&member, "c", [doc! { "_id": 2 }, doc! { "_id": 1 }]);
+    let found = member.batch("db", doc! { "find": "c", "filter": { "_id": { "$gt": 1 } }, "hint": "mine" });
+    assert_eq!(found, [doc! { "_id": 2 }]);
+    assert_eq!(member.code("db", doc! { "dropIndexes": "c", "index": "mine" }), 72);
+    member.ok("db", doc! { "convertToCapped": "c", "size": 4096 });
+    assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_"]);
 }
 
 #[test]
