@@ -1,6 +1,6 @@
 //! What one request brings to the evaluation of its query, besides documents.
 
-use baton_types::Timestamp;
+use baton_types::{MemoryAccount, MemoryPool, Timestamp};
 use bson::{Bson, DateTime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,8 @@ pub struct Context {
     pub draws: Arc<AtomicU64>,
     /// What a blocking stage (sort, group, …) may hold, in bytes, before the request fails.
     pub memory_bytes_max: usize,
+    /// What all of them, of all requests, share.
+    pub memory: Arc<MemoryPool>,
 }
 
 impl Context {
@@ -38,7 +40,13 @@ impl Context {
             seed,
             draws: Arc::default(),
             memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
+            memory: MemoryPool::new(usize::MAX),
         }
+    }
+
+    /// The account of one blocking stage.
+    pub fn stage_memory(&self) -> MemoryAccount {
+        self.memory.account(self.memory_bytes_max)
     }
 
     /// The next of the request's random numbers, at least 0 and less than 1. The same seed gives the same sequence.

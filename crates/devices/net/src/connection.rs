@@ -8,6 +8,7 @@
 use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
 use crate::counters::Counters;
 use crate::service::{After, Handler};
+use baton_types::MemoryAccount;
 use baton_wire::frame::{HEADER_SIZE_BYTES, HTTP_NOTICE};
 use baton_wire::{Failure, Frame, Request, decode, frame};
 use socket2::Socket;
@@ -27,6 +28,10 @@ pub(crate) const SEND_STALL_MAX: Duration = Duration::from_secs(300);
 
 /// A message in parts may take a second longer for each so many bytes of it: a slow line is no attack.
 const SLOW_LINE_BYTES_PER_SEC: usize = 64 * 1024;
+
+/// A message is held of the memory for large ones from this size on, and looks for it so often while there is none.
+const LARGE_MESSAGE_BYTES: usize = 256 * 1024;
+const MEMORY_WAIT: Duration = Duration::from_millis(10);
 
 /// How long, and how many times, to read on after a last word.
 const FAREWELL_WAIT: Duration = Duration::from_millis(200);
@@ -65,6 +70,8 @@ pub(crate) struct Connection<'s> {
     /// Whether the socket is set to wait for ever.
     resting: bool,
     last_reply_id: i32,
+    /// What a large message holds of the memory for such.
+    memory: MemoryAccount,
 }
 
 impl<'s> Connection<'s> {
@@ -73,6 +80,7 @@ impl<'s> Connection<'s> {
         counters: &'s Counters,
         stopping: &'s AtomicBool,
         message_timeout: Duration,
+        memory: MemoryAccount,
     ) -> Self {
         Self {
             socket,
@@ -82,6 +90,7 @@ impl<'s> Connection<'s> {
             received: ReceiveBuffer::new(),
             resting: true,
             last_reply_id: 0,
+            memory,
         }
     }
 
@@ -95,6 +104,10 @@ impl<'s> Connection<'s> {
             };
             let served = self.serve(length_bytes, handler, &mut out, &mut scratch);
             self.received.consume(length_bytes);
+            if self.memory.bytes() > 0 {
+                // To hold less is always allowed.
+                let _ = self.memory.set(0);
+            }
             give_back(&mut out);
             give_back(&mut scratch);
             if let Err(end) = served {
@@ -104,6 +117,22 @@ impl<'s> Connection<'s> {
                 return End::Clean;
             }
         }
+    }
+
+    /// Waits until the message of so many bytes, which has begun to come, may be held; `TimedOut` if there was no memory
+    /// for it in the time that a message may take.
+    fn admit(&mut self, length_bytes: usize, begun: Instant) -> Result<(), End> {
+        if length_bytes <= LARGE_MESSAGE_BYTES || self.memory.bytes() >= length_bytes {
+            return Ok(());
+        }
+        while !self.memory.set(length_bytes) {
+            if begun.elapsed() >= self.message_timeout || self.stopping.load(Relaxed) {
+                self.counters.timed_out.fetch_add(1, Relaxed);
+                return Err(End::TimedOut);
+            }
+            std::thread::sleep(MEMORY_WAIT);
+        }
+        Ok(())
     }
 
     /// Waits until the buffer starts with a whole message; returns its length.
@@ -126,7 +155,9 @@ impl<'s> Connection<'s> {
             };
             let received_bytes = received.len();
             if received_bytes > 0 {
-                let since = begun.get_or_insert_with(Instant::now).elapsed();
+                let begun = *begun.get_or_insert_with(Instant::now);
+                self.admit(need, begun)?;
+                let since = begun.elapsed();
                 let slow_line = Duration::from_secs((received_bytes / SLOW_LINE_BYTES_PER_SEC) as u64);
                 if since >= self.message_timeout + slow_line {
                     self.counters.timed_out.fetch_add(1, Relaxed);
@@ -230,9 +261,12 @@ impl<'s> Connection<'s> {
         request.reply_id = *reply_id;
         let mut after = handler.handle(&request, out);
         loop {
-            if wants_reply && after != After::NoReply && !out.is_empty() {
-                self.send(out)?;
+            let sent = if wants_reply && after != After::NoReply && !out.is_empty() { self.send(out) } else { Ok(()) };
+            if out.capacity() > RETAINED_SIZE_BYTES {
+                give_back(out);
+                handler.sent();
             }
+            sent?;
             match after {
                 After::Reply | After::NoReply => return Ok(()),
                 After::Close => return Err(End::Asked),

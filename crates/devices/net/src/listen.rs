@@ -5,11 +5,13 @@
 //! What it does not do: accept.
 
 use crate::service::Peer;
+use baton_types::MemoryPool;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many connections may wait to be accepted; the system cuts it to its own limit.
@@ -28,6 +30,8 @@ pub struct Options {
     pub connection_count_max: usize,
     /// How long a message may take from its first byte to its last, on a line that is not slow.
     pub message_timeout: Duration,
+    /// What all large messages may hold together while they are received. It must have room for the largest.
+    pub message_memory: Arc<MemoryPool>,
 }
 
 impl Default for Options {
@@ -38,6 +42,7 @@ impl Default for Options {
             unix_socket: None,
             connection_count_max: 65_536,
             message_timeout: Duration::from_secs(30),
+            message_memory: MemoryPool::new(usize::MAX),
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::counters::Counters;
 use crate::listen::{self, Listener, Options};
 use crate::probe::ConnectionProbe;
 use crate::service::{ConnectionInfo, Peer, Service};
+use baton_types::MemoryPool;
+use baton_wire::MESSAGE_SIZE_MAX_BYTES;
 use parking_lot::{Condvar, Mutex};
 use socket2::{SockAddr, Socket};
 use std::collections::HashMap;
@@ -29,6 +31,7 @@ struct Shared {
     counters: Arc<Counters>,
     stopping: AtomicBool,
     message_timeout: Duration,
+    message_memory: Arc<MemoryPool>,
     connections: Mutex<HashMap<u64, Arc<Socket>>>,
     /// Signalled when the last connection is gone.
     drained: Condvar,
@@ -62,6 +65,7 @@ impl Server {
             counters,
             stopping: AtomicBool::new(false),
             message_timeout: options.message_timeout,
+            message_memory: Arc::clone(&options.message_memory),
             connections: Mutex::new(HashMap::new()),
             drained: Condvar::new(),
         });
@@ -203,8 +207,13 @@ impl<S: Service> Registered<S> {
             local: peer_of(self.socket.local_addr().ok().as_ref()),
             probe: ConnectionProbe::new(self.socket.clone()),
         });
-        let mut connection =
-            Connection::new(&self.socket, &self.shared.counters, &self.shared.stopping, self.shared.message_timeout);
+        let mut connection = Connection::new(
+            &self.socket,
+            &self.shared.counters,
+            &self.shared.stopping,
+            self.shared.message_timeout,
+            self.shared.message_memory.account(MESSAGE_SIZE_MAX_BYTES),
+        );
         match connection.run(&mut handler) {
             End::Clean | End::Asked => {}
             End::Http => debug!(target: "NETWORK", id = 22989, remote = %self.peer, "HTTP on the driver port"),

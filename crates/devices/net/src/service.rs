@@ -32,6 +32,9 @@ pub trait Handler {
         let _ = (request, out);
         After::Close
     }
+
+    /// What was appended has been sent, or never will be.
+    fn sent(&mut self) {}
 }
 
 /// What the server serves.

@@ -47,7 +47,12 @@ impl StorageOptions {
 
     /// The block cache, shared by all families; of the kind whose look-ups take no lock.
     pub(crate) fn cache(&self) -> Cache {
-        Cache::new_hyper_clock_cache(self.cache_bytes - self.record_cache_bytes(), 0)
+        Cache::new_hyper_clock_cache(self.block_cache_bytes(), 0)
+    }
+
+    /// The part of the memory that is for blocks and memtables, in bytes.
+    pub(crate) fn block_cache_bytes(&self) -> usize {
+        self.cache_bytes - self.record_cache_bytes()
     }
 
     /// The part of the memory that holds hot documents by themselves, in bytes.

@@ -209,6 +209,18 @@ impl Storage {
         })
     }
 
+    /// The memory it was given for blocks, memtables and hot documents, in bytes.
+    pub fn cache_bytes(&self) -> usize {
+        self.options.cache_bytes
+    }
+
+    /// Lends so many bytes of the cache's memory to somebody else, from now on; 0 takes all back.
+    pub fn lend_cache(&self, bytes: usize) {
+        let all = self.options.block_cache_bytes();
+        // A handle to the same cache: the crate asks for an exclusive one.
+        self.cache.clone().set_capacity(all.saturating_sub(bytes).max(all / 4));
+    }
+
     pub(crate) fn retention(&self) -> &Retention {
         &self.retention
     }

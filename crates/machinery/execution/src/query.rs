@@ -6,11 +6,10 @@ use crate::plan::{self, PlanChoice};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
-use baton_query::sort::{SortPattern, Sorter};
+use baton_query::sort::{SortPattern, Sorted, Sorter};
 use baton_storage::{Collection, Order, RecordKey, Storage};
 use baton_types::Result;
 use bson::{RawDocument, RawDocumentBuf};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Documents between two questions whether to go on.
@@ -77,7 +76,7 @@ pub struct Query {
     skip: u64,
     left: Option<u64>,
     /// The sorted result, once the input of a blocking sort is in.
-    sorted: Option<VecDeque<(RecordKey, RawDocumentBuf)>>,
+    sorted: Option<Sorted<(RecordKey, RawDocumentBuf)>>,
     context: Arc<Context>,
     /// What it looked at so far.
     pub examined: Examined,
@@ -176,10 +175,10 @@ impl Query {
         &mut self,
         collection: &Collection,
         interrupt: Interrupt<'_>,
-    ) -> Result<VecDeque<(RecordKey, RawDocumentBuf)>> {
-        let Some(pattern) = self.spec.sort.clone() else { return Ok(VecDeque::new()) };
+    ) -> Result<Sorted<(RecordKey, RawDocumentBuf)>> {
+        let Some(pattern) = self.spec.sort.clone() else { return Ok(Sorted::empty()) };
         let wanted = self.left.map(|left| left.saturating_add(self.skip));
-        let mut sorter = Sorter::new(wanted, self.context.memory_bytes_max);
+        let mut sorter = Sorter::new(wanted, self.context.stage_memory());
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
         let Self { spec, access, examined, .. } = self;
@@ -200,13 +199,17 @@ impl Query {
         })?;
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
         self.skip = 0;
-        Ok(sorter.into_sorted().skip(skip).map(|(_, value)| value).collect())
+        let mut sorted = sorter.into_sorted();
+        if skip > 0 {
+            sorted.nth(skip - 1);
+        }
+        Ok(sorted)
     }
 
     fn run_sorted(&mut self, offer: &mut dyn FnMut(&[u8], &RawDocument) -> Result<Given>) -> Result<bool> {
         let Self { spec, sorted, left, returned, .. } = self;
         let Some(sorted) = sorted else { return Ok(false) };
-        while let Some((record, document)) = sorted.front() {
+        while let Some((record, document)) = sorted.peek() {
             let given = match &spec.projection {
                 Some((_, projection)) => {
                     let details = if projection.needs_match_details() {
@@ -221,7 +224,7 @@ impl Query {
             if given == Given::Refused {
                 return Ok(true);
             }
-            sorted.pop_front();
+            sorted.next();
             *returned += 1;
             if let Some(left) = left {
                 *left -= 1;
@@ -233,7 +236,7 @@ impl Query {
                 break;
             }
         }
-        Ok(!sorted.is_empty())
+        Ok(sorted.len() > 0)
     }
 
     /// The first document, with its record key.

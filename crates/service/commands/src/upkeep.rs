@@ -1,11 +1,11 @@
 //! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
-//! oplog, letting compaction begin, deleting expired documents.
+//! oplog, letting compaction begin, lending the cache's memory to large sorts, deleting expired documents.
 //!
 //! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises.
 //! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
 
-use crate::server::Server;
 use crate::server::sessions::TIMEOUT_MINUTES;
+use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the history window moves and the oplog's size is looked at.
 const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
-/// How often it is looked whether files are due to be merged.
-const COMPACTION_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is looked whether files are due to be merged, and who needs memory.
+const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
 /// How often retryable writes of given-up sessions are forgotten.
 const SESSION_INTERVAL: Duration = Duration::from_secs(300);
 /// How often a change of `ttlMonitorSleepSecs` is noticed.
@@ -60,7 +60,7 @@ pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
     for (name, work) in [
         ("sync", sync as fn(&Arc<Server>, &Stop)),
         ("storage", tend_storage),
-        ("compaction", tend_compaction),
+        ("resources", tend_resources),
         ("ttl", expire),
     ] {
         let (server, stop) = (Arc::clone(server), Arc::clone(&upkeep.stop));
@@ -105,8 +105,14 @@ fn tend_storage(server: &Arc<Server>, stop: &Stop) {
     }
 }
 
-fn tend_compaction(server: &Arc<Server>, stop: &Stop) {
-    while stop.wait(COMPACTION_INTERVAL) {
+fn tend_resources(server: &Arc<Server>, stop: &Stop) {
+    let mut lent = 0;
+    while stop.wait(RESOURCES_INTERVAL) {
+        let wanted = server.stage_memory.bytes().saturating_sub(STAGE_MEMORY_BYTES);
+        if wanted != lent {
+            lent = wanted;
+            server.storage.lend_cache(lent);
+        }
         if let Err(error) = server.storage.tend_compaction() {
             tracing::warn!(target: "STORAGE", %error, "Could not look after compaction");
         }

@@ -83,4 +83,8 @@ impl Handler for ConnectionHandler {
         };
         self.carry_out(&next, out)
     }
+
+    fn sent(&mut self) {
+        self.client.release_reply();
+    }
 }

@@ -5,10 +5,12 @@
 
 mod class;
 mod error;
+mod memory;
 mod namespace;
 mod optime;
 
 pub use class::Class;
 pub use error::{Error, ErrorCode, Result};
+pub use memory::{MemoryAccount, MemoryPool};
 pub use namespace::{Namespace, check_database};
 pub use optime::{OpTime, Term, Timestamp};

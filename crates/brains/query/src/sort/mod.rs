@@ -9,4 +9,4 @@ mod sorter;
 mod tests;
 
 pub use pattern::{SortKey, SortPart, SortPattern, natural_direction};
-pub use sorter::Sorter;
+pub use sorter::{Sorted, Sorter};

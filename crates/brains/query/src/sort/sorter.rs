@@ -6,7 +6,7 @@
 //! What it deliberately does not do: spill to disk. A sort that outgrows its bound fails and says so.
 
 use super::SortKey;
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, MemoryAccount, Result};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -53,17 +53,17 @@ pub struct Sorter<T> {
     held: Held<T>,
     position: u64,
     bytes: usize,
-    bytes_max: usize,
+    memory: MemoryAccount,
 }
 
 impl<T> Sorter<T> {
-    /// A sorter that keeps the first `limit` values in order (all, without a limit) in at most `bytes_max` bytes.
-    pub fn new(limit: Option<u64>, bytes_max: usize) -> Self {
+    /// A sorter that keeps the first `limit` values in order (all, without a limit) in what `memory` may hold.
+    pub fn new(limit: Option<u64>, memory: MemoryAccount) -> Self {
         let held = match limit.and_then(|n| usize::try_from(n).ok()) {
             Some(limit) => Held::Best { heap: BinaryHeap::new(), limit },
             None => Held::All(Vec::new()),
         };
-        Self { held, position: 0, bytes: 0, bytes_max }
+        Self { held, position: 0, bytes: 0, memory }
     }
 
     /// Takes one value of `value_bytes` bytes.
@@ -84,8 +84,8 @@ impl<T> Sorter<T> {
             },
         }
         self.bytes += bytes;
-        if self.bytes > self.bytes_max {
-            return Err(memory_exceeded(self.bytes_max));
+        if !self.memory.set(self.bytes) {
+            return Err(memory_exceeded(&self.memory, self.bytes));
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl<T> Sorter<T> {
     }
 
     /// The values in order, each with its key.
-    pub fn into_sorted(self) -> impl ExactSizeIterator<Item = (SortKey, T)> + use<T> {
+    pub fn into_sorted(self) -> Sorted<T> {
         let entries = match self.held {
             Held::All(mut entries) => {
                 entries.sort_unstable();
@@ -125,14 +125,57 @@ impl<T> Sorter<T> {
             }
             Held::Best { heap, .. } => heap.into_sorted_vec(),
         };
-        entries.into_iter().map(|entry| (entry.key, entry.value))
+        Sorted { entries: entries.into_iter(), memory: self.memory }
     }
 }
 
-/// The error of a sort that outgrew `bytes_max`.
-fn memory_exceeded(bytes_max: usize) -> Error {
+/// Values in order, each with its key. What is still to come counts as held.
+pub struct Sorted<T> {
+    entries: std::vec::IntoIter<Entry<T>>,
+    memory: MemoryAccount,
+}
+
+impl<T> Sorted<T> {
+    /// Nothing.
+    pub fn empty() -> Self {
+        Self { entries: Vec::new().into_iter(), memory: MemoryAccount::alone(0) }
+    }
+
+    /// The value that comes next.
+    pub fn peek(&self) -> Option<&T> {
+        self.entries.as_slice().first().map(|entry| &entry.value)
+    }
+}
+
+impl<T> Iterator for Sorted<T> {
+    type Item = (SortKey, T);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.entries.next()?;
+        let left = self.memory.bytes().saturating_sub(entry.bytes);
+        // To hold less is always allowed.
+        let _ = self.memory.set(left);
+        Some((entry.key, entry.value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.entries.size_hint()
+    }
+}
+
+impl<T> ExactSizeIterator for Sorted<T> {}
+
+/// The error of a sort that would hold so many bytes.
+fn memory_exceeded(memory: &MemoryAccount, bytes: usize) -> Error {
+    let bytes_max = memory.bytes_max();
     Error::new(
         ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-        format!("Sort exceeded memory limit of {bytes_max} bytes, but did not opt in to external sorting."),
+        if bytes > bytes_max {
+            format!("Sort exceeded memory limit of {bytes_max} bytes, but did not opt in to external sorting.")
+        } else {
+            "Sort exceeded the memory that all requests share; try again when fewer sorts run or cursors are open, or \
+             sort by an index."
+                .to_owned()
+        },
     )
 }

@@ -1,6 +1,7 @@
 //! The order a pattern gives, what patterns are refused, and the sorter's bounds.
 
 use super::*;
+use baton_types::MemoryAccount;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
 
@@ -14,7 +15,7 @@ fn pattern(spec: Document) -> SortPattern {
 
 fn sorted(spec: Document, docs: &[Document]) -> Vec<i32> {
     let pattern = pattern(spec);
-    let mut sorter = Sorter::new(None, usize::MAX);
+    let mut sorter = Sorter::new(None, MemoryAccount::alone(usize::MAX));
     for doc in docs {
         let doc = raw(doc);
         let key = pattern.key(&doc).expect("a key");
@@ -104,7 +105,7 @@ fn natural_is_a_direction_of_its_own() {
 
 #[test]
 fn a_limit_keeps_the_best_and_is_stable() {
-    let mut sorter = Sorter::new(Some(3), usize::MAX);
+    let mut sorter = Sorter::new(Some(3), MemoryAccount::alone(usize::MAX));
     for (position, key) in [5_u8, 1, 4, 1, 9, 1, 0].into_iter().enumerate() {
         sorter.push(vec![key], position, 8).expect("within memory");
         assert!(sorter.len() <= 3);
@@ -116,7 +117,7 @@ fn a_limit_keeps_the_best_and_is_stable() {
 #[test]
 fn a_sort_that_outgrows_its_memory_fails() {
     let grow = |limit: Option<u64>| -> baton_types::Result<()> {
-        let mut sorter = Sorter::new(limit, 10_000);
+        let mut sorter = Sorter::new(limit, MemoryAccount::alone(10_000));
         (0..1000_u32).try_for_each(|i| sorter.push(i.to_be_bytes().to_vec(), i, 100))
     };
     let error = grow(None).expect_err("a thousand entries do not fit");

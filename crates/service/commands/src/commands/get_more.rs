@@ -61,12 +61,13 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.begin_document(cstr!("cursor"));
     reply.begin_array(cstr!("nextBatch"));
     let wanted = size.filter(|size| *size > 0).or(pinned.info.batch_size);
-    let mut batch = BatchBuilder::new(reply, wanted);
+    let mut batch = BatchBuilder::new(reply, wanted, &call.server.message_memory);
     let end = match pinned.cursor().next_batch(&mut batch, &call.operation, await_until) {
         // An awaiting cursor that ran out of time answers with what it has: nothing.
         Err(error) if error.code == ErrorCode::MaxTimeMSExpired && await_until.is_some() => BatchEnd::More,
         end => end?,
     };
+    call.client.hold_reply(batch.into_memory());
     reply.end();
     let open = match end {
         BatchEnd::Exhausted => 0,

@@ -27,6 +27,7 @@ pub fn context(call: &Call<'_>, variables: Option<&RawDocument>) -> Result<Arc<C
     context.memory_bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
     context.cluster_time = call.server.topology.set().is_some().then(|| call.server.cluster_time());
     context.read_at = call.read_at;
+    context.memory = Arc::clone(&call.server.stage_memory);
     for element in variables.into_iter().flat_map(RawDocument::iter) {
         let (name, value) = element?;
         let empty = RawDocumentBuf::new();

@@ -4,7 +4,7 @@
 //! What it deliberately does not do: read or write the socket.
 
 use super::operations::{Operations, Slot, SlotGuard};
-use baton_types::{Class, Error, ErrorCode, Result};
+use baton_types::{Class, Error, ErrorCode, MemoryAccount, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -42,9 +42,23 @@ pub struct Client {
     metadata: OnceLock<RawDocumentBuf>,
     app_name: OnceLock<String>,
     class: AtomicU8,
+    /// What a large reply holds until it is sent.
+    reply_memory: Mutex<Option<MemoryAccount>>,
 }
 
 impl Client {
+    /// Keeps what a reply holds until it is sent.
+    pub fn hold_reply(&self, memory: MemoryAccount) {
+        if memory.bytes() > 0 {
+            *self.reply_memory.lock() = Some(memory);
+        }
+    }
+
+    /// The reply is sent.
+    pub fn release_reply(&self) {
+        self.reply_memory.lock().take();
+    }
+
     /// Where its operations run.
     pub fn slot(&self) -> &Arc<Slot> {
         self.slot.slot()
@@ -162,6 +176,7 @@ impl Clients {
             metadata: OnceLock::new(),
             app_name: OnceLock::new(),
             class: AtomicU8::new(1),
+            reply_memory: Mutex::default(),
             connection,
         });
         self.clients.lock().insert(client.connection.id, client.clone());

@@ -8,7 +8,7 @@
 use super::operations::{Operation, Slot};
 use crate::envelope::SessionId;
 use ahash::RandomState;
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, MemoryAccount, MemoryPool, Result};
 use baton_wire::{DOCUMENT_SIZE_MAX_BYTES, DocumentWriter};
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
@@ -26,22 +26,40 @@ const SHARD_COUNT: usize = 8;
 pub struct BatchBuilder<'w, 'o> {
     writer: &'w mut DocumentWriter<'o>,
     documents_left: usize,
-    bytes_left: usize,
+    bytes: usize,
+    memory: MemoryAccount,
     count: usize,
 }
+
+/// A batch grows so far without asking for memory, and then by as much each time it asks, in bytes.
+const BATCH_STEP_BYTES: usize = 256 * 1024;
 
 impl<'w, 'o> BatchBuilder<'w, 'o> {
     /// What a document in an array costs besides its own bytes: its type, an index of up to seven digits, the end.
     const ELEMENT_BYTES: usize = 9;
 
-    /// At most `documents_max` documents (`None`: as many as fit), into the array that is open in `writer`.
-    pub fn new(writer: &'w mut DocumentWriter<'o>, documents_max: Option<usize>) -> Self {
+    /// At most `documents_max` documents (`None`: as many as fit), into the array that is open in `writer`. What is large
+    /// is held of `pool`: where little is left, batches are small.
+    pub fn new(writer: &'w mut DocumentWriter<'o>, documents_max: Option<usize>, pool: &Arc<MemoryPool>) -> Self {
         Self {
             writer,
             documents_left: documents_max.unwrap_or(usize::MAX),
-            bytes_left: DOCUMENT_SIZE_MAX_BYTES,
+            bytes: 0,
+            memory: pool.account(DOCUMENT_SIZE_MAX_BYTES + BATCH_STEP_BYTES),
             count: 0,
         }
+    }
+
+    /// What it holds of the pool; to be kept until the batch is sent.
+    pub fn into_memory(self) -> MemoryAccount {
+        self.memory
+    }
+
+    /// Whether there is room for so many bytes more.
+    fn has_room(&mut self, size: usize) -> bool {
+        let bytes = self.bytes + size;
+        bytes <= DOCUMENT_SIZE_MAX_BYTES
+            && (bytes <= self.memory.bytes().max(BATCH_STEP_BYTES) || self.memory.set(bytes + BATCH_STEP_BYTES))
     }
 
     /// Whether another document can be wanted.
@@ -54,12 +72,12 @@ impl<'w, 'o> BatchBuilder<'w, 'o> {
     #[must_use]
     pub fn offer(&mut self, document: &RawDocument) -> bool {
         let size = document.as_bytes().len() + Self::ELEMENT_BYTES;
-        if self.documents_left == 0 || (size > self.bytes_left && self.count > 0) {
+        if self.documents_left == 0 || (!self.has_room(size) && self.count > 0) {
             return false;
         }
         self.writer.push(document);
         self.documents_left -= 1;
-        self.bytes_left = self.bytes_left.saturating_sub(size);
+        self.bytes += size;
         self.count += 1;
         true
     }
@@ -467,7 +485,7 @@ mod tests {
         let mut out = Vec::new();
         let mut writer = DocumentWriter::new(&mut out);
         writer.begin_array(bson::cstr!("nextBatch"));
-        let mut batch = BatchBuilder::new(&mut writer, Some(max));
+        let mut batch = BatchBuilder::new(&mut writer, Some(max), &MemoryPool::new(usize::MAX));
         let end = pinned.cursor().next_batch(&mut batch, operation, None).unwrap();
         (batch.count(), end)
     }
@@ -529,7 +547,7 @@ mod tests {
         let mut out = Vec::new();
         let mut writer = DocumentWriter::new(&mut out);
         writer.begin_array(bson::cstr!("firstBatch"));
-        let mut batch = BatchBuilder::new(&mut writer, None);
+        let mut batch = BatchBuilder::new(&mut writer, None, &MemoryPool::new(usize::MAX));
         assert!(batch.offer(&large));
         assert!(!batch.offer(&large));
         assert!(!batch.is_full());

@@ -23,7 +23,7 @@ pub use topology::{ReplicaSet, Topology};
 
 use crate::envelope::SessionId;
 use baton_storage::Storage;
-use baton_types::{Result, Timestamp};
+use baton_types::{MemoryPool, Result, Timestamp};
 use baton_wire::{Compressor, DocumentWriter};
 use bson::Document;
 use parking_lot::{Condvar, Mutex};
@@ -128,11 +128,20 @@ pub struct Server {
     pub storage: Arc<Storage>,
     /// What the deletion of expired documents has done.
     pub ttl: crate::ttl::Figures,
+    /// What blocking stages hold, over all requests.
+    pub stage_memory: Arc<MemoryPool>,
+    /// What messages hold that are being received or sent, the large ones.
+    pub message_memory: Arc<MemoryPool>,
     /// The machine.
     pub hooks: Hooks,
     shutdown: Mutex<bool>,
     shutdown_asked: Condvar,
 }
+
+/// What blocking stages may hold beyond the part that the cache lends them, in bytes.
+pub const STAGE_MEMORY_BYTES: usize = 64 * 1024 * 1024;
+/// What large messages may hold, in bytes: one of the largest, and some.
+const MESSAGE_MEMORY_BYTES: usize = 64 * 1024 * 1024;
 
 impl Server {
     /// A member of these parts.
@@ -150,6 +159,8 @@ impl Server {
             parameters: parameters::Values::default(),
             fail_points: failpoints::FailPoints::default(),
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
+            stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 4),
+            message_memory: MemoryPool::new(MESSAGE_MEMORY_BYTES),
             storage: parts.storage,
             ttl: crate::ttl::Figures::default(),
             hooks: parts.hooks,

@@ -87,7 +87,7 @@ impl BucketAutoSpec {
         BucketAutoStage {
             spec: Arc::clone(self),
             ctx: Arc::clone(ctx),
-            sorter: Some(Sorter::new(None, ctx.memory_bytes_max)),
+            sorter: Some(Sorter::new(None, ctx.stage_memory())),
         }
     }
 }

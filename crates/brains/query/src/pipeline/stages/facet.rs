@@ -11,7 +11,7 @@ use crate::pipeline::field::{self, cstring};
 use crate::pipeline::scope::{Inside, Scope};
 use crate::pipeline::stage::{Flow, Host, Stage};
 use crate::show;
-use baton_types::{Error, Result};
+use baton_types::{Error, MemoryAccount, Result};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl FacetSpec {
                 Ok(Facet { name: name.clone(), chain, wants_more: true, results: RawArrayBuf::new() })
             })
             .collect::<Result<_>>()?;
-        Ok(FacetStage { facets, result_bytes: 0, result_bytes_max: ctx.memory_bytes_max, taken: VecDeque::new() })
+        Ok(FacetStage { facets, memory: ctx.stage_memory(), taken: VecDeque::new() })
     }
 }
 
@@ -97,8 +97,8 @@ struct Facet {
 /// `$facet` at work.
 pub(crate) struct FacetStage {
     facets: Vec<Facet>,
-    result_bytes: usize,
-    result_bytes_max: usize,
+    /// The results so far.
+    memory: MemoryAccount,
     /// What a pipeline has just emitted; empty between calls.
     taken: VecDeque<RawDocumentBuf>,
 }
@@ -107,11 +107,12 @@ impl FacetStage {
     /// Moves what facet number `at` has emitted to its results.
     fn keep(&mut self, at: usize) -> Result<()> {
         while let Some(doc) = self.taken.pop_front() {
-            self.result_bytes += doc.as_bytes().len();
-            if self.result_bytes > self.result_bytes_max {
+            let result_bytes = self.memory.bytes() + doc.as_bytes().len();
+            if !self.memory.set(result_bytes) {
                 let message = format!(
                     "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
-                    self.result_bytes, self.result_bytes_max
+                    result_bytes,
+                    self.memory.bytes_max()
                 );
                 return Err(Error::location(4031700, message));
             }
@@ -156,6 +157,6 @@ impl Stage for FacetStage {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.result_bytes + self.facets.iter().map(|facet| facet.chain.memory_bytes()).sum::<usize>()
+        self.memory.bytes() + self.facets.iter().map(|facet| facet.chain.memory_bytes()).sum::<usize>()
     }
 }

@@ -11,7 +11,7 @@ use crate::expression::{Dependencies, Expression};
 use crate::pipeline::field::raw_value;
 use crate::pipeline::stage::{Flow, Stage};
 use baton_document::keys::{self, Direction};
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, MemoryAccount, Result};
 use bson::Bson;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use std::collections::{HashMap, VecDeque};
@@ -70,6 +70,7 @@ impl GroupSpec {
             groups: VecDeque::new(),
             key: Vec::new(),
             bytes: 0,
+            memory: ctx.stage_memory(),
         }
     }
 }
@@ -89,6 +90,7 @@ pub(crate) struct GroupStage {
     /// The key at hand; kept to reuse its memory.
     key: Vec<u8>,
     bytes: usize,
+    memory: MemoryAccount,
 }
 
 impl GroupStage {
@@ -116,8 +118,8 @@ impl Stage for GroupStage {
         let before = group.accumulators.memory_bytes();
         group.accumulators.accumulate(&self.spec.fields, &doc, &self.ctx)?;
         self.bytes = (self.bytes + group.accumulators.memory_bytes()).saturating_sub(before);
-        if self.bytes > self.ctx.memory_bytes_max {
-            return Err(memory_exceeded(self.ctx.memory_bytes_max));
+        if !self.memory.set(self.bytes) {
+            return Err(memory_exceeded(&self.memory, self.bytes));
         }
         Ok(Flow::More)
     }
@@ -139,9 +141,14 @@ impl Stage for GroupStage {
     }
 }
 
-fn memory_exceeded(bytes_max: usize) -> Error {
+fn memory_exceeded(memory: &MemoryAccount, bytes: usize) -> Error {
+    let bytes_max = memory.bytes_max();
     Error::new(
         ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-        format!("Exceeded memory limit of {bytes_max} bytes for $group, but didn't allow external sort."),
+        if bytes > bytes_max {
+            format!("Exceeded memory limit of {bytes_max} bytes for $group, but didn't allow external sort.")
+        } else {
+            "$group exceeded the memory that all requests share; try again when fewer of them run.".to_owned()
+        },
     )
 }

@@ -6,7 +6,7 @@
 use super::sort::BATCH_DOCUMENTS;
 use crate::Context;
 use crate::pipeline::stage::{Flow, Stage};
-use crate::sort::Sorter;
+use crate::sort::{Sorted, Sorter};
 use baton_types::{Error, Result};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use std::collections::VecDeque;
@@ -55,14 +55,14 @@ impl SplitMix {
 pub(crate) struct SampleStage {
     random: SplitMix,
     sorter: Option<Sorter<RawDocumentBuf>>,
-    chosen: VecDeque<RawDocumentBuf>,
+    chosen: Sorted<RawDocumentBuf>,
 }
 
 impl SampleStage {
     /// Draws `size` documents.
     pub(crate) fn new(size: u64, ctx: &Context) -> Self {
-        let sorter = Sorter::new(Some(size), ctx.memory_bytes_max);
-        Self { random: SplitMix { state: ctx.seed }, sorter: Some(sorter), chosen: VecDeque::new() }
+        let sorter = Sorter::new(Some(size), ctx.stage_memory());
+        Self { random: SplitMix { state: ctx.seed }, sorter: Some(sorter), chosen: Sorted::empty() }
     }
 }
 
@@ -79,11 +79,11 @@ impl Stage for SampleStage {
 
     fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.chosen = sorter.into_sorted().map(|(_, doc)| doc).collect();
+            self.chosen = sorter.into_sorted();
         }
         let batch = self.chosen.len().min(BATCH_DOCUMENTS);
-        out.extend(self.chosen.drain(..batch));
-        Ok(if self.chosen.is_empty() { Flow::Done } else { Flow::More })
+        out.extend(self.chosen.by_ref().take(batch).map(|(_, doc)| doc));
+        Ok(if self.chosen.len() == 0 { Flow::Done } else { Flow::More })
     }
 
     fn memory_bytes(&self) -> usize {

@@ -5,8 +5,8 @@
 
 use crate::Context;
 use crate::pipeline::stage::{Flow, Stage};
-use crate::sort::{SortKey, SortPattern, Sorter};
-use baton_types::{Error, Result};
+use crate::sort::{SortPattern, Sorted, Sorter};
+use baton_types::{Error, MemoryAccount, Result};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,16 +40,14 @@ impl SortSpec {
     pub(crate) fn start(&self, ctx: &Context) -> SortStage {
         SortStage {
             pattern: Arc::clone(&self.pattern),
-            state: State::Collecting(Sorter::new(self.limit, ctx.memory_bytes_max)),
+            state: State::Collecting(Sorter::new(self.limit, ctx.stage_memory())),
         }
     }
 }
 
-type Sorted = Box<dyn Iterator<Item = (SortKey, RawDocumentBuf)> + Send>;
-
 enum State {
     Collecting(Sorter<RawDocumentBuf>),
-    Emitting(Sorted),
+    Emitting(Sorted<RawDocumentBuf>),
 }
 
 /// `$sort` at work.
@@ -69,8 +67,8 @@ impl Stage for SortStage {
 
     fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
         if let State::Collecting(sorter) = &mut self.state {
-            let full = std::mem::replace(sorter, Sorter::new(Some(0), 0));
-            self.state = State::Emitting(Box::new(full.into_sorted()));
+            let full = std::mem::replace(sorter, Sorter::new(Some(0), MemoryAccount::alone(0)));
+            self.state = State::Emitting(full.into_sorted());
         }
         let State::Emitting(sorted) = &mut self.state else { return Ok(Flow::Done) };
         let before = out.len();
