@@ -262,10 +262,8 @@ impl<'s> Connection<'s> {
         let mut after = handler.handle(&request, out);
         loop {
             let sent = if wants_reply && after != After::NoReply && !out.is_empty() { self.send(out) } else { Ok(()) };
-            if out.capacity() > RETAINED_SIZE_BYTES {
-                give_back(out);
-                handler.sent();
-            }
+            give_back(out);
+            handler.sent();
             sent?;
             match after {
                 After::Reply | After::NoReply => return Ok(()),
