@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: help tools rocksdb build release up test check-format check-house lint unit cluster test-clients fuzz crash deny
+.PHONY: help tools rocksdb build release up test check-format check-house lint unit cluster test-clients fuzz crash differential deny
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,6 +49,9 @@ test-clients: build ## every official client, the tools that are on the PATH, an
 
 crash: ## a hundred kills at random moments and at every named crash point
 	@$(ENV) tests/crash/run.sh
+
+differential: rocksdb ## random queries, pipelines and updates, compared with npm's mingo, and with and without indexes
+	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/differential/run.sh
 
 fuzz: ## a short run of every fuzz target (FUZZ_SECONDS each)
 	@$(ENV) build/fuzz.sh $${FUZZ_SECONDS:-3}

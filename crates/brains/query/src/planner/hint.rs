@@ -5,7 +5,7 @@ use super::key_ranges::KeyRange;
 use crate::sort::natural_direction;
 use baton_document::keys::{self, Direction};
 use baton_document::order;
-use baton_types::{Error, Result};
+use baton_types::{Error, ErrorCode, Result};
 use bson::{Bson, Document, RawBsonRef, RawDocument};
 use std::sync::Arc;
 
@@ -36,11 +36,26 @@ impl Hint {
     }
 
     /// The index that is meant; none for the natural order.
+    ///
+    /// `IndexNotFound` (27) for a key pattern that several indexes have, such as a full one and a partial one: they would
+    /// give different documents.
     pub(super) fn resolve(&self, indexes: &[Arc<IndexSpec>]) -> Result<Option<Arc<IndexSpec>>> {
         let found = match self {
             Self::Natural(_) => return Ok(None),
             Self::Name(name) => indexes.iter().find(|index| index.name == *name),
-            Self::Key(key) => indexes.iter().find(|index| is_key_pattern(index, key)),
+            Self::Key(key) => {
+                let mut same = indexes.iter().filter(|index| is_key_pattern(index, key));
+                let first = same.next();
+                if let (Some(first), Some(second)) = (first, same.next()) {
+                    let message = format!(
+                        "error processing query: planner returned error :: caused by :: Hint matched multiple indexes, \
+                         must hint by index name. Matched: {} and {}",
+                        first.name, second.name
+                    );
+                    return Err(Error::new(ErrorCode::IndexNotFound, message));
+                }
+                first
+            }
         };
         found.filter(|index| index.is_searchable()).cloned().map(Some).ok_or_else(|| {
             Error::bad_value(

@@ -5,6 +5,7 @@ use crate::matcher::Matcher;
 use crate::planner::{Hint, IndexField, IndexSpec, KeyOrder, Plan, Projected, Query, plan, shape_hash, sole_id};
 use crate::sort::SortPattern;
 use baton_document::keys::Direction;
+use baton_types::ErrorCode;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, RawBsonRef, bson, doc};
 use std::sync::Arc;
@@ -286,6 +287,16 @@ fn a_hint_chooses_the_index() {
         assert_eq!(error.code.0, 2);
         assert!(error.message.contains("hint provided does not correspond to an existing index"), "{error}");
     }
+}
+
+#[test]
+fn a_hinted_pattern_that_several_indexes_have_is_refused_and_their_names_are_not() {
+    let sparse = IndexSpec { name: "sparse".into(), sparse: true, ..index(doc! { "a": 1 }) };
+    let indexes = [Arc::new(index(doc! { "a": 1 })), Arc::new(sparse)];
+    let matcher = parse(&doc! { "a": { "$gt": 1 } });
+    let with = |hint: Hint| plan(&Query { hint: Some(&hint), ..Query::new(&matcher) }, &indexes);
+    assert_eq!(with(Hint::Key(doc! { "a": 1 })).unwrap_err().code, ErrorCode::IndexNotFound);
+    assert_eq!(with(Hint::Name("sparse".into())).unwrap()[0].index_names(), ["sparse"]);
 }
 
 #[test]
