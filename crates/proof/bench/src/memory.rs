@@ -34,6 +34,9 @@ pub struct MemoryArgs {
     /// Cursors with batches of 16 MB at once
     #[arg(long, default_value_t = 64)]
     pub cursors: usize,
+    /// Seconds of reads and updates after the load
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
     /// Sorts, and aggregations of every kind, at once
     #[arg(long, default_value_t = 8)]
     pub at_once: usize,
@@ -81,7 +84,7 @@ pub fn run(args: &MemoryArgs) -> Result<(), Failure> {
             workload: Workload::A,
             clients: 64,
             warmup: Duration::ZERO,
-            duration: Duration::from_secs(10),
+            duration: Duration::from_secs_f64(args.seconds),
             operations: None,
             uniform: true,
             seed: 5,

@@ -1,0 +1,47 @@
+"""`baton bench`: the experiments run from start to end and report what they promise. What the figures are is no test."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+
+def bench(directory, *arguments):
+    command = [os.environ["BATON"], "bench", *map(str, arguments), "--dir", str(directory), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert list(directory.iterdir()) == [], "an experiment leaves nothing behind"
+    return json.loads(done.stdout)
+
+
+def test_baton_is_compared_with_what_needs_no_installation(tmp_path):
+    report = bench(
+        tmp_path, "one", "--without", "java,redis", "--records", 500, "--durable-records", 500, "--workloads", "a,c,e",
+        "--clients", 2, "--durable-clients", "1,2", "--seconds", 0.2, "--warmup", 0.1, "--first-warmup", 0.2,
+        "--cache-gb", 0.25)
+    cells = {(c["section"], c["workload"], c["clients"], c["peer"]): c for c in report["cells"]}
+    for workload in "ace":
+        for peer in ("Baton", "ping-pong", "RocksDB"):
+            cell = cells["ycsb", workload, 2, peer]
+            assert cell["operationsPerSecond"] > 0 and cell["p50Us"] <= cell["p99Us"] <= cell["maxUs"]
+            assert 0 <= cell["during"]["others"] <= 1 and 0 <= cell["before"]["idle"] <= 1
+    assert ("ycsb", "a", 2, "Baton, j:true") in cells and ("ycsb", "c", 2, "Baton, j:true") not in cells
+    for clients in (1, 2):
+        for peer in ("Baton $set, j:true", "RocksDB, synced", "append, fdatasync"):
+            assert cells["durable", "replace", clients, peer]["operationsPerSecond"] > 0
+    # Without its peer a target is left out, not met.
+    demands = [target["demand"] for target in report["targets"]]
+    assert "throughput, of the ping-pong's" in demands and not any("Redis" in demand for demand in demands)
+    assert report["messageBytes"]["readReply"] > 1000
+
+
+@pytest.mark.parametrize("arguments, demand", [
+    (["scale", "--sizes", "300,600", "--hot", 300, "--seconds", 0.2, "--rounds", 1, "--cache-gb", 0.25], "slowest table"),
+    (["idle", "--seconds", 0.5, "--records", 100], "MB resident"),
+    (["memory", "--records", 300, "--connections", 16, "--cursors", 2, "--at-once", 2, "--seconds", 0.5], "peak MB resident"),
+    (["recovery", "--records", 300, "--kills", 2, "--seconds", 0.3, "--clients", 2, "--cache-gb", 0.25], "kill -9"),
+])
+def test_an_experiment_answers_its_demand(tmp_path, arguments, demand):
+    report = bench(tmp_path, *arguments)
+    assert any(demand in target["demand"] and target["figure"] is not None for target in report["targets"])
