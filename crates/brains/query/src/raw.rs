@@ -160,8 +160,16 @@ pub(crate) fn put_bson(out: &mut Vec<u8>, key: &str, value: Bson) -> Result<()> 
     Ok(())
 }
 
+/// Unused room that a finished document may keep beside its own length.
+const SLACK_BYTES_MAX: usize = 256;
+
 /// Turns a finished buffer into a document.
-pub(crate) fn finish(out: Vec<u8>) -> Result<RawDocumentBuf> {
+pub(crate) fn finish(mut out: Vec<u8>) -> Result<RawDocumentBuf> {
+    // Room is made for the document that this one came from, which may be a thousand times larger (an unwound array);
+    // a stage that keeps many of these would hold that much more than it counts.
+    if out.capacity() > 2 * out.len() + SLACK_BYTES_MAX {
+        out.shrink_to_fit();
+    }
     RawDocumentBuf::from_bytes(out).map_err(|_| Error::new(ErrorCode::BSONObjectTooLarge, "BSONObj size is invalid"))
 }
 
@@ -397,5 +405,15 @@ mod tests {
     fn depth_counts_containers() {
         assert_eq!(document_depth(&rawdoc! {}).unwrap(), 1);
         assert_eq!(document_depth(&rawdoc! { "a": { "b": [ {} ] }, "c": 1 }).unwrap(), 4);
+    }
+
+    #[test]
+    fn a_finished_document_does_not_keep_the_room_of_the_larger_one_it_came_from() {
+        let mut out = Vec::with_capacity(1 << 20);
+        let start = begin(&mut out);
+        put_bytes(&mut out, ElementType::Int32, "a", &7i32.to_le_bytes());
+        end(&mut out, start);
+        let document = finish(out).unwrap();
+        assert!(document.into_bytes().capacity() < 1024);
     }
 }
