@@ -79,6 +79,22 @@ fn a_tailable_cursor_skips_and_ends_at_its_limit() {
 }
 
 #[test]
+fn a_get_more_without_a_size_gives_all_that_fits() {
+    let member = common::start();
+    let mut client = member.client();
+    let documents: Vec<Bson> = (0..500).map(|n| Bson::Document(doc! { "_id": n })).collect();
+    client.run("test", doc! { "insert": "c", "documents": documents });
+    let opened = client.run("test", doc! { "find": "c", "batchSize": 2 });
+    let id = opened.get_document("cursor").unwrap().get_i64("id").unwrap();
+    let sized = client.run("test", doc! { "getMore": id, "collection": "c", "batchSize": 3 });
+    assert_eq!(sized.get_document("cursor").unwrap().get_array("nextBatch").unwrap().len(), 3);
+    let rest = client.run("test", doc! { "getMore": id, "collection": "c" });
+    let cursor = rest.get_document("cursor").unwrap();
+    assert_eq!(cursor.get_array("nextBatch").unwrap().len(), 495);
+    assert_eq!(cursor.get_i64("id").unwrap(), 0);
+}
+
+#[test]
 fn validate_in_the_background_may_scan_but_not_fully() {
     let member = common::start();
     let mut client = member.client();

@@ -60,7 +60,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let begun = Instant::now();
     reply.begin_document(cstr!("cursor"));
     reply.begin_array(cstr!("nextBatch"));
-    let wanted = size.filter(|size| *size > 0).or(pinned.info.batch_size);
+    // The first batch's size is not this one's: without a size of its own a batch is as large as a message may be.
+    let wanted = size.filter(|size| *size > 0);
     let mut batch = BatchBuilder::new(reply, wanted, &call.server.message_memory);
     let end = match pinned.cursor().next_batch(&mut batch, &call.operation, await_until) {
         // An awaiting cursor that ran out of time answers with what it has: nothing.

@@ -206,7 +206,6 @@ pub fn open(call: &Call<'_>, reply: &mut Reply<'_>, mut cursor: Box<dyn Cursor>,
             no_timeout: opening.no_timeout,
             command: call.request.body.to_owned(),
             created: SystemTime::now(),
-            batch_size: opening.batch_size.filter(|size| *size > 0),
             time_left: call
                 .operation
                 .deadline()

@@ -145,8 +145,6 @@ pub struct CursorInfo {
     pub command: RawDocumentBuf,
     /// When.
     pub created: SystemTime,
-    /// The batch size to use when `getMore` names none.
-    pub batch_size: Option<usize>,
     /// What is left of the `maxTimeMS` of the command that made it.
     pub time_left: Option<Duration>,
 }
@@ -458,7 +456,6 @@ mod tests {
             no_timeout: false,
             command: RawDocumentBuf::new(),
             created: SystemTime::now(),
-            batch_size: None,
             time_left: None,
         }
     }
