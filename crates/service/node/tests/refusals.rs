@@ -239,6 +239,24 @@ fn an_unknown_api_version_is_322_and_what_is_not_in_it_323() {
 }
 
 #[test]
+fn what_api_version_1_lacks_is_323_under_api_strict() {
+    let member = common::start();
+    let mut client = member.client();
+    client.run("test", doc! { "create": "c" });
+    let mut strict = |db: &str, mut command: Document| {
+        command.insert("apiVersion", "1");
+        command.insert("apiStrict", true);
+        client.code(db, command)
+    };
+    assert_eq!(strict("test", doc! { "distinct": "c", "key": "a" }), 323);
+    let sessions = doc! { "aggregate": 1, "pipeline": [{ "$listLocalSessions": {} }], "cursor": {} };
+    assert_eq!(strict("test", sessions), 323);
+    let stage = |stats: Document| doc! { "aggregate": "c", "pipeline": [{ "$collStats": stats }], "cursor": {} };
+    assert_eq!(strict("test", stage(doc! { "storageStats": {} })), 323);
+    assert_eq!(strict("test", stage(doc! { "count": {} })), 0);
+}
+
+#[test]
 fn a_priority_is_one_of_three_words() {
     let member = common::start();
     let mut client = member.client();

@@ -6,6 +6,7 @@ use crate::commands::explain;
 use crate::concerns::ReadLevel;
 use crate::crud::cursor::{Opening, open};
 use crate::crud::{self, batch_size};
+use crate::ddl::statistics;
 use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::{Given, Input, StorageHost, SystemDraw};
@@ -93,6 +94,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let pipeline = Pipeline::parse(&request.stages, &context)?;
     check_source(&pipeline, &namespace, whole_database)?;
     check_read_concern(call, &pipeline)?;
+    check_api(call, &pipeline)?;
     if request.explain {
         return explain::append_pipeline(call, reply, &namespace, pipeline, &context, "queryPlanner");
     }
@@ -179,7 +181,7 @@ fn own_source(call: &Call<'_>, namespace: &Namespace, pipeline: &Pipeline) -> Re
         ),
         Some(StageSpec::ListLocalSessions(_) | StageSpec::ListSessions(_)) => Some(sessions(call)),
         Some(StageSpec::IndexStats) => Some(index_stats(call, &*collection()?)),
-        Some(StageSpec::CollStats(spec)) => Some(coll_stats(call, &*collection()?, spec)),
+        Some(StageSpec::CollStats(spec)) => Some(coll_stats(call, &*collection()?, spec)?),
         Some(StageSpec::PlanCacheStats) => Some(VecDeque::new()),
         _ => None,
     })
@@ -224,50 +226,38 @@ fn coll_stats(
     call: &Call<'_>,
     collection: &Collection,
     spec: &baton_query::pipeline::CollStatsSpec,
-) -> VecDeque<RawDocumentBuf> {
-    let storage = &call.server.storage;
-    let counts = collection.counts();
+) -> Result<VecDeque<RawDocumentBuf>> {
     let mut row = rawdoc! {
         "ns": collection.namespace.as_str(),
         "host": call.server.identity.host.as_str(),
         "localTime": bson::DateTime::now(),
     };
     if let Some(scale) = spec.storage_scale {
-        let scale = scale.max(1);
-        let mut sizes = RawDocumentBuf::new();
-        let mut total = 0;
-        for index in collection.indexes().iter() {
-            let bytes = storage.index_bytes(index) as i64;
-            total += bytes;
-            if let Ok(name) = bson::raw::CString::try_from(index.definition.name.as_str()) {
-                sizes.append(name, bytes / scale);
-            }
-        }
-        let average = if counts.documents > 0 { counts.bytes / counts.documents } else { 0 };
-        let on_disk = storage.collection_bytes(collection) as i64;
-        row.append(
-            cstr!("storageStats"),
-            rawdoc! {
-                "size": counts.bytes / scale,
-                "count": counts.documents,
-                "avgObjSize": average,
-                "numOrphanDocs": 0_i64,
-                "storageSize": on_disk / scale,
-                "freeStorageSize": 0_i64,
-                "capped": collection.options.capped.is_some(),
-                "nindexes": collection.indexes().len() as i32 + i32::from(collection.options.capped.is_none()),
-                "indexBuilds": [],
-                "totalIndexSize": total / scale,
-                "indexSizes": sizes,
-                "totalSize": (on_disk + total) / scale,
-                "scaleFactor": scale,
-            },
-        );
+        let fields = statistics::storage_fields(&call.server.storage, collection, scale.max(1))?;
+        row.append(cstr!("storageStats"), fields);
     }
     if spec.count {
-        row.append(cstr!("count"), counts.documents);
+        row.append(cstr!("count"), collection.counts().documents);
     }
-    VecDeque::from([row])
+    Ok(VecDeque::from([row]))
+}
+
+/// `APIStrictError` (323) for a stage that is not in API version 1.
+fn check_api(call: &Call<'_>, pipeline: &Pipeline) -> Result<()> {
+    let outside = pipeline.stages().iter().find(|stage| match stage {
+        StageSpec::CollStats(spec) => spec.storage_scale.is_some(),
+        stage => matches!(
+            stage.name(),
+            "$currentOp" | "$indexStats" | "$listLocalSessions" | "$listSessions" | "$planCacheStats"
+        ),
+    });
+    match outside {
+        Some(stage) if call.envelope.api_strict => Err(Error::new(
+            ErrorCode::APIStrictError,
+            format!("stage {} is not allowed with 'apiStrict: true' in API Version 1", stage.name()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The pipeline of an explained aggregate.
