@@ -121,6 +121,8 @@ fn wait(call: &Call<'_>, seen: TopologyVersion, time: Duration) -> Result<()> {
     match waited {
         // A stopping member still answers: its drivers are to learn of it.
         Err(error) if error.code == ErrorCode::InterruptedAtShutdown => Ok(()),
+        // To stop, the member closes the way in of every connection; that is not the client's leaving.
+        Err(error) if error.code == ErrorCode::ClientDisconnect && call.server.operations.is_shutting_down() => Ok(()),
         other => other,
     }
 }
