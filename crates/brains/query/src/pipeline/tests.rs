@@ -137,6 +137,19 @@ fn unwind_emits_an_element_at_a_time() {
     );
 }
 
+#[test]
+fn what_is_left_of_a_large_document_holds_no_more_than_it_says() {
+    let large = doc! { "_id": 1, "a": vec![Bson::Int32(7); 10_000], "pad": "x".repeat(50_000) };
+    let project = doc! { "$project": { "a": 1 } };
+    for stages in [vec![doc! { "$unset": "pad" }, doc! { "$unwind": "$a" }], vec![project, doc! { "$unset": "a" }]] {
+        let out = parse(&stages).expect("parses").run_in_memory([raw(&large)]).expect("runs");
+        let held: usize = out.into_iter().map(|document| document.into_bytes().capacity()).sum();
+        assert!(held < 10_000 * 512, "{stages:?} held {held} bytes");
+    }
+    let unwound = parse(&[doc! { "$unwind": "$a" }]).expect("parses");
+    assert_eq!(unwound.run_in_memory([raw(&doc! { "_id": 1, "a": [1, 2, 3] })]).expect("runs").len(), 3);
+}
+
 fn sales() -> Vec<Document> {
     vec![
         doc! { "_id": 1, "item": "abc", "price": 10, "quantity": 2 },

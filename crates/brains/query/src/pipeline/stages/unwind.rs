@@ -100,17 +100,18 @@ impl UnwindSpec {
 
     fn elements(&self, doc: &RawDocument, array: &RawArray, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
         for (index, element) in (0..).zip(raw::elements(raw::array_fields(array)?)) {
-            let unwound = replace(doc, &self.names, &element?)?;
+            let unwound = replace(doc, &self.names, array.as_bytes().len(), &element?)?;
             out.push_back(self.with_index(unwound, Some(index))?);
         }
         Ok(())
     }
 }
 
-/// `doc` with the value at `names`, which exists, replaced by that of `element`, byte for byte.
-fn replace(doc: &RawDocument, names: &[Box<str>], element: &Element<'_>) -> Result<RawDocumentBuf> {
+/// `doc` with the array at `names`, which exists and has so many bytes, replaced by its `element`, byte for byte.
+fn replace(doc: &RawDocument, names: &[Box<str>], array_bytes: usize, element: &Element<'_>) -> Result<RawDocumentBuf> {
     let Some((first, rest)) = names.split_first() else { return Ok(doc.to_owned()) };
-    let mut out = Vec::with_capacity(doc.as_bytes().len());
+    // No more than it takes: a large array has many elements, and as many documents wait for the next stage.
+    let mut out = Vec::with_capacity(doc.as_bytes().len().saturating_sub(array_bytes) + element.bytes().len());
     let start = raw::begin(&mut out);
     let mut found = false;
     for old in raw::elements(doc) {
@@ -122,7 +123,12 @@ fn replace(doc: &RawDocument, names: &[Box<str>], element: &Element<'_>) -> Resu
         found = true;
         match old.value()? {
             RawBsonRef::Document(inner) if !rest.is_empty() => {
-                raw::put_bytes(&mut out, old.element_type(), first, replace(inner, rest, element)?.as_bytes());
+                raw::put_bytes(
+                    &mut out,
+                    old.element_type(),
+                    first,
+                    replace(inner, rest, array_bytes, element)?.as_bytes(),
+                );
             }
             _ => raw::put_renamed(&mut out, first, element),
         }
