@@ -1,8 +1,8 @@
 //! Documents between two states of being written: their transaction stands in the commit queue and is not yet readable.
 //!
-//! When somebody waits for the lock on a document, whoever changed it hands the lock on as soon as its transaction has
-//! its place in the queue, and leaves the new version here. The next writer builds on that, and its transaction stands
-//! behind the first one, so that a hot document takes as many changes in one group as there are writers, not one.
+//! Whoever changed a document gives its lock back as soon as the transaction has its place in the queue, and leaves the
+//! new version here. The next writer builds on that, and its transaction stands behind the first one. So the lock is held
+//! for microseconds and no sleep, and a hot document takes as many changes in one group as there are writers, not one.
 //!
 //! Invariants: what is here will be applied, since a queued transaction cannot fail; only who holds the document's lock
 //! looks here; a version leaves when it is readable, unless a newer one has taken its place.

@@ -1,8 +1,9 @@
 //! Locks on single keys: document-level concurrency.
 //!
 //! A lock stands for the hash of a key, so two keys may share one by chance; that costs a wait and is never wrong.
-//! Locks are taken before a document is read for a change and released by the commit queue once the change is applied; a
-//! document's lock that somebody waits for is handed on as soon as the change has its place in the queue (`in_flight`).
+//! Locks are taken before a document is read for a change. Those on unique keys, and those of a transaction that changes
+//! several documents, are released by the commit queue once the change is applied; the lock of a single document as soon
+//! as its change has its place in the queue (`in_flight`).
 //!
 //! Invariant (no deadlock): whoever holds a lock waits for another only through [`LockTable::lock_sorted`], which takes
 //! unique-index keys in ascending order, and no holder of such a key waits for a document. Everybody else tries, and
@@ -10,27 +11,54 @@
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::Thread;
 
 const SHARDS: usize = 256;
 
 /// A thread that waits for a lock.
 struct Waiter {
-    is_owner: AtomicBool,
+    state: AtomicU8,
+    /// How often it was woken and came too late.
+    defeats: AtomicU8,
     thread: Thread,
 }
 
+/// It sleeps.
+const WAITING: u8 = 0;
+/// It was woken to try again.
+const RETRY: u8 = 1;
+/// It was given the lock.
+const OWNER: u8 = 2;
+
+/// Who came too late so often is given the lock when it is next released.
+const DEFEATS_MAX: u8 = 3;
+
+/// One lock. A lock that nobody holds or waits for is not in the table.
+#[derive(Default)]
+struct Lock {
+    is_held: bool,
+    queue: VecDeque<Arc<Waiter>>,
+}
+
+/// Who releases a lock wakes one waiter, and whoever is there first gets it: a thread that runs does not wait for one to
+/// be scheduled that sleeps. A waiter that was too late a few times is given the lock instead.
 #[derive(Default)]
 struct Shard {
-    /// Locked hash → who waits for it, in order of arrival. The lock is handed from its owner to the first of them, so
-    /// that a hot key wakes one thread for each release and starves none.
-    held: Mutex<HashMap<u64, VecDeque<Arc<Waiter>>, RandomState>>,
+    /// By the hash of the key.
+    locks: Mutex<HashMap<u64, Lock, RandomState>>,
+}
+
+impl Shard {
+    fn try_lock(&self, hash: u64) -> bool {
+        let mut locks = self.locks.lock();
+        let lock = locks.entry(hash).or_default();
+        !std::mem::replace(&mut lock.is_held, true)
+    }
 }
 
 /// All locks of one storage.
@@ -52,6 +80,11 @@ impl LockSet {
     /// Whether the set already holds this hash.
     fn holds(&self, hash: u64) -> bool {
         self.documents.contains(&hash) || self.keys.contains(&hash)
+    }
+
+    /// Whether exactly one document is locked.
+    pub(crate) fn holds_one_document(&self) -> bool {
+        self.documents.len() == 1
     }
 
     /// The locks on documents alone, which the set then no longer has.
@@ -99,13 +132,11 @@ impl LockTable {
         if set.holds(hash) {
             return true;
         }
-        let mut held = self.shard(hash).held.lock();
-        if held.contains_key(&hash) {
-            return false;
+        let is_mine = self.shard(hash).try_lock(hash);
+        if is_mine {
+            set.documents.push(hash);
         }
-        held.insert(hash, VecDeque::new());
-        set.documents.push(hash);
-        true
+        is_mine
     }
 
     /// As [`LockTable::try_lock`], but fails on a key the set itself holds: its change is not readable yet.
@@ -121,16 +152,11 @@ impl LockTable {
         hashes.sort_unstable();
         hashes.dedup();
         hashes.into_iter().all(|hash| {
-            if set.holds(hash) {
-                return false;
+            let is_mine = !set.holds(hash) && self.shard(hash).try_lock(hash);
+            if is_mine {
+                set.keys.push(hash);
             }
-            let mut held = self.shard(hash).held.lock();
-            if held.contains_key(&hash) {
-                return false;
-            }
-            held.insert(hash, VecDeque::new());
-            set.keys.push(hash);
-            true
+            is_mine
         })
     }
 
@@ -147,47 +173,57 @@ impl LockTable {
         }
     }
 
-    /// Whether somebody waits for the one document that `set` has locked; false if it has locked several, or none.
-    pub(crate) fn is_awaited(&self, set: &LockSet) -> bool {
-        let [hash] = set.documents[..] else { return false };
-        self.shard(hash).held.lock().get(&hash).is_some_and(|queue| !queue.is_empty())
-    }
-
     fn wait_for(&self, hash: u64) {
-        let waiter = {
-            let mut held = self.shard(hash).held.lock();
-            match held.entry(hash) {
-                Entry::Vacant(free) => {
-                    free.insert(VecDeque::new());
-                    None
+        let shard = self.shard(hash);
+        let mut waiter: Option<Arc<Waiter>> = None;
+        loop {
+            let waiter = {
+                let mut locks = shard.locks.lock();
+                let lock = locks.entry(hash).or_default();
+                if !std::mem::replace(&mut lock.is_held, true) {
+                    return;
                 }
-                Entry::Occupied(mut queue) => {
-                    let waiter = Arc::new(Waiter { is_owner: AtomicBool::new(false), thread: std::thread::current() });
-                    queue.get_mut().push_back(Arc::clone(&waiter));
-                    Some(waiter)
+                match &waiter {
+                    None => {
+                        let fresh = Arc::new(Waiter {
+                            state: AtomicU8::new(WAITING),
+                            defeats: AtomicU8::new(0),
+                            thread: std::thread::current(),
+                        });
+                        lock.queue.push_back(Arc::clone(&fresh));
+                        waiter.insert(fresh)
+                    }
+                    Some(known) => {
+                        known.state.store(WAITING, Ordering::Relaxed);
+                        known.defeats.fetch_add(1, Ordering::Relaxed);
+                        lock.queue.push_front(Arc::clone(known));
+                        known
+                    }
                 }
+            };
+            while waiter.state.load(Ordering::Acquire) == WAITING {
+                std::thread::park();
             }
-        };
-        while waiter.as_ref().is_some_and(|waiter| !waiter.is_owner.load(Ordering::Acquire)) {
-            std::thread::park();
+            if waiter.state.load(Ordering::Acquire) == OWNER {
+                return;
+            }
         }
     }
 
     /// Gives back everything in `set`.
     pub fn release(&self, set: &mut LockSet) {
         for hash in set.documents.drain(..).chain(set.keys.drain(..)) {
-            let mut held = self.shard(hash).held.lock();
-            let next = held.get_mut(&hash).and_then(VecDeque::pop_front);
-            match next {
-                None => {
-                    held.remove(&hash);
-                }
-                Some(next) => {
-                    drop(held);
-                    next.is_owner.store(true, Ordering::Release);
-                    next.thread.unpark();
-                }
-            }
+            let mut locks = self.shard(hash).locks.lock();
+            let Some(lock) = locks.get_mut(&hash) else { continue };
+            let Some(next) = lock.queue.pop_front() else {
+                locks.remove(&hash);
+                continue;
+            };
+            let is_given = next.defeats.load(Ordering::Relaxed) >= DEFEATS_MAX;
+            lock.is_held = is_given;
+            drop(locks);
+            next.state.store(if is_given { OWNER } else { RETRY }, Ordering::Release);
+            next.thread.unpark();
         }
     }
 }

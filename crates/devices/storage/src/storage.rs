@@ -177,7 +177,8 @@ impl Storage {
     /// Commits a transaction; see [`CommitQueue::commit`].
     pub fn commit(&self, mut transaction: Transaction, durability: Durability) -> OpTime {
         let mut handed_on = LockSet::default();
-        if self.locks.is_awaited(&transaction.locks)
+        // Inserts into a capped collection hold a lock on its end as well: the next must see what this one drops.
+        if transaction.locks.holds_one_document()
             && let Some((key, document)) = transaction.sole_change()
         {
             let ticket = self.in_flight.put(key, document);
