@@ -136,10 +136,10 @@ export const DIVERGENCES = [
   },
   {
     number: 13,
-    title: '%G of $dateToString',
-    why: '%G is the year that the ISO week belongs to: 2025 for the last day of 2024. The reference gives the calendar year.',
+    title: 'the year of an ISO week',
+    why: '%G and $isoWeekYear are the year that the ISO week belongs to: 2025 for the last day of 2024. The reference gives the calendar year.',
     kinds: ALL,
-    applies: (one) => JSON.stringify(one).includes('%G'),
+    applies: (one) => uses(one, '$isoWeekYear') || JSON.stringify(one).includes('%G'),
   },
   {
     number: 14,
@@ -165,11 +165,11 @@ export const DIVERGENCES = [
   {
     number: 17,
     title: 'new fields below what is no document',
-    why: 'Where a path leads through an array, $addFields sets the field in each element; where it leads through anything else, a '
+    why: 'Where a path leads through an array, $addFields and $project set the field in each element; where it leads through anything else, a '
       + 'document takes its place, empty if there is no value; a document in the stage stands for paths, too. The reference '
       + 'leaves what is in the way, and replaces a document by a document.',
     kinds: ALL,
-    applies: (one) => (one.pipeline ? stagesOf(one.pipeline) : [one.update].flat()).some((stage) => Object.entries(stage?.$addFields ?? stage?.$set ?? {}).some(([name, value]) => name.includes('.')
+    applies: (one) => (one.pipeline ? stagesOf(one.pipeline) : [one.update].flat()).some((stage) => Object.entries(stage?.$addFields ?? stage?.$set ?? stage?.$project ?? {}).some(([name, value]) => (name.includes('.') && !stage.$project)
       || (value !== null && typeof value === 'object' && !value._bsontype && !Array.isArray(value) && !Object.keys(value)[0]?.startsWith('$')))),
   },
   {
