@@ -62,7 +62,7 @@ impl Moment {
         let total = (self.total - before.total).max(1e-9);
         let others = (self.working - before.working) - (self.ours - before.ours);
         Use {
-            idle: (self.idle - before.idle) / total,
+            idle: ((self.idle - before.idle) / total).min(1.0),
             stolen: (self.stolen - before.stolen) / total,
             others: (others / total).max(0.0),
         }
