@@ -6,8 +6,8 @@
 //! before it began. A lone writer therefore pays neither a hand-off nor a wake-up, and sixty-four share one sync.
 //!
 //! Invariants:
-//! - At most one thread writes, and at most one syncs; a thread may write while another syncs only to serve writers
-//!   that do not wait for durability.
+//! - At most one thread writes, and at most one syncs. A thread may write while another syncs: what it writes waits for
+//!   the next sync, which begins when this one ends.
 //! - OpTimes are given out by the writing thread alone, in the order of the batch: order of OpTimes is order of commit,
 //!   and a reader that sees an entry sees all before it.
 //! - `durable` never exceeds `applied`; a durable commit returns only when `durable` has reached its OpTime.
@@ -204,7 +204,7 @@ impl CommitQueue {
         let mut role = {
             let mut state = self.state.lock();
             state.pending.push_back(Arc::clone(&waiter));
-            if state.writing || (state.syncing && durability == Durability::Synced) {
+            if state.writing {
                 WAITING
             } else {
                 state.writing = true;
@@ -287,9 +287,7 @@ impl CommitQueue {
             state.awaiting_sync[0].signal(LEAD_SYNC);
         }
         if !state.writing {
-            // During a sync only a writer that does not wait for durability may go ahead (see the header). It may
-            // stand behind others; it takes them along.
-            if let Some(next) = state.pending.iter().find(|w| !state.syncing || w.durability == Durability::Applied) {
+            if let Some(next) = state.pending.front() {
                 next.signal(LEAD_WRITE);
                 state.writing = true;
             }

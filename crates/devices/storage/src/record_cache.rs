@@ -2,8 +2,8 @@
 //! searches memtables, filters, an index block and a data block.
 //!
 //! Only look-ups of a document's newest version come here (reads by `_id`, and writers reading what they change). A
-//! document is let in when it is looked up twice within a while, so that walking over a large collection by `_id` turns
-//! nothing out; it stays while it is looked up again before the hand comes round (CLOCK). Writers replace what is here.
+//! document is let in while there is room, and then when it is looked up twice within a while, so that walking over a
+//! large collection by `_id` turns nothing out; it stays while it is looked up again before the hand comes round (CLOCK). Writers replace what is here.
 //!
 //! Invariants:
 //! - A hit is what RocksDB would have answered at some moment since the call began: a document leaves before its new
@@ -78,6 +78,11 @@ impl Shard {
     fn was_seen(&mut self, hash: u64) -> bool {
         let (place, tag) = ((hash >> 16) as usize % SEEN_ONCE, (hash >> 40) as u16 | 1);
         std::mem::replace(&mut self.seen_once[place], tag) == tag
+    }
+
+    /// Whether there is room without turning anything out, for a document of so many bytes with a key of any usual size.
+    fn has_room(&self, document_bytes: usize, budget: usize) -> bool {
+        self.bytes + document_bytes + 2 * ENTRY_BYTES <= budget
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], document: Arc<[u8]>, budget: usize) {
@@ -190,7 +195,8 @@ impl RecordCache {
     /// Offers what was found after a miss.
     pub fn offer(&self, miss: &Miss, key: &[u8], document: &[u8]) {
         let mut shard = self.shard(miss.hash).lock();
-        if shard.was_seen(miss.hash) && shard.version == miss.version && shard.place(miss.hash, key).is_none() {
+        let is_wanted = shard.was_seen(miss.hash) || shard.has_room(document.len(), self.budget_bytes);
+        if is_wanted && shard.version == miss.version && shard.place(miss.hash, key).is_none() {
             shard.insert(miss.hash, key, document.into(), self.budget_bytes);
         }
     }
@@ -254,10 +260,20 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_let_in_at_its_second_look_up_and_replaced_by_its_writer() {
-        let cache = RecordCache::new(1 << 20);
+    fn a_full_cache_lets_a_document_in_at_its_second_look_up() {
+        let cache = RecordCache::new(SHARDS * 1024);
+        for other in 0..10_000_u32 {
+            read(&cache, &other.to_be_bytes(), &[1; 100]);
+        }
         read(&cache, b"k", b"one");
         assert_eq!(hit(&cache, b"k"), None);
+        read(&cache, b"k", b"one");
+        assert_eq!(hit(&cache, b"k").as_deref(), Some(&b"one"[..]));
+    }
+
+    #[test]
+    fn a_document_is_let_in_while_there_is_room_and_replaced_by_its_writer() {
+        let cache = RecordCache::new(1 << 20);
         read(&cache, b"k", b"one");
         assert_eq!(hit(&cache, b"k").as_deref(), Some(&b"one"[..]));
         assert!(cache.before_write(b"k"));
