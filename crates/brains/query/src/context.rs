@@ -2,8 +2,8 @@
 
 use baton_types::{MemoryAccount, MemoryPool, Timestamp};
 use bson::{Bson, DateTime};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// The surroundings of one request. Cheap to clone; the same for all documents of the request.
 #[derive(Clone, Debug)]
@@ -26,6 +26,9 @@ pub struct Context {
     pub memory: Arc<MemoryPool>,
 }
 
+/// What requests share that nobody bounds.
+static UNBOUNDED: LazyLock<Arc<MemoryPool>> = LazyLock::new(|| MemoryPool::new(usize::MAX));
+
 impl Context {
     /// MongoDB's limit for one blocking stage: 100 MiB.
     pub const MEMORY_BYTES_MAX_DEFAULT: usize = 100 * 1024 * 1024;
@@ -40,7 +43,7 @@ impl Context {
             seed,
             draws: Arc::default(),
             memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
-            memory: MemoryPool::new(usize::MAX),
+            memory: Arc::clone(&UNBOUNDED),
         }
     }
 

@@ -286,11 +286,11 @@ impl CommitQueue {
             state.syncing = true;
             state.awaiting_sync[0].signal(LEAD_SYNC);
         }
-        if !state.writing {
-            if let Some(next) = state.pending.front() {
-                next.signal(LEAD_WRITE);
-                state.writing = true;
-            }
+        if !state.writing
+            && let Some(next) = state.pending.front()
+        {
+            next.signal(LEAD_WRITE);
+            state.writing = true;
         }
     }
 

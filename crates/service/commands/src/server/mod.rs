@@ -139,9 +139,9 @@ pub struct Server {
 }
 
 /// What blocking stages may hold beyond the part that the cache lends them, in bytes.
-pub const STAGE_MEMORY_BYTES: usize = 64 * 1024 * 1024;
+pub const STAGE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
 /// What large messages may hold, in bytes: one of the largest, and some.
-const MESSAGE_MEMORY_BYTES: usize = 64 * 1024 * 1024;
+const MESSAGE_MEMORY_BYTES: usize = 50 * 1024 * 1024;
 
 impl Server {
     /// A member of these parts.
@@ -159,7 +159,7 @@ impl Server {
             parameters: parameters::Values::default(),
             fail_points: failpoints::FailPoints::default(),
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
-            stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 4),
+            stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 8),
             message_memory: MemoryPool::new(MESSAGE_MEMORY_BYTES),
             storage: parts.storage,
             ttl: crate::ttl::Figures::default(),
