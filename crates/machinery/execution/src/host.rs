@@ -1,11 +1,12 @@
 //! The stages that need storage: `$lookup`, `$unionWith`, `$out`, `$merge`. And opening a collection or view as the
 //! input of a pipeline, which all of them and the `aggregate` command share.
 
+use crate::Interrupt;
 use crate::access::Given;
 use crate::aggregation::{Aggregation, Input};
 use crate::interrupt::Interruption;
 use crate::query::{Hint, Query, QuerySpec};
-use crate::write::{self, Written};
+use crate::write::{self, Work, Written};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::{
@@ -78,6 +79,11 @@ impl StorageHost {
     /// The aggregation of `chain` over `input`, whose stages are this host's.
     pub fn aggregation(&self, input: Input, chain: Chain) -> Aggregation {
         Aggregation::new(input, chain, Arc::clone(&self.interruption))
+    }
+
+    /// What a stage's writes are carried out with: the command itself waits for the disk, at its end.
+    fn work<'a>(&'a self, interrupt: Interrupt<'a>) -> Work<'a> {
+        Work { storage: &self.storage, draw: &*self.draw, interrupt, durability: Durability::Applied }
     }
 
     /// A pipeline over a collection or view, ready to run. `depth` counts views on the way.
@@ -285,8 +291,7 @@ impl Out {
 
     fn flush(&mut self) -> Result<()> {
         for document in self.batch.drain(..) {
-            match write::insert_one(&self.host.storage, &self.scratch, &document, &*self.host.draw, Durability::Applied)
-            {
+            match write::insert_one(&self.host.work(&|| Ok(())), &self.scratch, &document) {
                 Ok(_) => {}
                 Err(error) => {
                     self.host.storage.drop_collection(&self.scratch)?;
@@ -413,16 +418,9 @@ impl Stage for Merge {
         let found = match self.update(&document)? {
             Some(update) => {
                 let statement = write::UpdateStatement::one(filter, update);
-                let written = write::update(
-                    storage,
-                    &self.target,
-                    &statement,
-                    &self.context,
-                    &*self.host.draw,
-                    None,
-                    &*self.host.interruption.current(),
-                    Durability::Applied,
-                )?;
+                let interrupt = self.host.interruption.current();
+                let work = self.host.work(&*interrupt);
+                let written = write::update(&work, &self.target, &statement, &self.context, None)?;
                 matches!(written, Written { matched: 1.., .. })
             }
             // The unique index that is to find a match refuses the insert, and says which key it was.
@@ -439,7 +437,7 @@ impl Stage for Merge {
         if !found {
             match self.spec.when_not_matched {
                 WhenNotMatched::Insert => {
-                    write::insert_one(storage, &self.target, &document, &*self.host.draw, Durability::Applied)?;
+                    write::insert_one(&self.host.work(&|| Ok(())), &self.target, &document)?;
                 }
                 WhenNotMatched::Discard => {}
                 WhenNotMatched::Fail => {

@@ -7,11 +7,12 @@
 
 use crate::server::{Begin, Operation, Server};
 use baton_execution::Hint;
-use baton_execution::write::{self, DeleteStatement, Image};
+use baton_execution::SystemDraw;
+use baton_execution::write::{self, DeleteStatement, Image, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_storage::tasks::{Admission, TaskKind};
-use baton_storage::{Collection, CollectionKind, Index, IndexState};
+use baton_storage::{Collection, CollectionKind, Durability, Index, IndexState};
 use baton_types::{Class, ErrorCode, Result};
 use bson::raw::CString;
 use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
@@ -102,11 +103,12 @@ fn delete_expired(
         sort: None,
         image: Image::None,
     };
+    let interrupt = || operation.check_interrupt();
+    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: Durability::Applied };
     let mut deleted = 0;
     loop {
-        let interrupt = || operation.check_interrupt();
         let namespace = &collection.namespace;
-        let batch = write::delete_batch(storage, namespace, &statement, BATCH_DOCUMENTS, &context, &interrupt)?;
+        let batch = write::delete_batch(&work, namespace, &statement, BATCH_DOCUMENTS, &context)?;
         deleted += batch;
         server.ttl.deleted_documents.fetch_add(batch, Relaxed);
         task.progress(deleted, 0);

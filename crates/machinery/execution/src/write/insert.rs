@@ -1,9 +1,7 @@
 //! Inserts, many of them in one transaction.
 
-use super::{Retry, fill_timestamps, prepare, refuse_view, validate};
-use crate::Interrupt;
-use crate::host::Draw;
-use baton_storage::{Durability, Inserted, Storage, Transaction};
+use super::{Retry, Work, fill_timestamps, prepare, refuse_view, validate};
+use baton_storage::{Durability, Inserted, Transaction};
 use baton_types::{Error, Namespace, OpTime, Result};
 use bson::{RawDocument, rawdoc};
 
@@ -26,18 +24,15 @@ pub struct InsertRules {
 ///
 /// `first_stmt` gives the number of each document's statement, for a retryable write. Returns how many were inserted and
 /// the last OpTime.
-#[allow(clippy::too_many_arguments)]
 pub fn insert_many(
-    storage: &Storage,
+    work: &Work<'_>,
     namespace: &Namespace,
     documents: &mut dyn Iterator<Item = (usize, &RawDocument, i32)>,
     rules: InsertRules,
     mut retry: Option<Retry<'_>>,
-    draw: &dyn Draw,
-    durability: Durability,
-    interrupt: Interrupt<'_>,
     failed: &mut dyn FnMut(usize, Error),
 ) -> Result<(u64, OpTime)> {
+    let Work { storage, draw, interrupt, durability } = *work;
     let collection = storage.collection_or_create(namespace, || draw.uuid())?;
     refuse_view(&collection)?;
     let mut inserted = 0;
@@ -108,24 +103,15 @@ pub fn insert_many(
 }
 
 /// Inserts one document.
-pub fn insert_one(
-    storage: &Storage,
-    namespace: &Namespace,
-    document: &RawDocument,
-    draw: &dyn Draw,
-    durability: Durability,
-) -> Result<OpTime> {
+pub fn insert_one(work: &Work<'_>, namespace: &Namespace, document: &RawDocument) -> Result<OpTime> {
     let mut failure = None;
     let mut documents = std::iter::once((0, document, 0));
     let (_, optime) = insert_many(
-        storage,
+        work,
         namespace,
         &mut documents,
         InsertRules { ordered: true, keeps_empty_timestamps: true, ..InsertRules::default() },
         None,
-        draw,
-        durability,
-        &|| Ok(()),
         &mut |_, error| failure = Some(error),
     )?;
     failure.map_or(Ok(optime), Err)

@@ -15,10 +15,11 @@ pub use update::{UpdateStatement, update};
 use crate::Interrupt;
 use crate::access::Given;
 use crate::host::Draw;
-use crate::query::{Query, QuerySpec};
+use crate::query::{Hint, Query, QuerySpec};
 use baton_query::Context;
-use baton_query::matcher::Matcher;
+use baton_query::matcher::{MatchDetails, Matcher};
 use baton_query::planner;
+use baton_query::sort::SortPattern;
 use baton_storage::{
     Collection, CollectionKind, Durability, RecordKey, SessionHandle, SessionRecord, Statement, Storage, Transaction,
     record_key,
@@ -31,6 +32,19 @@ use std::sync::Arc;
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What every write is carried out with.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    /// Where.
+    pub storage: &'a Arc<Storage>,
+    /// What draws identifiers and times.
+    pub draw: &'a dyn Draw,
+    /// What ends it early.
+    pub interrupt: Interrupt<'a>,
+    /// How safe it is when it returns.
+    pub durability: Durability,
+}
 
 /// What an update or delete did.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -213,6 +227,16 @@ fn refuse_view(collection: &Collection) -> Result<()> {
     Ok(())
 }
 
+/// Which documents a statement concerns.
+struct Target<'a> {
+    filter: &'a Arc<Matcher>,
+    sort: Option<&'a Arc<SortPattern>>,
+    hint: Option<&'a Hint>,
+    limit: Option<u64>,
+    /// Whether it is one document: then another is looked for if it is gone, and the caller's durability is its own.
+    single: bool,
+}
+
 /// The documents a statement concerns.
 struct Found {
     /// Their record keys: all at once, so that a document which moves in the index it is found by is not found twice.
@@ -222,52 +246,112 @@ struct Found {
     is_final: bool,
 }
 
-fn find(
-    storage: &Arc<Storage>,
-    collection: &Arc<Collection>,
-    spec: QuerySpec,
-    context: &Arc<Context>,
-    interrupt: Interrupt<'_>,
-) -> Result<Found> {
-    let by_id = planner::sole_id(&spec.filter).filter(|_| spec.hint.is_none());
+fn find(work: &Work<'_>, collection: &Arc<Collection>, target: &Target<'_>, context: &Arc<Context>) -> Result<Found> {
+    let by_id = planner::sole_id(target.filter).filter(|_| target.hint.is_none());
     if let Some(id) = by_id.filter(|_| collection.kind == CollectionKind::Clustered) {
         return Ok(Found { records: vec![record_key(id)?], is_final: true });
     }
+    let spec = QuerySpec {
+        sort: target.sort.cloned(),
+        hint: target.hint.cloned(),
+        limit: target.limit,
+        ..QuerySpec::matching(Arc::clone(target.filter))
+    };
     let mut records = Vec::new();
-    let mut query = Query::new(storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
-    while query.run(interrupt, &mut |record, _| {
+    let mut query = Query::new(work.storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
+    while query.run(work.interrupt, &mut |record, _| {
         records.push(RecordKey::from_slice(record));
         Ok(Given::Taken)
     })? {}
     Ok(Found { records, is_final: false })
 }
 
-/// What became of one document under its lock.
-enum Attempt<T> {
-    Done(T),
-    /// It is gone, or no longer matches.
-    Gone,
+/// One document under its lock, and the transaction that is to change it.
+struct Locked<'a> {
+    transaction: &'a mut Transaction,
+    record: &'a RecordKey,
+    before: &'a RawDocument,
+    details: &'a MatchDetails,
+    statement: Option<Statement<'a>>,
+}
+
+/// What became of a document that matched.
+struct Changed {
+    /// Whether it differs from what it was.
+    modified: bool,
+    /// What the statement gives back of it.
+    image: Option<RawDocumentBuf>,
+}
+
+/// Finds the documents of `target` and lets `change` fill one transaction for each; `None` if the one document found was
+/// changed by another writer meanwhile, so that it is to be looked for again. `reply` is what a retry answers.
+fn change_each(
+    work: &Work<'_>,
+    collection: &Arc<Collection>,
+    target: &Target<'_>,
+    context: &Arc<Context>,
+    retry: &mut Option<&mut Retry<'_>>,
+    reply: impl Fn() -> RawDocumentBuf,
+    mut change: impl FnMut(Locked<'_>) -> Result<Changed>,
+) -> Result<Option<Written>> {
+    refuse_view(collection)?;
+    let found = find(work, collection, target, context)?;
+    let mut written = Written::default();
+    // Of many documents only the end waits for the disk: one sync covers them all.
+    let each = Work { durability: if target.single { work.durability } else { Durability::Applied }, ..*work };
+    for record in &found.records {
+        (work.interrupt)()?;
+        let (changed, optime) =
+            with_document(&each, collection, record, target.filter, |transaction, before, details| {
+                let statement = retry.as_ref().map(|retry| retry.statement());
+                let changed = change(Locked { transaction, record, before, details, statement })?;
+                if let Some(retry) = retry.as_mut().filter(|_| changed.modified) {
+                    retry.done(transaction, with_image(reply(), changed.image.as_deref()));
+                }
+                Ok(changed)
+            })?;
+        match changed {
+            Some(Changed { modified, image }) => {
+                written.matched += 1;
+                written.modified += u64::from(modified);
+                written.image = image;
+            }
+            None if target.single && !found.is_final => return Ok(None),
+            None => {}
+        }
+        if optime > written.optime {
+            written.optime = optime;
+            if let Some(retry) = retry {
+                retry.record.last = optime;
+            }
+        }
+    }
+    if !target.single && work.durability == Durability::Synced && written.modified > 0 {
+        work.storage.sync();
+    }
+    Ok(Some(written))
 }
 
 /// Locks a document, reads it, asks the filter, and lets `change` fill the transaction; commits what it filled in.
+/// `None` if the document is gone, or no longer matches.
 fn with_document<T>(
-    storage: &Storage,
+    work: &Work<'_>,
     collection: &Arc<Collection>,
     record: &[u8],
     filter: &Matcher,
-    durability: Durability,
-    change: impl FnOnce(&mut Transaction, &RawDocument, Option<&baton_query::matcher::MatchDetails>) -> Result<T>,
-) -> Result<(Attempt<T>, OpTime)> {
+    change: impl FnOnce(&mut Transaction, &RawDocument, &MatchDetails) -> Result<T>,
+) -> Result<(Option<T>, OpTime)> {
+    let storage = work.storage;
     let mut transaction = Transaction::default();
     storage.lock_document(&mut transaction, collection, record);
     let attempt = (|| {
-        let Some(bytes) = storage.get_locked(collection, record)? else { return Ok(Attempt::Gone) };
+        let Some(bytes) = storage.get_locked(collection, record)? else { return Ok(None) };
         let before = baton_storage::stored_document(&bytes)?;
-        let Some(details) = filter.matches_with_position(before)? else { return Ok(Attempt::Gone) };
-        change(&mut transaction, before, Some(&details)).map(Attempt::Done)
+        let Some(details) = filter.matches_with_position(before)? else { return Ok(None) };
+        change(&mut transaction, before, &details).map(Some)
     })();
     match attempt {
-        Ok(attempt) if !transaction.is_empty() => Ok((attempt, storage.commit(transaction, durability))),
+        Ok(attempt) if !transaction.is_empty() => Ok((attempt, storage.commit(transaction, work.durability))),
         Ok(attempt) => {
             storage.abandon(transaction);
             Ok((attempt, OpTime::ZERO))

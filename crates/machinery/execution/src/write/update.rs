@@ -1,16 +1,15 @@
 //! Updates and upserts.
 
 use super::{
-    Attempt, Image, Retry, Written, check_size, find, prepare, refuse_view, validate, with_document, with_image,
+    Changed, Image, Locked, Retry, Target, Work, Written, change_each, check_size, prepare, refuse_view, validate,
+    with_image,
 };
-use crate::Interrupt;
-use crate::host::Draw;
-use crate::query::{Hint, QuerySpec};
+use crate::query::Hint;
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::sort::SortPattern;
 use baton_query::update::{OplogUpdate, Update};
-use baton_storage::{Collection, Durability, Storage, Transaction};
+use baton_storage::{Collection, Transaction};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawDocument, rawdoc};
@@ -53,30 +52,24 @@ impl UpdateStatement {
 }
 
 /// Updates.
-#[allow(clippy::too_many_arguments)]
 pub fn update(
-    storage: &Arc<Storage>,
+    work: &Work<'_>,
     namespace: &Namespace,
     statement: &UpdateStatement,
     context: &Arc<Context>,
-    draw: &dyn Draw,
     mut retry: Option<&mut Retry<'_>>,
-    interrupt: Interrupt<'_>,
-    durability: Durability,
 ) -> Result<Written> {
     loop {
-        interrupt()?;
-        let found = storage.with_collection(namespace, |collection| match collection {
-            Some(collection) => {
-                update_found(storage, collection, statement, context, &mut retry, interrupt, durability)
-            }
+        (work.interrupt)()?;
+        let found = work.storage.with_collection(namespace, |collection| match collection {
+            Some(collection) => update_found(work, collection, statement, context, &mut retry),
             None => Ok(Some(Written::default())),
         })?;
         let Some(written) = found else { continue };
         if written.matched > 0 || !statement.upsert {
             return Ok(written);
         }
-        match upsert(storage, namespace, statement, draw, &mut retry, durability) {
+        match upsert(work, namespace, statement, &mut retry) {
             // Somebody inserted what would have matched: then it is an update after all.
             Err(error) if error.code == ErrorCode::DuplicateKey && upsert_may_retry(statement, &error)? => {}
             upserted => return upserted,
@@ -100,99 +93,55 @@ fn upsert_may_retry(statement: &UpdateStatement, error: &Error) -> Result<bool> 
     Ok(true)
 }
 
-/// Updates what is there; `None` if the one document found was changed by another writer meanwhile.
+/// Updates what is there; `None` as [`change_each`] says.
 fn update_found(
-    storage: &Arc<Storage>,
+    work: &Work<'_>,
     collection: &Arc<Collection>,
     statement: &UpdateStatement,
     context: &Arc<Context>,
     retry: &mut Option<&mut Retry<'_>>,
-    interrupt: Interrupt<'_>,
-    durability: Durability,
 ) -> Result<Option<Written>> {
-    refuse_view(collection)?;
-    let spec = QuerySpec {
-        sort: statement.sort.clone(),
-        hint: statement.hint.clone(),
+    let target = Target {
+        filter: &statement.filter,
+        sort: statement.sort.as_ref(),
+        hint: statement.hint.as_ref(),
         limit: if statement.multi { None } else { Some(1) },
-        ..QuerySpec::matching(Arc::clone(&statement.filter))
+        single: !statement.multi,
     };
-    let found = find(storage, collection, spec, context, interrupt)?;
-    let mut written = Written::default();
-    let mut image = None;
-    let single = !statement.multi;
-    for record in &found.records {
-        interrupt()?;
-        let durability = if single { durability } else { Durability::Applied };
-        let (attempt, optime) = with_document(
-            storage,
-            collection,
-            record,
-            &statement.filter,
-            durability,
-            |transaction, before, details| {
-                let applied = statement.update.apply(before, details)?;
-                let Some(after) = applied.document else {
-                    image = (statement.image != Image::None).then(|| before.to_owned());
-                    return Ok(false);
-                };
-                check_size(&after)?;
-                if !statement.bypass_validation {
-                    validate(collection, &after, Some(before))?;
-                }
-                let change: &RawDocument = match &applied.oplog {
-                    OplogUpdate::Delta(delta) => delta,
-                    OplogUpdate::Replacement | OplogUpdate::Unchanged => &after,
-                };
-                storage.update(
-                    transaction,
-                    collection,
-                    record,
-                    (before, &after),
-                    change,
-                    retry.as_ref().map(|r| r.statement()),
-                )?;
-                image = match statement.image {
-                    Image::None => None,
-                    Image::Before => Some(before.to_owned()),
-                    Image::After => Some(after),
-                };
-                if let Some(retry) = retry {
-                    retry.done(transaction, with_image(rawdoc! { "n": 1, "nModified": 1 }, image.as_deref()));
-                }
-                Ok(true)
-            },
-        )?;
-        match attempt {
-            Attempt::Done(changed) => {
-                written.matched += 1;
-                written.modified += u64::from(changed);
-            }
-            Attempt::Gone if single && !found.is_final => return Ok(None),
-            Attempt::Gone => {}
+    let reply = || rawdoc! { "n": 1, "nModified": 1 };
+    change_each(work, collection, &target, context, retry, reply, |locked| {
+        let before = locked.before;
+        let applied = statement.update.apply(before, Some(locked.details))?;
+        let Some(after) = applied.document else {
+            let image = (statement.image != Image::None).then(|| before.to_owned());
+            return Ok(Changed { modified: false, image });
+        };
+        check_size(&after)?;
+        if !statement.bypass_validation {
+            validate(collection, &after, Some(before))?;
         }
-        if optime > written.optime {
-            written.optime = optime;
-            if let Some(retry) = retry {
-                retry.record.last = optime;
-            }
-        }
-    }
-    if !single && durability == Durability::Synced && written.modified > 0 {
-        storage.sync();
-    }
-    written.image = image;
-    Ok(Some(written))
+        let change: &RawDocument = match &applied.oplog {
+            OplogUpdate::Delta(delta) => delta,
+            OplogUpdate::Replacement | OplogUpdate::Unchanged => &after,
+        };
+        let Locked { transaction, record, statement: numbered, .. } = locked;
+        work.storage.update(transaction, collection, record, (before, &after), change, numbered)?;
+        let image = match statement.image {
+            Image::None => None,
+            Image::Before => Some(before.to_owned()),
+            Image::After => Some(after),
+        };
+        Ok(Changed { modified: true, image })
+    })
 }
 
 fn upsert(
-    storage: &Arc<Storage>,
+    work: &Work<'_>,
     namespace: &Namespace,
     statement: &UpdateStatement,
-    draw: &dyn Draw,
     retry: &mut Option<&mut Retry<'_>>,
-    durability: Durability,
 ) -> Result<Written> {
+    let Work { storage, draw, .. } = *work;
     storage.collection_or_create(namespace, || draw.uuid())?;
     let document = statement.update.upsert_document(&statement.filter, draw.object_id())?;
     let document = prepare(&document, draw)?.into_owned();
@@ -221,7 +170,7 @@ fn upsert(
             reply.append(cstr!("upserted"), baton_storage::id_of(&document)?);
             retry.done(&mut transaction, with_image(reply, image.as_deref()));
         }
-        let optime = storage.commit(transaction, durability);
+        let optime = storage.commit(transaction, work.durability);
         if let Some(retry) = retry {
             retry.record.last = optime;
         }

@@ -7,7 +7,8 @@ use crate::crud::{self, check_batch_length, durability};
 use crate::fields::Fields;
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::write::{self, DeleteStatement, Image};
+use baton_execution::SystemDraw;
+use baton_execution::write::{self, DeleteStatement, Image, Retry, Work};
 use baton_query::Context;
 use baton_storage::Durability;
 use baton_types::{Error, ErrorCode, Namespace, Result};
@@ -79,6 +80,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let each = if single { durability(call) } else { Durability::Applied };
+    let interrupt = || call.operation.check_interrupt();
+    let work = Work { storage: &call.server.storage, draw: &SystemDraw, interrupt: &interrupt, durability: each };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in deletes.iter().enumerate() {
             let stmt_id = retry::statement_id(call, index);
@@ -87,7 +90,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 repeated = true;
                 continue;
             }
-            match one(call, &namespace, element, &context, statements.as_deref_mut(), stmt_id, each) {
+            let retry = statements.as_deref_mut().map(|statements| statements.retry(stmt_id));
+            match one(call, &work, &namespace, element, &context, retry) {
                 Ok(count) => deleted += count,
                 Err(error) => {
                     errors.push(index, error);
@@ -113,24 +117,20 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 
 fn one(
     call: &Call<'_>,
+    work: &Work<'_>,
     namespace: &Namespace,
     element: &Element<'_>,
     context: &Arc<Context>,
-    statements: Option<&mut Statements<'_>>,
-    stmt_id: i32,
-    durability: Durability,
+    mut retry: Option<Retry<'_>>,
 ) -> Result<u64> {
     let statement = element.parse(context)?;
-    if statement.multi && statements.is_some() {
+    if statement.multi && retry.is_some() {
         return Err(Error::new(ErrorCode::InvalidOptions, "Cannot use retryable writes with limit=0"));
     }
-    let mut retry = statements.map(|statements| statements.retry(stmt_id));
     if retry.is_some() {
         retry::fail_before(call)?;
     }
-    let interrupt = || call.operation.check_interrupt();
-    let written =
-        write::delete(&call.server.storage, namespace, &statement, context, retry.as_mut(), &interrupt, durability)?;
+    let written = write::delete(work, namespace, &statement, context, retry.as_mut())?;
     if retry.is_some() {
         retry::fail_after(call, written.modified);
     }

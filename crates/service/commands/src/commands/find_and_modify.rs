@@ -6,7 +6,7 @@ use crate::crud::retry::{self, Statements};
 use crate::crud::{self, durability};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
-use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Written};
+use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Work, Written};
 use baton_query::projection::{Mode, Projection};
 use baton_storage::Durability;
 use baton_types::{Error, Result};
@@ -68,6 +68,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let stmt_id = retry::statement_id(call, 0);
     let storage = &call.server.storage;
     let interrupt = || call.operation.check_interrupt();
+    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: durability(call) };
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let mut act = |statements: Option<&mut Statements<'_>>| -> Result<Written> {
@@ -88,7 +89,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                     sort: sort.clone(),
                     image: Image::Before,
                 };
-                write::delete(storage, &namespace, &statement, &context, retry.as_mut(), &interrupt, durability(call))?
+                write::delete(&work, &namespace, &statement, &context, retry.as_mut())?
             }
             Some(update) => {
                 let update = parse_update(update, &filters, &context, keeps_empty_timestamps)?;
@@ -102,16 +103,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                     bypass_validation: bypass,
                     image: if new { Image::After } else { Image::Before },
                 };
-                write::update(
-                    storage,
-                    &namespace,
-                    &statement,
-                    &context,
-                    &SystemDraw,
-                    retry.as_mut(),
-                    &interrupt,
-                    durability(call),
-                )?
+                write::update(&work, &namespace, &statement, &context, retry.as_mut())?
             }
         };
         if retry.is_some() {

@@ -6,7 +6,7 @@ use crate::crud::retry::{self, Statements};
 use crate::crud::{check_batch_length, durability};
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::write::InsertRules;
+use baton_execution::write::{InsertRules, Work};
 use baton_execution::{SystemDraw, write};
 use baton_types::Result;
 use bson::{RawDocument, cstr};
@@ -45,21 +45,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     };
     let numbered = documents.iter().enumerate().map(|(i, document)| (i, document, ids.get(i).copied().unwrap_or(0)));
     let interrupt = || call.operation.check_interrupt();
+    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: durability(call) };
     let inserted = match &session {
         None => {
             let mut numbered = numbered;
-            write::insert_many(
-                storage,
-                &namespace,
-                &mut numbered,
-                rules,
-                None,
-                &SystemDraw,
-                durability(call),
-                &interrupt,
-                &mut |i, e| errors.push(i, e),
-            )?
-            .0
+            write::insert_many(&work, &namespace, &mut numbered, rules, None, &mut |i, e| errors.push(i, e))?.0
         }
         Some(session) => session.with(|statements: &mut Statements<'_>| {
             let done: Vec<bool> = ids.iter().map(|id| statements.executed(*id).is_some()).collect();
@@ -71,17 +61,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                     failure.is_none()
                 });
             let retry = statements.retry(0);
-            let (inserted, _) = write::insert_many(
-                storage,
-                &namespace,
-                &mut fresh,
-                rules,
-                Some(retry),
-                &SystemDraw,
-                durability(call),
-                &interrupt,
-                &mut |i, e| errors.push(i, e),
-            )?;
+            let failed = &mut |i, e| errors.push(i, e);
+            let (inserted, _) = write::insert_many(&work, &namespace, &mut fresh, rules, Some(retry), failed)?;
             retry::fail_after(call, inserted);
             if let Some((i, error)) = failure {
                 errors.push(i, error);

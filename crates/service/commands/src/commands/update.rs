@@ -8,7 +8,7 @@ use crate::fields::Fields;
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
-use baton_execution::write::{self, Image, UpdateStatement, Written};
+use baton_execution::write::{self, Image, Retry, UpdateStatement, Work, Written};
 use baton_query::Context;
 use baton_query::update::Update;
 use baton_storage::Durability;
@@ -186,6 +186,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut repeated = false;
     // Of several statements only the end waits for the disk: one sync covers them all.
     let each = if single { durability(call) } else { Durability::Applied };
+    let interrupt = || call.operation.check_interrupt();
+    let work = Work { storage: &call.server.storage, draw: &SystemDraw, interrupt: &interrupt, durability: each };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in updates.iter().enumerate() {
             let stmt_id = retry::statement_id(call, index);
@@ -194,7 +196,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 repeated = true;
                 continue;
             }
-            match one(call, &namespace, element, &context, rules, statements.as_deref_mut(), stmt_id, each) {
+            let retry = statements.as_deref_mut().map(|statements| statements.retry(stmt_id));
+            match one(call, &work, &namespace, element, &context, rules, retry) {
                 Ok(written) => sums.add(index, written),
                 Err(error) => {
                     errors.push(index, error);
@@ -230,36 +233,23 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments)]
 fn one(
     call: &Call<'_>,
+    work: &Work<'_>,
     namespace: &Namespace,
     element: &Element<'_>,
     context: &Arc<Context>,
     rules: Rules,
-    statements: Option<&mut Statements<'_>>,
-    stmt_id: i32,
-    durability: Durability,
+    mut retry: Option<Retry<'_>>,
 ) -> Result<Written> {
     let (statement, context) = element.parse(context, rules)?;
-    if statement.multi && statements.is_some() {
+    if statement.multi && retry.is_some() {
         return Err(Error::new(baton_types::ErrorCode::InvalidOptions, "Cannot use retryable writes with multi=true"));
     }
-    let mut retry = statements.map(|statements| statements.retry(stmt_id));
     if retry.is_some() {
         retry::fail_before(call)?;
     }
-    let interrupt = || call.operation.check_interrupt();
-    let written = write::update(
-        &call.server.storage,
-        namespace,
-        &statement,
-        &context,
-        &SystemDraw,
-        retry.as_mut(),
-        &interrupt,
-        durability,
-    )?;
+    let written = write::update(work, namespace, &statement, &context, retry.as_mut())?;
     if retry.is_some() {
         retry::fail_after(call, written.modified + u64::from(written.upserted.is_some()));
     }
