@@ -3,6 +3,7 @@
 //! Invariants: a copy is filled under a name of its own and takes the wanted name in one transaction with the end of what
 //! it replaces, so that no reader and no crash meets half of it: until then it is temporary, and a restart drops it.
 //! Writers of the source wait from the first document copied to that transaction, so that none of their writes is lost.
+//! Reads of a time before the swap are refused from then on: what had the name then has another id, or none.
 
 use crate::catalog::{Collection, CollectionOptions, ID_INDEX, IndexState};
 use crate::commit::Durability;
@@ -91,7 +92,7 @@ impl Storage {
             self.forget(&mut transaction, &source);
         }
         fail_point!("copy-before-swap");
-        self.commit.commit(transaction, Durability::Synced);
+        let _unreadable = self.commit_catalog_change(transaction, || ());
         fail_point!("copy-after-swap");
         self.change_catalog(|catalog| {
             catalog.remove(request.temporary);

@@ -3,8 +3,8 @@
 
 use baton_storage::tasks::{Admission, AlwaysOpen, Gate, TaskKind};
 use baton_storage::{
-    Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, IndexState, Inserted, Order,
-    Storage, StorageOptions, Transaction, record_key,
+    Bounds, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, IndexDefinition, IndexState,
+    Inserted, Order, Storage, StorageOptions, Transaction, record_key,
 };
 use baton_types::{ErrorCode, Namespace};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -191,6 +191,35 @@ fn dropping_and_renaming_leave_no_keys_behind() {
     assert!(storage.collection(&renamed).is_none());
     assert!(documents(&storage, &collection).is_empty(), "the keys are gone");
     storage.flush().expect("flushed");
+}
+
+#[test]
+fn a_time_before_a_copy_took_its_name_is_not_read() {
+    let name = |db, coll| Namespace::new(db, coll).expect("valid");
+    let (c, d, elsewhere) = (name("test", "c"), name("test", "d"), name("other", "c"));
+    for (to, drop_source) in [(&c, false), (&d, false), (&elsewhere, true)] {
+        let directory = tempfile::tempdir().expect("a folder");
+        let storage = open(directory.path());
+        let collection = create(&storage, "c", rawdoc! {});
+        insert(&storage, &collection, &rawdoc! { "_id": 1 }).expect("inserted");
+        let before = storage.queue().applied().timestamp;
+        storage.view_at(Some(before)).expect("readable until the copy");
+        let request = CopyRequest {
+            from: &c,
+            to,
+            temporary: &name(to.db(), "tmp"),
+            options: CollectionOptions::default(),
+            uuid: [8; 16],
+            with_indexes: false,
+            drop_target: true,
+            drop_source,
+        };
+        storage.copy_collection(&request, &mut |_, _| Ok(())).expect("copied");
+        let refused = storage.view_at(Some(before)).map(drop).expect_err("the catalog of now misreads that time");
+        assert_eq!(refused.code, ErrorCode::SnapshotUnavailable, "to {to}");
+        storage.view_at(Some(storage.queue().applied().timestamp)).expect("readable since the copy");
+        assert_eq!(documents(&storage, &storage.collection(to).expect("there")).len(), 1);
+    }
 }
 
 #[test]
