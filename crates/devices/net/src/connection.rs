@@ -2,7 +2,9 @@
 //!
 //! Invariants: one `recv` for a small request and one `send` for its reply; a message that is begun is finished in time;
 //! a request that wants no reply gets none. While a client is silent, its connection holds no large buffer and wakes up
-//! once, not periodically.
+//! once, not periodically. What large messages of all clients hold together is paced, never refused: a message waits for
+//! memory only once much of it has come, for a second at the most, and then goes on; what a silent client claims and has not
+//! sent it does not hold. So nobody's large messages keep out another's.
 //! What it does not do: accept, register or limit connections (see [`crate::server`]).
 
 use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
@@ -29,9 +31,11 @@ pub(crate) const SEND_STALL_MAX: Duration = Duration::from_secs(300);
 /// A message in parts may take a second longer for each so many bytes of it: a slow line is no attack.
 const SLOW_LINE_BYTES_PER_SEC: usize = 64 * 1024;
 
-/// A message is held of the memory for large ones from this size on, and looks for it so often while there is none.
+/// A message is held of the memory for large ones once so much of it has come. While there is none it looks for it so
+/// often, and then so long in all, that others may finish.
 const LARGE_MESSAGE_BYTES: usize = 256 * 1024;
 const MEMORY_WAIT: Duration = Duration::from_millis(10);
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How long, and how many times, to read on after a last word.
 const FAREWELL_WAIT: Duration = Duration::from_millis(200);
@@ -119,25 +123,31 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Waits until the message of so many bytes, which has begun to come, may be held; `TimedOut` if there was no memory
-    /// for it in the time that a message may take.
-    fn admit(&mut self, length_bytes: usize, begun: Instant) -> Result<(), End> {
-        if length_bytes <= LARGE_MESSAGE_BYTES || self.memory.bytes() >= length_bytes {
-            return Ok(());
+    /// Holds the memory of a message of `length_bytes` when more of it has come than is held already. While there is too
+    /// little it waits, as long as is left of the message's `patience`; then the message holds what there is. Returns how
+    /// long it waited.
+    fn admit(&mut self, length_bytes: usize, received_bytes: usize, patience: &mut Duration) -> Duration {
+        if received_bytes <= LARGE_MESSAGE_BYTES.max(self.memory.bytes()) || self.memory.set(length_bytes) {
+            return Duration::ZERO;
         }
-        while !self.memory.set(length_bytes) {
-            if begun.elapsed() >= self.message_timeout || self.stopping.load(Relaxed) {
-                self.counters.timed_out.fetch_add(1, Relaxed);
-                return Err(End::TimedOut);
-            }
+        let begun = Instant::now();
+        while begun.elapsed() < *patience && !self.stopping.load(Relaxed) {
             std::thread::sleep(MEMORY_WAIT);
+            if self.memory.set(length_bytes) {
+                break;
+            }
         }
-        Ok(())
+        self.memory.set_up_to(length_bytes);
+        let waited = begun.elapsed();
+        *patience = patience.saturating_sub(waited);
+        waited
     }
 
     /// Waits until the buffer starts with a whole message; returns its length.
     fn receive(&mut self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<usize, End> {
         let mut begun: Option<Instant> = None;
+        let mut patience = MEMORY_WAIT_MAX;
+        let mut seen_bytes = 0;
         loop {
             let received = self.received.received();
             let need = match frame::inspect(received) {
@@ -155,8 +165,15 @@ impl<'s> Connection<'s> {
             };
             let received_bytes = received.len();
             if received_bytes > 0 {
-                let begun = *begun.get_or_insert_with(Instant::now);
-                self.admit(need, begun)?;
+                let begun = begun.get_or_insert_with(Instant::now);
+                if received_bytes > seen_bytes {
+                    seen_bytes = received_bytes;
+                    // The client's time does not run while it is kept waiting.
+                    *begun += self.admit(need, received_bytes, &mut patience);
+                } else {
+                    // It is silent. What it claims and does not send others may hold.
+                    let _ = self.memory.set(self.memory.bytes().min(received_bytes));
+                }
                 let since = begun.elapsed();
                 let slow_line = Duration::from_secs((received_bytes / SLOW_LINE_BYTES_PER_SEC) as u64);
                 if since >= self.message_timeout + slow_line {

@@ -30,7 +30,8 @@ pub struct Options {
     pub connection_count_max: usize,
     /// How long a message may take from its first byte to its last, on a line that is not slow.
     pub message_timeout: Duration,
-    /// What all large messages may hold together while they are received. It must have room for the largest.
+    /// What all large messages may hold together while they are received and carried out. Where it is used up they are
+    /// slowed down, not refused. It must have room for the largest.
     pub message_memory: Arc<MemoryPool>,
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use baton_net::{After, ConnectionInfo, ConnectionProbe, Counters, Handler, Options, Server, Service};
+use baton_types::MemoryPool;
 use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::{Flags, ReplyBuilder, Request};
 use bson::{Document, RawDocument, cstr, rawdoc};
@@ -330,6 +331,37 @@ fn a_client_that_trickles_a_message_is_timed_out() {
         std::thread::sleep(Duration::from_millis(20));
     }
     eventually("timed out", || counters(&server).snapshot().timed_out == 1);
+}
+
+/// A client that claims a message of 48 MB, sends so much of it, and falls silent.
+fn claim(server: &Server, sent_bytes: usize) -> TcpStream {
+    let mut message = command(1, 0, &rawdoc! { "ping": "x".repeat(sent_bytes) });
+    message[..4].copy_from_slice(&(48_000_000i32).to_le_bytes());
+    let mut stream = connect(server);
+    stream.write_all(&message[..sent_bytes]).unwrap();
+    stream
+}
+
+#[test]
+fn clients_that_claim_large_messages_and_stall_keep_out_nobody() {
+    let memory = MemoryPool::new(50 << 20);
+    let (server, _) = serve(|o| {
+        // The silence after which a claim lapses is half of it: later than the honest client is to be answered.
+        o.message_timeout = Duration::from_secs(6);
+        o.message_memory = Arc::clone(&memory);
+    });
+    let claimed_little: Vec<_> = (0..20).map(|_| claim(&server, 1000)).collect();
+    let claimed_much: Vec<_> = (0..3).map(|_| claim(&server, 300_000)).collect();
+    eventually("the memory is used up", || memory.bytes() == 50 << 20);
+    let mut honest = connect(&server);
+    let before = Instant::now();
+    let reply = ask(&mut honest, &rawdoc! { "insert": "c", "payload": "x".repeat(1 << 20) });
+    assert!(reply.get_i64("size").unwrap() > 1 << 20);
+    assert!(before.elapsed() < Duration::from_millis(2500), "it waits about a second: {:?}", before.elapsed());
+    eventually("the silent hold what they sent", || memory.bytes() <= 900_000);
+    assert_eq!(counters(&server).snapshot().timed_out, 0, "nobody was given up for it");
+    drop((claimed_little, claimed_much));
+    eventually("all is given back", || memory.bytes() == 0);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Member {
                 port,
                 unix_socket: options.unix_socket_directory.as_ref().map(|d| d.join(format!("mongodb-{port}.sock"))),
                 connection_count_max: options.connection_count_max,
-                message_memory: Arc::clone(&server.message_memory),
+                message_memory: Arc::clone(&server.request_memory),
                 ..baton_net::Options::default()
             },
             Arc::new(Commands::new(server.clone())),

@@ -67,6 +67,18 @@ impl MemoryAccount {
         true
     }
 
+    /// Holds so many bytes from now on, or if there are too few, as many as there are; at least what it held before.
+    pub fn set_up_to(&mut self, bytes: usize) {
+        let wanted = bytes.min(self.bytes_max);
+        while wanted > self.bytes {
+            let there = self.pool.bytes_max.saturating_sub(self.pool.bytes());
+            // Another may be faster; then there is less.
+            if there == 0 || self.set(wanted.min(self.bytes.saturating_add(there))) {
+                return;
+            }
+        }
+    }
+
     /// What it holds.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -102,5 +114,16 @@ mod tests {
         assert!(second.set(80));
         drop(second);
         assert_eq!(pool.bytes(), 0);
+    }
+
+    #[test]
+    fn an_account_that_takes_what_there_is_takes_no_more_and_gives_nothing_up() {
+        let pool = MemoryPool::new(100);
+        let (mut first, mut second) = (pool.account(80), pool.account(80));
+        first.set_up_to(200);
+        second.set_up_to(30);
+        assert_eq!((first.bytes(), second.bytes()), (80, 20));
+        second.set_up_to(10);
+        assert_eq!(pool.bytes(), 100);
     }
 }

@@ -62,7 +62,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.begin_array(cstr!("nextBatch"));
     // The first batch's size is not this one's: without a size of its own a batch is as large as a message may be.
     let wanted = size.filter(|size| *size > 0);
-    let mut batch = BatchBuilder::new(reply, wanted, &call.server.message_memory);
+    let mut batch = BatchBuilder::new(reply, wanted, &call.server.reply_memory);
     let end = match pinned.cursor().next_batch(&mut batch, &call.operation, await_until) {
         // An awaiting cursor that ran out of time answers with what it has: nothing.
         Err(error) if error.code == ErrorCode::MaxTimeMSExpired && await_until.is_some() => BatchEnd::More,

@@ -190,7 +190,7 @@ pub fn open(call: &Call<'_>, reply: &mut Reply<'_>, mut cursor: Box<dyn Cursor>,
     reply.begin_document(cstr!("cursor"));
     reply.begin_array(cstr!("firstBatch"));
     let wanted = Some(opening.batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS));
-    let mut batch = BatchBuilder::new(reply, wanted, &call.server.message_memory);
+    let mut batch = BatchBuilder::new(reply, wanted, &call.server.reply_memory);
     let end = cursor.next_batch(&mut batch, &call.operation, None)?;
     call.client.hold_reply(batch.into_memory());
     reply.end();

@@ -130,8 +130,11 @@ pub struct Server {
     pub ttl: crate::ttl::Figures,
     /// What blocking stages hold, over all requests.
     pub stage_memory: Arc<MemoryPool>,
-    /// What messages hold that are being received or sent, the large ones.
-    pub message_memory: Arc<MemoryPool>,
+    /// What large requests hold while they are received and carried out.
+    pub request_memory: Arc<MemoryPool>,
+    /// What large replies hold until they are sent. Not the requests' own, so that who reads slowly keeps nobody from
+    /// asking.
+    pub reply_memory: Arc<MemoryPool>,
     /// The machine.
     pub hooks: Hooks,
     shutdown: Mutex<bool>,
@@ -140,8 +143,10 @@ pub struct Server {
 
 /// What blocking stages may hold beyond the part that the cache lends them, in bytes.
 pub const STAGE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
-/// What large messages may hold, in bytes: one of the largest, and some.
-const MESSAGE_MEMORY_BYTES: usize = 50 * 1024 * 1024;
+/// What large requests may hold, in bytes: one of the largest, and some.
+const REQUEST_MEMORY_BYTES: usize = 50 * 1024 * 1024;
+/// What large replies may hold, in bytes: two of the largest. Where none is left, batches are small.
+const REPLY_MEMORY_BYTES: usize = 34 * 1024 * 1024;
 
 impl Server {
     /// A member of these parts.
@@ -160,7 +165,8 @@ impl Server {
             fail_points: failpoints::FailPoints::default(),
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
             stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 8),
-            message_memory: MemoryPool::new(MESSAGE_MEMORY_BYTES),
+            request_memory: MemoryPool::new(REQUEST_MEMORY_BYTES),
+            reply_memory: MemoryPool::new(REPLY_MEMORY_BYTES),
             storage: parts.storage,
             ttl: crate::ttl::Figures::default(),
             hooks: parts.hooks,
