@@ -9,7 +9,8 @@
 //! - A hit is what RocksDB would have answered at some moment since the call began: a document leaves before its new
 //!   version is written and comes back after ([`RecordCache::before_write`], [`RecordCache::after_write`]), and what a
 //!   reader found in RocksDB is let in only if nobody wrote in its shard since it looked ([`Miss`]).
-//! - The bytes held never exceed the budget by more than one document for each shard.
+//! - The bytes held never exceed the budget, and no document turns out a large part of what is here: one that is larger
+//!   than [`PART_MAX`] of its shard's budget is not let in.
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -22,6 +23,9 @@ const SHARDS: usize = 256;
 const SEEN_ONCE: usize = 1024;
 /// What an entry costs beyond its document and key.
 const ENTRY_BYTES: usize = 96;
+
+/// The part of its shard's budget that a document may take: one by this.
+const PART_MAX: usize = 8;
 
 /// A key in the family of documents.
 type Key = SmallVec<[u8; 32]>;
@@ -89,9 +93,6 @@ impl Shard {
         let slot = Slot { hash, key: Key::from_slice(key), document, is_recent: false };
         while self.bytes + slot.bytes() > budget && !self.slots.is_empty() {
             self.evict_one();
-        }
-        if slot.bytes() > budget {
-            return;
         }
         self.bytes += slot.bytes();
         let at = self.slots.len() as u32;
@@ -192,8 +193,15 @@ impl RecordCache {
         }
     }
 
+    fn may_hold(&self, key: &[u8], document: &[u8]) -> bool {
+        ENTRY_BYTES + key.len() + document.len() <= self.budget_bytes / PART_MAX
+    }
+
     /// Offers what was found after a miss.
     pub fn offer(&self, miss: &Miss, key: &[u8], document: &[u8]) {
+        if !self.may_hold(key, document) {
+            return;
+        }
         let mut shard = self.shard(miss.hash).lock();
         let is_wanted = shard.was_seen(miss.hash) || shard.has_room(document.len(), self.budget_bytes);
         if is_wanted && shard.version == miss.version && shard.place(miss.hash, key).is_none() {
@@ -221,7 +229,7 @@ impl RecordCache {
         if let Some(at) = shard.place(hash, key) {
             shard.remove(at);
         }
-        if let Some(document) = document.filter(|_| was_here) {
+        if let Some(document) = document.filter(|document| was_here && self.may_hold(key, document)) {
             shard.insert(hash, key, document.into(), self.budget_bytes);
         }
     }
@@ -261,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_lets_a_document_in_at_its_second_look_up() {
-        let cache = RecordCache::new(SHARDS * 1024);
+        let cache = RecordCache::new(SHARDS * 2048);
         for other in 0..10_000_u32 {
             read(&cache, &other.to_be_bytes(), &[1; 100]);
         }
@@ -283,6 +291,28 @@ mod tests {
         assert!(cache.before_write(b"k"));
         cache.after_write(b"k", true, None);
         assert_eq!(hit(&cache, b"k"), None);
+    }
+
+    #[test]
+    fn a_large_document_turns_nothing_out_and_an_old_version_of_it_does_not_stay() {
+        let cache = RecordCache::new(SHARDS * 4096);
+        let keys: Vec<[u8; 4]> = (0..1000_u32).map(u32::to_be_bytes).collect();
+        for key in &keys {
+            read(&cache, key, &[1; 100]);
+        }
+        let before = cache.figures();
+        for large in [&[2; 600][..], &[2; 5000]] {
+            for other in 1000..2000_u32 {
+                read(&cache, &other.to_be_bytes(), large);
+                read(&cache, &other.to_be_bytes(), large);
+            }
+            let after = cache.figures();
+            assert_eq!((after.documents, after.bytes), (before.documents, before.bytes));
+        }
+        assert!(cache.before_write(&keys[0]));
+        cache.after_write(&keys[0], true, Some(&[3; 5000]));
+        assert_eq!(hit(&cache, &keys[0]), None);
+        assert_eq!(cache.figures().documents, before.documents - 1);
     }
 
     #[test]
