@@ -222,10 +222,6 @@ impl Storage {
         self.cache.clone().set_capacity(all.saturating_sub(bytes).max(all / 4));
     }
 
-    pub(crate) fn retention(&self) -> &Retention {
-        &self.retention
-    }
-
     /// The oldest time as of which the catalog of now reads documents rightly; none does while it changes.
     pub(crate) fn catalog_stable_from(&self) -> Timestamp {
         if self.catalog_changes.load(Ordering::SeqCst) > 0 {

@@ -244,7 +244,7 @@ impl Storage {
         let mut view = View::new(self);
         let Some(at) = at else { return Ok(view) };
         // Asked after the snapshot was taken: what is dropped from now on, the snapshot keeps.
-        let (oldest, stable_from) = (self.retention().history_from(), self.catalog_stable_from());
+        let (oldest, stable_from) = (self.retention.history_from(), self.catalog_stable_from());
         if at < oldest {
             return Err(Error::new(
                 ErrorCode::SnapshotTooOld,
