@@ -13,7 +13,8 @@ pub const SPEC: CommandSpec = CommandSpec {
     ..DEFAULT
 };
 
-fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
+/// What clears the plans of a collection, or of one shape of query, checks and does; `planCacheClearFilters` too.
+pub fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     call.namespace()?;
     for name in ["query", "projection", "sort", "collation"] {
         call.fields.optional::<&bson::RawDocument>(name)?;
