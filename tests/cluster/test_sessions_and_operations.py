@@ -65,7 +65,7 @@ def test_a_snapshot_session_sees_one_moment_in_every_collection_and_index(client
     assert db.c.count_documents({}) == 201
 
 
-def test_a_snapshot_that_is_too_old_or_in_the_future_or_of_a_write_is_refused(client, db):
+def test_a_snapshot_that_is_too_old_or_in_the_future_or_of_a_write_or_a_count_is_refused(client, db):
     db.c.insert_one({"_id": 1})
 
     def find(concern):
@@ -79,9 +79,18 @@ def test_a_snapshot_that_is_too_old_or_in_the_future_or_of_a_write_is_refused(cl
     with pytest.raises(OperationFailure) as future:
         find({"atClusterTime": Timestamp(2**31, 1)})
     assert future.value.code == 72
-    with pytest.raises(OperationFailure) as counted:
-        db.command("count", "c", readConcern={"level": "snapshot"})
-    assert counted.value.code == 72
+    snapshot = {"readConcern": {"level": "snapshot"}}
+    for command in (
+        {"insert": "c", "documents": [{"_id": 2}]},
+        {"update": "c", "updates": [{"q": {}, "u": {"$set": {"n": 1}}}]},
+        {"delete": "c", "deletes": [{"q": {}, "limit": 0}]},
+        {"findAndModify": "c", "remove": True},
+        {"count": "c"},
+    ):
+        with pytest.raises(OperationFailure) as refused:
+            db.command({**command, **snapshot})
+        assert refused.value.code == 72, command
+    assert list(db.c.find()) == [{"_id": 1}]
 
 
 def test_replies_carry_the_cluster_time_and_causal_reads_see_own_writes(client, db):
