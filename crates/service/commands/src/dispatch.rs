@@ -127,14 +127,6 @@ struct Beside {
     write_concern_error: Option<Error>,
 }
 
-impl Beside {
-    /// On the heap, since almost no reply has any of it.
-    #[allow(clippy::unnecessary_wraps)]
-    fn boxed(self) -> Option<Box<Self>> {
-        Some(Box::new(self))
-    }
-}
-
 fn carry_out<'a>(
     server: &'a Arc<Server>,
     client: &'a Arc<Client>,
@@ -203,7 +195,7 @@ fn run(
         return Ok(Outcome::HangUp);
     }
     if let Some(error) = fault.error {
-        return Err((error, Beside { labels: fault.labels, ..Beside::default() }.boxed()));
+        return Err(failure(error, Beside { labels: fault.labels, ..Beside::default() }));
     }
     if !call.spec.flags.has(Flags::WHILE_STOPPING) {
         call.operation.check_interrupt().map_err(bare)?;
@@ -216,7 +208,7 @@ fn run(
     }
     if let Err(error) = result {
         let write_concern_error = unsatisfied_write_concern(call).filter(|_| !is_misunderstood(error.code));
-        return Err((error, Beside { write_concern_error, ..Beside::default() }.boxed()));
+        return Err(failure(error, Beside { write_concern_error, ..Beside::default() }));
     }
     reply.append(cstr!("ok"), 1.0);
     let write_concern_error = reply.write_concern_error.take().or_else(|| unsatisfied_write_concern(call));
@@ -243,6 +235,11 @@ fn run(
 
 fn bare(error: Error) -> Failure {
     (error, None)
+}
+
+/// What stands beside it is on the heap, since almost no reply has any of it.
+fn failure(error: Error, beside: Beside) -> Failure {
+    (error, Some(Box::new(beside)))
 }
 
 /// Whether the command was never begun: its words were not understood.
