@@ -23,10 +23,10 @@ use crate::machine;
 use crate::oplog;
 use crate::record_cache::RecordCache;
 use crate::transaction::{Action, Transaction};
-use ahash::RandomState;
+use crate::version::Version;
 use baton_types::{OpTime, Term, Timestamp};
 use fail::fail_point;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use parking_lot::{Condvar, Mutex};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
@@ -332,13 +332,15 @@ impl CommitQueue {
                 waiter.timestamp.store(clock, Ordering::Relaxed);
             }
             fail_point!("commit-before-write");
-            let documents = newest_documents(&transactions);
-            let cached: Vec<bool> = documents.keys().map(|key| self.record_cache.before_write(key)).collect();
+            let mut documents = self.newest_documents(&transactions);
+            for document in &mut documents {
+                document.was_cached = self.record_cache.before_write(document.hash, document.key);
+            }
             if let Err(error) = self.db.write_opt(&batch, &self.write_options) {
                 machine::stop("writing to the log", &error);
             }
-            for ((key, document), was_here) in documents.into_iter().zip(cached) {
-                self.record_cache.after_write(key, was_here, document);
+            for document in &documents {
+                self.record_cache.after_write(document.hash, document.key, document.was_cached, || document.version());
             }
             fail_point!("commit-after-write");
             self.applied.swap(clock, Ordering::SeqCst);
@@ -356,6 +358,33 @@ impl CommitQueue {
             }
             self.locks.release(&mut transaction.locks);
         }
+    }
+
+    /// The documents that a group writes, each once.
+    fn newest_documents<'a>(&self, transactions: &'a [Transaction]) -> Vec<NewestVersion<'a>> {
+        let mut places: HashTable<usize> = HashTable::with_capacity(transactions.len());
+        let mut newest: Vec<NewestVersion<'_>> = Vec::with_capacity(transactions.len());
+        for transaction in transactions {
+            let ticket = transaction.in_flight.as_ref();
+            for action in transaction.actions() {
+                let (key, document) = match action {
+                    Action::Put { family: family::DOCUMENTS, key, value, .. } => (key, Some(value)),
+                    Action::Delete { family: family::DOCUMENTS, key, .. } => (key, None),
+                    _ => continue,
+                };
+                let hash = ticket.map_or_else(|| self.record_cache.hash(key), |ticket| ticket.hash);
+                let shared = ticket.and_then(|ticket| ticket.version.as_ref());
+                let version = NewestVersion { hash, key, document, shared, was_cached: false };
+                match places.find(hash, |at| newest[*at].key == key) {
+                    Some(at) => newest[*at] = version,
+                    None => {
+                        places.insert_unique(hash, newest.len(), |at| newest[*at].hash);
+                        newest.push(version);
+                    }
+                }
+            }
+        }
+        newest
     }
 
     /// Adds one transaction to the batch; returns the clock after its last OpTime.
@@ -441,17 +470,24 @@ impl CommitQueue {
     }
 }
 
-/// The documents that a group writes: their keys, and the newest versions of those that are not deleted.
-fn newest_documents(transactions: &[Transaction]) -> HashMap<&[u8], Option<&[u8]>, RandomState> {
-    let mut documents = HashMap::with_capacity_and_hasher(transactions.len(), RandomState::new());
-    for action in transactions.iter().flat_map(Transaction::actions) {
-        match action {
-            Action::Put { family: family::DOCUMENTS, key, value, .. } => documents.insert(key, Some(value)),
-            Action::Delete { family: family::DOCUMENTS, key, .. } => documents.insert(key, None),
-            _ => None,
-        };
+/// The newest version of a document that a group writes.
+struct NewestVersion<'a> {
+    hash: u64,
+    key: &'a [u8],
+    /// Absent: the document is deleted.
+    document: Option<&'a [u8]>,
+    /// The same in memory that can be shared, if somebody made that already.
+    shared: Option<&'a Version>,
+    was_cached: bool,
+}
+
+impl NewestVersion<'_> {
+    fn version(&self) -> Option<Version> {
+        match self.shared {
+            Some(version) => Some(version.clone()),
+            None => self.document.map(|document| Version::new(self.hash, self.key, document)),
+        }
     }
-    documents
 }
 
 /// The timestamp after `clock`: this second's first, or the next ordinal if the clock is at or past this second.

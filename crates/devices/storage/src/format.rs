@@ -18,6 +18,9 @@ pub type IndexId = u32;
 /// The encoded `_id` of a document: orders as the `_id`s do.
 pub type RecordKey = SmallVec<[u8; 32]>;
 
+/// Where a document lies in [`family::DOCUMENTS`]: its collection's id and its record key.
+pub(crate) type DocumentKey = SmallVec<[u8; 36]>;
+
 /// Column families. `default` stays empty: RocksDB insists on it.
 pub mod family {
     /// Collection id → catalog entry (BSON).
@@ -64,8 +67,8 @@ pub fn record_key(id: RawBsonRef<'_>) -> Result<RecordKey> {
 }
 
 /// Where a document lies in [`family::DOCUMENTS`].
-pub fn document_key(collection: CollectionId, record: &[u8]) -> SmallVec<[u8; 64]> {
-    let mut key = SmallVec::with_capacity(PREFIX_BYTES + record.len());
+pub fn document_key(collection: CollectionId, record: &[u8]) -> DocumentKey {
+    let mut key = DocumentKey::with_capacity(PREFIX_BYTES + record.len());
     key.extend_from_slice(&prefix(collection));
     key.extend_from_slice(record);
     key

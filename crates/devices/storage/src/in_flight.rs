@@ -7,27 +7,26 @@
 //! Invariants: what is here will be applied, since a queued transaction cannot fail; only who holds the document's lock
 //! looks here; a version leaves when it is readable, unless a newer one has taken its place.
 
-use crate::format::{CollectionId, RecordKey};
+use crate::format::DocumentKey;
+use crate::version::Version;
 use ahash::RandomState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const SHARDS: usize = 64;
 
-/// A document's place.
-pub(crate) type Key = (CollectionId, RecordKey);
-
-struct Version {
+struct Entry {
+    hash: u64,
+    key: DocumentKey,
     number: u64,
     /// Absent: the document is deleted.
-    document: Option<Arc<[u8]>>,
+    version: Option<Version>,
 }
 
 /// See the file's header.
 pub(crate) struct InFlight {
-    shards: Box<[Mutex<HashMap<Key, Version, RandomState>>]>,
+    shards: Box<[Mutex<HashTable<Entry>>]>,
     hasher: RandomState,
     count: AtomicUsize,
     next_number: AtomicU64,
@@ -35,49 +34,62 @@ pub(crate) struct InFlight {
 
 /// Names a version that was put in, for the one who takes it out.
 pub(crate) struct Ticket {
-    key: Key,
+    pub hash: u64,
+    key: DocumentKey,
     number: u64,
+    /// Absent: the document is deleted.
+    pub version: Option<Version>,
 }
 
-impl Default for InFlight {
-    fn default() -> Self {
+impl InFlight {
+    /// Versions in it have their hashes from this hasher.
+    pub fn new(hasher: RandomState) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            hasher,
             count: AtomicUsize::new(0),
             next_number: AtomicU64::new(0),
         }
     }
-}
 
-impl InFlight {
-    fn shard(&self, key: &Key) -> &Mutex<HashMap<Key, Version, RandomState>> {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    fn shard(&self, hash: u64) -> &Mutex<HashTable<Entry>> {
+        &self.shards[hash as usize % SHARDS]
     }
 
     /// Leaves a version for the next holder of the document's lock, which the caller still holds.
-    pub fn put(&self, key: Key, document: Option<&[u8]>) -> Ticket {
+    pub fn put(&self, key: &[u8], document: Option<&[u8]>) -> Ticket {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let version = Version { number, document: document.map(Arc::from) };
-        if self.shard(&key).lock().insert(key.clone(), version).is_none() {
-            self.count.fetch_add(1, Ordering::Release);
+        let hash = self.hasher.hash_one(key);
+        let version = document.map(|document| Version::new(hash, key, document));
+        let ticket = Ticket { hash, key: DocumentKey::from_slice(key), number, version };
+        let entry = Entry { hash, key: ticket.key.clone(), number, version: ticket.version.clone() };
+        let mut shard = self.shard(hash).lock();
+        match shard.find_mut(hash, |known| known.key == entry.key) {
+            Some(known) => *known = entry,
+            None => {
+                shard.insert_unique(hash, entry, |entry| entry.hash);
+                self.count.fetch_add(1, Ordering::Release);
+            }
         }
-        Ticket { key, number }
+        ticket
     }
 
     /// The version left for a document, if there is one.
-    pub fn get(&self, key: &Key) -> Option<Option<Arc<[u8]>>> {
+    pub fn get(&self, key: &[u8]) -> Option<Option<Version>> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.shard(key).lock().get(key).map(|version| version.document.clone())
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).lock().find(hash, |entry| *entry.key == *key).map(|entry| entry.version.clone())
     }
 
     /// Takes a version out, now that it is readable.
     pub fn remove(&self, ticket: &Ticket) {
-        let mut shard = self.shard(&ticket.key).lock();
-        if shard.get(&ticket.key).is_some_and(|version| version.number == ticket.number) {
-            shard.remove(&ticket.key);
+        let mut shard = self.shard(ticket.hash).lock();
+        if let Ok(entry) =
+            shard.find_entry(ticket.hash, |entry| entry.number == ticket.number && entry.key == ticket.key)
+        {
+            entry.remove();
             self.count.fetch_sub(1, Ordering::Release);
         }
     }

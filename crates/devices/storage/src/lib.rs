@@ -35,6 +35,7 @@ mod storage;
 pub mod tasks;
 mod transaction;
 mod validate;
+mod version;
 mod view;
 mod write;
 

@@ -3,79 +3,76 @@
 //!
 //! Only look-ups of a document's newest version come here (reads by `_id`, and writers reading what they change). A
 //! document is let in while there is room, and then when it is looked up twice within a while, so that walking over a
-//! large collection by `_id` turns nothing out; it stays while it is looked up again before the hand comes round (CLOCK). Writers replace what is here.
+//! large collection by `_id` turns nothing out; it stays while it is looked up again before the hand comes round (CLOCK).
+//! Writers replace what is here.
 //!
 //! Invariants:
 //! - A hit is what RocksDB would have answered at some moment since the call began: a document leaves before its new
 //!   version is written and comes back after ([`RecordCache::before_write`], [`RecordCache::after_write`]), and what a
 //!   reader found in RocksDB is let in only if nobody wrote in its shard since it looked ([`Miss`]).
-//! - The bytes held never exceed the budget, and no document turns out a large part of what is here: one that is larger
-//!   than [`PART_MAX`] of its shard's budget is not let in.
+//! - The bytes held never exceed the budget.
 
+use crate::version::Version;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
-use std::sync::Arc;
 
 const SHARDS: usize = 256;
 /// Keys a shard remembers as looked up once: a power of two.
 const SEEN_ONCE: usize = 1024;
-/// What an entry costs beyond its document and key.
-const ENTRY_BYTES: usize = 96;
-
-/// The part of its shard's budget that a document may take: one by this.
-const PART_MAX: usize = 8;
-
-/// A key in the family of documents.
-type Key = SmallVec<[u8; 32]>;
+/// What a version costs beyond its key and document.
+const ENTRY_BYTES: usize = 128;
+/// A document is let in if it takes at most this part of a shard's budget: one large document is not worth many small ones.
+const LARGEST_PART: usize = 8;
 
 struct Slot {
-    hash: u64,
-    key: Key,
-    document: Arc<[u8]>,
-    /// Looked up since the hand passed.
-    is_recent: bool,
+    version: Version,
+    /// Its place in the ring.
+    at: u32,
 }
 
-impl Slot {
-    fn bytes(&self) -> usize {
-        ENTRY_BYTES + self.key.len() + self.document.len()
-    }
+fn bytes_of(version: &Version) -> usize {
+    ENTRY_BYTES + version.key().len() + version.len()
 }
 
+/// What a look-up needs stands in front: one line of the CPU's cache with the lock.
+#[repr(C)]
 struct Shard {
-    /// Places in `slots`, by key.
-    table: HashTable<u32>,
-    slots: Vec<Slot>,
-    hand: usize,
-    bytes: usize,
+    table: HashTable<Slot>,
     /// Counts writes.
-    version: u64,
-    /// What was looked up once: for each place the rest of the hash.
-    seen_once: Box<[u16]>,
+    writes: u64,
     hits: u64,
     misses: u64,
+    /// The hashes of what is in the table, in the order in which the hand comes round.
+    ring: Vec<u64>,
+    hand: usize,
+    bytes: usize,
+    /// What was looked up once: for each place the rest of the hash.
+    seen_once: Box<[u16]>,
 }
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Guarded(Mutex<Shard>);
 
 impl Default for Shard {
     fn default() -> Self {
         Self {
             table: HashTable::new(),
-            slots: Vec::new(),
-            hand: 0,
-            bytes: 0,
-            version: 0,
-            seen_once: vec![0; SEEN_ONCE].into(),
+            writes: 0,
             hits: 0,
             misses: 0,
+            ring: Vec::new(),
+            hand: 0,
+            bytes: 0,
+            seen_once: vec![0; SEEN_ONCE].into(),
         }
     }
 }
 
 impl Shard {
-    fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        self.table.find(hash, |at| self.slots[*at as usize].key.as_slice() == key).map(|at| *at as usize)
+    fn find(&self, hash: u64, key: &[u8]) -> Option<&Version> {
+        self.table.find(hash, |slot| slot.version.key() == key).map(|slot| &slot.version)
     }
 
     /// Tells whether the key was looked up a while ago, and remembers it.
@@ -84,53 +81,51 @@ impl Shard {
         std::mem::replace(&mut self.seen_once[place], tag) == tag
     }
 
-    /// Whether there is room without turning anything out, for a document of so many bytes with a key of any usual size.
-    fn has_room(&self, document_bytes: usize, budget: usize) -> bool {
-        self.bytes + document_bytes + 2 * ENTRY_BYTES <= budget
-    }
-
-    fn insert(&mut self, hash: u64, key: &[u8], document: Arc<[u8]>, budget: usize) {
-        let slot = Slot { hash, key: Key::from_slice(key), document, is_recent: false };
-        while self.bytes + slot.bytes() > budget && !self.slots.is_empty() {
+    fn insert(&mut self, version: Version, budget: usize) {
+        let bytes = bytes_of(&version);
+        while self.bytes + bytes > budget && !self.ring.is_empty() {
             self.evict_one();
         }
-        self.bytes += slot.bytes();
-        let at = self.slots.len() as u32;
-        self.slots.push(slot);
-        let slots = &self.slots;
-        self.table.insert_unique(hash, at, |at| slots[*at as usize].hash);
+        self.bytes += bytes;
+        let (hash, at) = (version.hash(), self.ring.len() as u32);
+        self.ring.push(hash);
+        self.table.insert_unique(hash, Slot { version, at }, |slot| slot.version.hash());
     }
 
     fn evict_one(&mut self) {
         loop {
-            self.hand = if self.hand < self.slots.len() { self.hand } else { 0 };
-            let slot = &mut self.slots[self.hand];
-            if !std::mem::take(&mut slot.is_recent) {
-                return self.remove(self.hand);
+            self.hand = if self.hand < self.ring.len() { self.hand } else { 0 };
+            let (hash, hand) = (self.ring[self.hand], self.hand as u32);
+            let is_recent =
+                self.table.find(hash, |slot| slot.at == hand).is_some_and(|slot| slot.version.take_recent());
+            if !is_recent {
+                self.remove(hash, |slot| slot.at == hand);
+                return;
             }
             self.hand += 1;
         }
     }
 
-    fn remove(&mut self, at: usize) {
-        let last = self.slots.len() - 1;
-        if let Ok(entry) = self.table.find_entry(self.slots[at].hash, |other| *other as usize == at) {
-            entry.remove();
-        }
-        if at != last
-            && let Some(moved) = self.table.find_mut(self.slots[last].hash, |other| *other as usize == last)
+    /// Takes out what is wanted, and tells whether it was there.
+    fn remove(&mut self, hash: u64, is_wanted: impl Fn(&Slot) -> bool) -> bool {
+        let Ok(entry) = self.table.find_entry(hash, is_wanted) else { return false };
+        let (Slot { version, at }, _) = entry.remove();
+        self.bytes -= bytes_of(&version);
+        self.ring.swap_remove(at as usize);
+        let last = self.ring.len() as u32;
+        if let Some(moved) = self.ring.get(at as usize)
+            && let Some(slot) = self.table.find_mut(*moved, |slot| slot.at == last)
         {
-            *moved = at as u32;
+            slot.at = at;
         }
-        self.bytes -= self.slots[at].bytes();
-        self.slots.swap_remove(at);
+        true
     }
 }
 
 /// What came of a look-up.
 pub(crate) enum LookUp {
     /// The document.
-    Hit(Arc<[u8]>),
+    Hit(Version),
     /// Look in RocksDB, and offer what is found with this.
     Miss(Miss),
 }
@@ -138,7 +133,7 @@ pub(crate) enum LookUp {
 /// A look-up that found nothing: what is found elsewhere may be let in if no write came between.
 pub(crate) struct Miss {
     hash: u64,
-    version: u64,
+    writes: u64,
 }
 
 /// Figures since the start.
@@ -156,81 +151,76 @@ pub struct RecordCacheFigures {
 
 /// See the file's header.
 pub(crate) struct RecordCache {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Guarded]>,
     hasher: RandomState,
     /// Of each shard.
     budget_bytes: usize,
 }
 
 impl RecordCache {
-    /// A cache that holds about so many bytes.
-    pub fn new(budget_bytes: usize) -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-            budget_bytes: budget_bytes / SHARDS,
-        }
+    /// A cache that holds about so many bytes; versions given to it have their hashes from this hasher.
+    pub fn new(budget_bytes: usize, hasher: RandomState) -> Self {
+        Self { shards: (0..SHARDS).map(|_| Guarded::default()).collect(), hasher, budget_bytes: budget_bytes / SHARDS }
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        &self.shards[hash as usize % SHARDS]
+        &self.shards[hash as usize % SHARDS].0
+    }
+
+    fn is_small(&self, key: &[u8], document: &[u8]) -> bool {
+        ENTRY_BYTES + key.len() + document.len() <= self.budget_bytes / LARGEST_PART
     }
 
     /// Looks a document up.
     pub fn get(&self, key: &[u8]) -> LookUp {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash).lock();
-        match shard.place(hash, key) {
-            Some(at) => {
-                shard.hits += 1;
-                shard.slots[at].is_recent = true;
-                LookUp::Hit(Arc::clone(&shard.slots[at].document))
-            }
-            None => {
-                shard.misses += 1;
-                LookUp::Miss(Miss { hash, version: shard.version })
-            }
+        if let Some(version) = shard.find(hash, key) {
+            let version = version.clone();
+            shard.hits += 1;
+            drop(shard);
+            version.mark_recent();
+            return LookUp::Hit(version);
         }
-    }
-
-    fn may_hold(&self, key: &[u8], document: &[u8]) -> bool {
-        ENTRY_BYTES + key.len() + document.len() <= self.budget_bytes / PART_MAX
+        shard.misses += 1;
+        LookUp::Miss(Miss { hash, writes: shard.writes })
     }
 
     /// Offers what was found after a miss.
     pub fn offer(&self, miss: &Miss, key: &[u8], document: &[u8]) {
-        if !self.may_hold(key, document) {
+        if !self.is_small(key, document) {
             return;
         }
         let mut shard = self.shard(miss.hash).lock();
-        let is_wanted = shard.was_seen(miss.hash) || shard.has_room(document.len(), self.budget_bytes);
-        if is_wanted && shard.version == miss.version && shard.place(miss.hash, key).is_none() {
-            shard.insert(miss.hash, key, document.into(), self.budget_bytes);
+        let has_room = shard.bytes + ENTRY_BYTES + key.len() + document.len() <= self.budget_bytes;
+        let is_wanted = shard.was_seen(miss.hash) || has_room;
+        if is_wanted && shard.writes == miss.writes && shard.find(miss.hash, key).is_none() {
+            shard.insert(Version::new(miss.hash, key, document), self.budget_bytes);
         }
+    }
+
+    /// The hash by which a key is found.
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
     }
 
     /// To be called before a new version of a document is written; tells whether the old one was here.
-    pub fn before_write(&self, key: &[u8]) -> bool {
-        let hash = self.hasher.hash_one(key);
+    pub fn before_write(&self, hash: u64, key: &[u8]) -> bool {
         let mut shard = self.shard(hash).lock();
-        shard.version += 1;
-        let at = shard.place(hash, key);
-        if let Some(at) = at {
-            shard.remove(at);
-        }
-        at.is_some()
+        shard.writes += 1;
+        shard.remove(hash, |slot| slot.version.key() == key)
     }
 
-    /// To be called once the new version (none: it is deleted) can be read, with what [`Self::before_write`] told.
-    pub fn after_write(&self, key: &[u8], was_here: bool, document: Option<&[u8]>) {
-        let hash = self.hasher.hash_one(key);
+    /// To be called once the new version can be read: makes it, and keeps it, if the old one was here; none: it is deleted.
+    pub fn after_write(&self, hash: u64, key: &[u8], was_here: bool, make: impl FnOnce() -> Option<Version>) {
         let mut shard = self.shard(hash).lock();
-        shard.version += 1;
-        if let Some(at) = shard.place(hash, key) {
-            shard.remove(at);
-        }
-        if let Some(document) = document.filter(|document| was_here && self.may_hold(key, document)) {
-            shard.insert(hash, key, document.into(), self.budget_bytes);
+        shard.writes += 1;
+        shard.remove(hash, |slot| slot.version.key() == key);
+        if was_here
+            && let Some(version) = make()
+            && self.is_small(key, &version)
+        {
+            shard.insert(version, self.budget_bytes);
         }
     }
 
@@ -238,9 +228,9 @@ impl RecordCache {
     pub fn figures(&self) -> RecordCacheFigures {
         let mut sum = RecordCacheFigures::default();
         for shard in &self.shards {
-            let shard = shard.lock();
+            let shard = shard.0.lock();
             sum.bytes += shard.bytes as u64;
-            sum.documents += shard.slots.len() as u64;
+            sum.documents += shard.ring.len() as u64;
             sum.hits += shard.hits;
             sum.misses += shard.misses;
         }
@@ -261,6 +251,19 @@ mod tests {
         }
     }
 
+    fn cache(budget_bytes: usize) -> RecordCache {
+        RecordCache::new(budget_bytes, RandomState::new())
+    }
+
+    fn before_write(cache: &RecordCache, key: &[u8]) -> bool {
+        cache.before_write(cache.hash(key), key)
+    }
+
+    fn after_write(cache: &RecordCache, key: &[u8], was_here: bool, document: Option<&[u8]>) {
+        let hash = cache.hash(key);
+        cache.after_write(hash, key, was_here, || document.map(|document| Version::new(hash, key, document)));
+    }
+
     fn read(cache: &RecordCache, key: &[u8], stored: &[u8]) {
         if let LookUp::Miss(miss) = cache.get(key) {
             cache.offer(&miss, key, stored);
@@ -269,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_lets_a_document_in_at_its_second_look_up() {
-        let cache = RecordCache::new(SHARDS * 2048);
+        let cache = cache(SHARDS * 4096);
         for other in 0..10_000_u32 {
             read(&cache, &other.to_be_bytes(), &[1; 100]);
         }
@@ -281,43 +284,21 @@ mod tests {
 
     #[test]
     fn a_document_is_let_in_while_there_is_room_and_replaced_by_its_writer() {
-        let cache = RecordCache::new(1 << 20);
+        let cache = cache(SHARDS * 4096);
         read(&cache, b"k", b"one");
         assert_eq!(hit(&cache, b"k").as_deref(), Some(&b"one"[..]));
-        assert!(cache.before_write(b"k"));
+        assert!(before_write(&cache, b"k"));
         assert_eq!(hit(&cache, b"k"), None, "while it is written nobody can tell which version is the newest");
-        cache.after_write(b"k", true, Some(b"two"));
+        after_write(&cache, b"k", true, Some(b"two"));
         assert_eq!(hit(&cache, b"k").as_deref(), Some(&b"two"[..]));
-        assert!(cache.before_write(b"k"));
-        cache.after_write(b"k", true, None);
+        assert!(before_write(&cache, b"k"));
+        after_write(&cache, b"k", true, None);
         assert_eq!(hit(&cache, b"k"), None);
     }
 
     #[test]
-    fn a_large_document_turns_nothing_out_and_an_old_version_of_it_does_not_stay() {
-        let cache = RecordCache::new(SHARDS * 4096);
-        let keys: Vec<[u8; 4]> = (0..1000_u32).map(u32::to_be_bytes).collect();
-        for key in &keys {
-            read(&cache, key, &[1; 100]);
-        }
-        let before = cache.figures();
-        for large in [&[2; 600][..], &[2; 5000]] {
-            for other in 1000..2000_u32 {
-                read(&cache, &other.to_be_bytes(), large);
-                read(&cache, &other.to_be_bytes(), large);
-            }
-            let after = cache.figures();
-            assert_eq!((after.documents, after.bytes), (before.documents, before.bytes));
-        }
-        assert!(cache.before_write(&keys[0]));
-        cache.after_write(&keys[0], true, Some(&[3; 5000]));
-        assert_eq!(hit(&cache, &keys[0]), None);
-        assert_eq!(cache.figures().documents, before.documents - 1);
-    }
-
-    #[test]
     fn the_budget_holds_and_what_is_looked_up_again_stays() {
-        let cache = RecordCache::new(SHARDS * 4096);
+        let cache = cache(SHARDS * 4096);
         for round in 0..200_u32 {
             read(&cache, b"hot", &[7; 100]);
             for other in 0..100 {
@@ -333,6 +314,23 @@ mod tests {
         assert_eq!(hit(&cache, b"hot"), Some(vec![7; 100]));
     }
 
+    #[test]
+    fn a_large_document_turns_nothing_out() {
+        let cache = cache(SHARDS * 4096);
+        read(&cache, b"small", &[1; 100]);
+        // The same shard's budget is half a kilobyte for one document at most, whichever shard it is.
+        for other in 0..10_000_u32 {
+            let key = other.to_be_bytes();
+            read(&cache, &key, &[2; 500]);
+            read(&cache, &key, &[2; 500]);
+            assert_eq!(hit(&cache, &key), None);
+        }
+        assert_eq!(hit(&cache, b"small"), Some(vec![1; 100]));
+        assert!(before_write(&cache, b"small"));
+        after_write(&cache, b"small", true, Some(&[2; 500]));
+        assert_eq!(hit(&cache, b"small"), None);
+    }
+
     /// A thread in the middle of what it does.
     enum Thread {
         Reader { key: u8, miss: Option<Miss>, found: Option<u32> },
@@ -344,7 +342,7 @@ mod tests {
         /// the newest version whose write had ended when the look-up began.
         #[test]
         fn a_hit_is_never_stale(choices in prop::collection::vec((any::<u8>(), 0_u8..3, any::<bool>()), 1..300)) {
-            let cache = RecordCache::new(1 << 20);
+            let cache = cache(SHARDS * 4096);
             let mut stored: HashMap<u8, u32> = (0..3).map(|key| (key, 0)).collect();
             let mut ended = stored.clone();
             let mut next = 0;
@@ -381,7 +379,7 @@ mod tests {
                         true
                     }
                     Thread::Writer { key, was_here, stage: stage @ 0, .. } => {
-                        *was_here = cache.before_write(&[*key]);
+                        *was_here = before_write(&cache, &[*key]);
                         *stage = 1;
                         false
                     }
@@ -391,7 +389,7 @@ mod tests {
                         false
                     }
                     Thread::Writer { key, was_here, value, .. } => {
-                        cache.after_write(&[*key], *was_here, Some(&value.to_be_bytes()));
+                        after_write(&cache, &[*key], *was_here, Some(&value.to_be_bytes()));
                         ended.insert(*key, *value);
                         true
                     }

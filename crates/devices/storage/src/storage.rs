@@ -14,6 +14,7 @@ use crate::retention::Retention;
 use crate::sessions::{SessionHandle, SessionTable};
 use crate::tasks::{Gate, TaskListener, TaskRegistry};
 use crate::transaction::Transaction;
+use ahash::RandomState;
 use arc_swap::ArcSwap;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
 use fail::fail_point;
@@ -62,8 +63,9 @@ impl Storage {
         fail_point!("recovery-log-replayed");
         let next_id = Self::check_format(&db)?;
         let locks = Arc::new(LockTable::default());
-        let in_flight = Arc::new(InFlight::default());
-        let record_cache = Arc::new(RecordCache::new(options.record_cache_bytes()));
+        let hasher = RandomState::new();
+        let in_flight = Arc::new(InFlight::new(hasher.clone()));
+        let record_cache = Arc::new(RecordCache::new(options.record_cache_bytes(), hasher));
         let last = Self::last_optime(&db)?;
         let storage = Arc::new(Self {
             commit: CommitQueue::new(

@@ -7,8 +7,8 @@
 
 use crate::catalog::Collection;
 use crate::counters::Counts;
-use crate::format::{CollectionId, RecordKey, document_key, family};
-use crate::in_flight::{Key, Ticket};
+use crate::format::{document_key, family};
+use crate::in_flight::Ticket;
 use crate::locks::LockSet;
 use crate::sessions::SessionUpdate;
 use smallvec::SmallVec;
@@ -45,8 +45,8 @@ pub struct Transaction {
     pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
     pub(crate) catalog_entries: SmallVec<[Arc<Collection>; 1]>,
     pub(crate) session: Option<SessionUpdate>,
-    /// The last document changed, with its new version, and how many were.
-    change: Option<(CollectionId, RecordKey, Option<Range<usize>>)>,
+    /// Where the last document changed has its key and its new version in the arena, and how many were changed.
+    change: Option<(Range<usize>, Option<Range<usize>>)>,
     changes: usize,
     /// The version left for the next writer of the document.
     pub(crate) in_flight: Option<Ticket>,
@@ -77,24 +77,18 @@ impl Transaction {
     /// Puts a document, or deletes it.
     pub(crate) fn change(&mut self, collection: &Collection, record: &[u8], document: Option<&[u8]>) {
         let key = document_key(collection.id, record);
-        let value = match document {
-            Some(document) => {
-                self.put(family::DOCUMENTS, &key, document);
-                Some(self.arena.len() - document.len()..self.arena.len())
-            }
-            None => {
-                self.delete(family::DOCUMENTS, &key);
-                None
-            }
-        };
-        self.change = Some((collection.id, RecordKey::from_slice(record), value));
+        match document {
+            Some(document) => self.put(family::DOCUMENTS, &key, document),
+            None => self.delete(family::DOCUMENTS, &key),
+        }
+        self.change = self.records.last().map(|put| (put.first.clone(), document.map(|_| put.second.clone())));
         self.changes += 1;
     }
 
-    /// The one document changed, and its new version; `None` if it is not one.
-    pub(crate) fn sole_change(&self) -> Option<(Key, Option<&[u8]>)> {
-        let (collection, record, value) = self.change.as_ref().filter(|_| self.changes == 1)?;
-        Some(((*collection, record.clone()), value.clone().map(|range| &self.arena[range])))
+    /// The key of the one document changed, and its new version; `None` if it is not one.
+    pub(crate) fn sole_change(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        let (key, document) = self.change.as_ref().filter(|_| self.changes == 1)?;
+        Some((&self.arena[key.clone()], document.clone().map(|range| &self.arena[range])))
     }
 
     pub(crate) fn put(&mut self, family: &'static str, key: &[u8], value: &[u8]) {

@@ -10,11 +10,11 @@ use crate::index::split_entry;
 use crate::machine::read_failure;
 use crate::record_cache::LookUp;
 use crate::storage::Storage;
+use crate::version::Version;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::{DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
 use std::ops::Deref;
-use std::sync::Arc;
 
 /// Which way a range is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ pub enum Stored<'s> {
     /// In a block or memtable of RocksDB, which stays as long as this lives.
     Pinned(DBPinnableSlice<'s>),
     /// In memory of our own.
-    Shared(Arc<[u8]>),
+    Shared(Version),
 }
 
 impl Deref for Stored<'_> {
@@ -266,19 +266,22 @@ impl Storage {
 
     /// The document with this record key, as of now: the cheapest read there is.
     pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<Stored<'_>>> {
+        self.get_by_key(&document_key(collection.id, record))
+    }
+
+    pub(crate) fn get_by_key(&self, key: &[u8]) -> Result<Option<Stored<'_>>> {
         thread_local! {
             static OPTIONS: ReadOptions = newest(family::DOCUMENTS);
         }
-        let key = document_key(collection.id, record);
-        let miss = match self.record_cache.get(&key) {
+        let miss = match self.record_cache.get(key) {
             LookUp::Hit(document) => return Ok(Some(Stored::Shared(document))),
             LookUp::Miss(miss) => miss,
         };
         let found = OPTIONS
-            .with(|options| self.db().get_pinned_cf_opt(self.family(family::DOCUMENTS), &key, options))
+            .with(|options| self.db().get_pinned_cf_opt(self.family(family::DOCUMENTS), key, options))
             .map_err(read_failure)?;
         if let Some(document) = &found {
-            self.record_cache.offer(&miss, &key, document);
+            self.record_cache.offer(&miss, key, document);
         }
         Ok(found.map(Stored::Pinned))
     }

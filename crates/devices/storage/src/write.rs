@@ -5,7 +5,7 @@
 //! under the lock.
 
 use crate::catalog::{Collection, CollectionKind, Index};
-use crate::format::{RecordKey, family, record_key};
+use crate::format::{RecordKey, document_key, family, record_key};
 use crate::index::{Entry, encodes_to, entries_of, entry_key};
 use crate::machine::read_failure;
 use crate::oplog::{OplogEntry, OplogKind, RetryableFields};
@@ -57,9 +57,10 @@ impl Storage {
     /// be.
     pub fn get_locked(&self, collection: &Collection, record: &[u8]) -> Result<Option<Stored<'_>>> {
         // Asked first: a version is readable before it leaves.
-        match self.in_flight.get(&(collection.id, RecordKey::from_slice(record))) {
+        let key = document_key(collection.id, record);
+        match self.in_flight.get(&key) {
             Some(version) => Ok(version.map(Stored::Shared)),
-            None => self.get(collection, record),
+            None => self.get_by_key(&key),
         }
     }
 
