@@ -33,7 +33,7 @@ STORAGE = pathlib.Path(__file__).parents[2] / "crates/devices/storage/src"
 KILLS_PER_DIRECTORY = 12
 RANDOM_PER_POINT_RUN = 3 / 5
 # Up to which pass a point kills, where it is passed often. The others: at the first or second.
-PASSES = {"commit": 300, "index-build-batch": 3, "copy-batch": 3, "drop-cleanup": 4, "flush": 6, "compaction": 3}
+PASSES = {"log-switch,commit": 3, "commit": 300, "index-build-batch": 3, "copy-batch": 3, "drop-cleanup": 4, "flush": 6, "compaction": 3}
 
 
 def crash_points():
@@ -41,7 +41,8 @@ def crash_points():
     names = []
     for source in sorted(STORAGE.glob("**/*.rs")):
         names += re.findall(r'fail_point!\("([a-z-]+)"\)', source.read_text())
-    return names
+    # Within the first writes to a new log.
+    return names + ["log-switch,commit-after-write"]
 
 
 def schedule(kills, with_points, draw):
@@ -213,7 +214,8 @@ def main():
             lost_power = False
             faults = life.crash(how)
             if not faults:
-                lost_power = life.lose_power(0.5)
+                # There the loss of power alone can do harm.
+                lost_power = life.lose_power(1.0 if how.startswith("log-switch") else 0.5)
                 losses += lost_power
                 # A death while starting may have lost power before the second death: then as much may be gone.
                 faults = life.check(lost_power or how == "start" or how.startswith("recovery"))

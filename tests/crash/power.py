@@ -3,9 +3,7 @@
 `Ledger` compiles and preloads `ledger.c`, which notes every sync that the kernel confirmed. `lose_unsynced` then cuts
 RocksDB's logs, tables and manifests somewhere between the length that the ledger vouches for and the one they have.
 
-What it deliberately does not do: undo the creation or renaming of files, damage what a file keeps, or keep unsynced
-bytes of a log while an older log lost some: RocksDB syncs a log within moments after it began the next one, long before
-the kernel writes either back by itself, and would replay the newer one after the gap.
+What it deliberately does not do: undo the creation or renaming of files, or damage what a file keeps.
 """
 
 import os
@@ -36,15 +34,12 @@ class Ledger:
             length, path = line.split(" ", 1)
             name = pathlib.Path(path).name
             synced[name] = max(synced.get(name, 0), int(length))
-        lost, log_was_cut = 0, False
+        lost = 0
         for path in sorted((self.data / "rocksdb").iterdir()):
             if path.suffix in (".log", ".sst") or path.name.startswith("MANIFEST-"):
                 size = path.stat().st_size
                 least = min(size, synced.get(path.name, 0))
                 keep = draw.choice([least, least, size, draw.randint(least, size)])
-                if path.suffix == ".log":
-                    keep = least if log_was_cut else keep
-                    log_was_cut |= keep < size
                 lost += size - keep
                 os.truncate(path, keep)
         return lost

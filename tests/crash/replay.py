@@ -1,7 +1,8 @@
 """A reader of the oplog that does what a secondary would: it applies every entry, strictly.
 
-Invariants: OpTimes rise strictly; an insert meets no document, an update and a deletion meet one. A hole in the log
-shows as a write that meets the wrong state, or as a collection that differs in the end.
+Invariants: OpTimes rise strictly, and leave none out within a second, which is how a member gives them out; an insert
+meets no document, an update and a deletion meet one. A hole in the log shows as an OpTime left out, as a write that meets
+the wrong state, or as a collection that differs in the end.
 """
 
 import bson
@@ -73,6 +74,8 @@ class Replay:
             first = False
             if self.last and not (entry["ts"] > self.last[0] and entry["t"] >= self.last[1]):
                 raise OplogFault(f"OpTime {optime} follows {self.last}")
+            if self.last and entry["ts"].inc not in (1, self.last[0].inc + 1):
+                raise OplogFault(f"OpTime {optime} follows {self.last}: what was between them is gone")
             self.last = optime
             self.apply(entry)
         if first and self.last:

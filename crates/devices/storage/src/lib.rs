@@ -23,6 +23,7 @@ mod governor;
 mod in_flight;
 mod index;
 mod locks;
+mod log_switch;
 mod machine;
 mod maintenance;
 mod oplog;

@@ -7,6 +7,7 @@ use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
 use crate::in_flight::InFlight;
 use crate::locks::{LockSet, LockTable};
+use crate::log_switch::LogSwitch;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
 use crate::record_cache::RecordCache;
@@ -55,11 +56,14 @@ impl Storage {
     pub fn open(path: &Path, options: StorageOptions, gate: Arc<dyn Gate>) -> Result<Arc<Self>> {
         let tasks = Arc::new(TaskRegistry::default());
         let cache = options.cache();
-        let database = options.database(&cache, TaskListener::new(Arc::clone(&tasks)));
+        let mut database = options.database(&cache, TaskListener::new(Arc::clone(&tasks)));
+        let log_switch = LogSwitch::default();
+        database.add_event_listener(log_switch.clone());
         let db = DB::open_cf_descriptors(&database, path, options.families(&cache)).map_err(|error| {
             Error::new(ErrorCode::InternalError, format!("Cannot open the data directory {}: {error}", path.display()))
         })?;
         let db = Arc::new(db);
+        log_switch.watch(&db);
         fail_point!("recovery-log-replayed");
         let next_id = Self::check_format(&db)?;
         let locks = Arc::new(LockTable::default());
