@@ -17,9 +17,9 @@ def bench(directory, *arguments):
 
 def test_baton_is_compared_with_what_needs_no_installation(tmp_path):
     report = bench(
-        tmp_path, "one", "--without", "java,redis", "--records", 500, "--durable-records", 500, "--workloads", "a,c,e",
-        "--clients", 2, "--durable-clients", "1,2", "--seconds", 0.2, "--warmup", 0.1, "--first-warmup", 0.2,
-        "--cache-gb", 0.25)
+        tmp_path, "one", "--without", "java,redis", "--records", 300, "--durable-records", 300, "--workloads", "a,c,e",
+        "--clients", 2, "--durable-clients", "1,2", "--seconds", 0.2, "--warmup", 0.05, "--first-warmup", 0.1,
+        "--rest", 0.05, "--cache-gb", 0.25)
     cells = {(c["section"], c["workload"], c["clients"], c["peer"]): c for c in report["cells"]}
     for workload in "ace":
         for peer in ("Baton", "ping-pong", "RocksDB"):
@@ -37,9 +37,10 @@ def test_baton_is_compared_with_what_needs_no_installation(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, demand", [
-    (["scale", "--sizes", "300,600", "--hot", 300, "--seconds", 0.2, "--rounds", 1, "--cache-gb", 0.25], "slowest table"),
-    (["idle", "--seconds", 0.5, "--records", 100], "MB resident"),
-    (["memory", "--records", 300, "--connections", 16, "--cursors", 2, "--at-once", 2, "--seconds", 0.5], "peak MB resident"),
+    (["scale", "--sizes", "200,400", "--hot", 200, "--seconds", 0.1, "--warmup", 0.1, "--rounds", 1, "--cache-gb", 0.25],
+     "slowest table"),
+    (["idle", "--seconds", 0.2, "--rest", 0.2, "--records", 100], "MB resident"),
+    (["memory", "--records", 300, "--connections", 16, "--cursors", 2, "--at-once", 2, "--seconds", 0.2], "peak MB resident"),
     (["recovery", "--records", 300, "--kills", 2, "--seconds", 0.3, "--clients", 2, "--cache-gb", 0.25], "kill -9"),
 ])
 def test_an_experiment_answers_its_demand(tmp_path, arguments, demand):

@@ -19,6 +19,9 @@ pub struct IdleArgs {
     /// How long to watch, in seconds
     #[arg(long, default_value_t = 30.0)]
     pub seconds: f64,
+    /// How long to leave the member alone before each watch, in seconds
+    #[arg(long, default_value_t = 3.0)]
+    pub rest: f64,
     /// Records (1 KB each) for the second watch
     #[arg(long, default_value_t = 10_000)]
     pub records: u64,
@@ -67,13 +70,13 @@ pub fn run(args: &IdleArgs) -> Result<(), Failure> {
     let mut spec = MemberSpec::new(&args.place, scratch.path(), 4.0)?;
     spec.http = true;
     let member = spec.start()?;
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs_f64(args.rest));
     let empty = Watch::over(member.pid(), args.seconds)?;
     let factory = ThinFactory::new(&member.uri(), WriteConcern::Journaled, Layout::Fields)?;
     runner::load(&factory, args.records, 1, 500, false)?;
     let address = format!("127.0.0.1:{}", member.port);
     let connections = (0..CONNECTIONS).map(|_| Wire::connect(&address)).collect::<Result<Vec<_>, _>>()?;
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs_f64(args.rest));
     let used = Watch::over(member.pid(), args.seconds)?;
     drop(connections);
     let place = format!("over {} s", args.seconds);

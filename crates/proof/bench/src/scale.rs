@@ -36,6 +36,9 @@ pub struct ScaleArgs {
     /// Seconds of every measurement
     #[arg(long, default_value_t = 10.0)]
     pub seconds: f64,
+    /// Seconds before every measurement
+    #[arg(long, default_value_t = 1.0)]
+    pub warmup: f64,
     /// How often to measure everything; the round in the middle counts
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
@@ -129,7 +132,7 @@ impl Table {
         Plan {
             workload,
             clients: args.clients,
-            warmup: Duration::from_secs(1),
+            warmup: Duration::from_secs_f64(args.warmup),
             duration: Duration::from_secs_f64(seconds),
             operations: None,
             uniform: false,

@@ -50,6 +50,9 @@ pub struct OneArgs {
     /// Seconds before every measurement
     #[arg(long, default_value_t = 2.0)]
     pub warmup: f64,
+    /// Seconds of watching what else the machine does, before every measurement
+    #[arg(long, default_value_t = 0.5)]
+    pub rest: f64,
     /// Seconds of reading all over the table, once, after it was loaded
     #[arg(long, default_value_t = 15.0)]
     pub first_warmup: f64,
@@ -229,7 +232,7 @@ fn measure(peer: &Peer, place: Place, round: usize, bench: &Bench, args: &OneArg
     let pids = bench.pids();
     let load_average = machine::load_average();
     let at_rest = Moment::now(&pids)?;
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_secs_f64(args.rest));
     let begun = Moment::now(&pids)?;
     let server_cpu = |pid: u32| machine::cpu_secs(pid).unwrap_or(0.0);
     let server_before = peer.pid.map(server_cpu);
