@@ -191,6 +191,21 @@ def test_ten_thousand_half_open_connections_hinder_nobody(shared_member, client)
             half.socket.close()
 
 
+def test_large_messages_that_stall_keep_no_other_large_message_out(shared_member, client):
+    stalled = [Raw(shared_member) for _ in range(3)]
+    try:
+        for raw in stalled:
+            raw.send(struct.pack("<iiii", 48_000_000, 1, 0, OP_MSG) + b"\x00" * 300_000)
+        started = time.monotonic()
+        client.load.large.insert_one({"_id": 1, "payload": "x" * (1 << 20)})
+        assert client.load.large.find_one({"_id": 1})["payload"] == "x" * (1 << 20)
+        assert time.monotonic() - started < 10
+    finally:
+        for raw in stalled:
+            raw.socket.close()
+        client.drop_database("load")
+
+
 # --- BSON
 
 @pytest.mark.parametrize("body, code", [
