@@ -202,7 +202,7 @@ impl<'s> Connection<'s> {
             Ok(0) if within_message => Err(End::Broken(ErrorKind::UnexpectedEof)),
             Ok(0) => Err(End::Clean),
             Ok(count) => {
-                self.counters.bytes_in.fetch_add(count as u64, Relaxed);
+                self.counters.traffic.mine().bytes_in.fetch_add(count as u64, Relaxed);
                 self.received.filled(count);
                 Ok(())
             }
@@ -232,7 +232,7 @@ impl<'s> Connection<'s> {
         out: &mut Vec<u8>,
         scratch: &mut Vec<u8>,
     ) -> Result<(), End> {
-        self.counters.requests.fetch_add(1, Relaxed);
+        self.counters.traffic.mine().requests.fetch_add(1, Relaxed);
         if self.resting {
             // After a rest the client is active again: rest again only after another silence.
             self.socket.set_read_timeout(Some(self.wait()))?;
@@ -315,7 +315,7 @@ impl<'s> Connection<'s> {
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
         let mut socket = self.socket;
         socket.write_all(bytes)?;
-        self.counters.bytes_out.fetch_add(bytes.len() as u64, Relaxed);
+        self.counters.traffic.mine().bytes_out.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }
 }
@@ -325,14 +325,14 @@ struct Active<'c>(&'c Counters);
 
 impl<'c> Active<'c> {
     fn new(counters: &'c Counters) -> Self {
-        counters.active.fetch_add(1, Relaxed);
+        counters.traffic.mine().active.fetch_add(1, Relaxed);
         Self(counters)
     }
 }
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Relaxed);
+        self.0.traffic.mine().active.fetch_sub(1, Relaxed);
     }
 }
 

@@ -2,19 +2,26 @@
 //!
 //! What it does not do: sample or keep history.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use baton_types::Striped;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// What every request adds to.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub active: AtomicI64,
+    pub bytes_in: AtomicU64,
+    pub bytes_out: AtomicU64,
+    pub requests: AtomicU64,
+}
 
 /// Live counters, shared by all connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
+    pub(crate) traffic: Striped<Traffic>,
     pub(crate) current: AtomicUsize,
-    pub(crate) active: AtomicUsize,
     pub(crate) connection_count_max: AtomicUsize,
     pub(crate) total_created: AtomicU64,
     pub(crate) rejected: AtomicU64,
-    pub(crate) bytes_in: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
-    pub(crate) requests: AtomicU64,
     pub(crate) malformed: AtomicU64,
     pub(crate) timed_out: AtomicU64,
 }
@@ -44,19 +51,35 @@ pub struct CountersSnapshot {
     pub timed_out: u64,
 }
 
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            traffic: Striped::new(Traffic::default),
+            current: AtomicUsize::default(),
+            connection_count_max: AtomicUsize::default(),
+            total_created: AtomicU64::default(),
+            rejected: AtomicU64::default(),
+            malformed: AtomicU64::default(),
+            timed_out: AtomicU64::default(),
+        }
+    }
+}
+
 impl Counters {
     /// The counters now.
     pub fn snapshot(&self) -> CountersSnapshot {
         let current = self.current.load(Relaxed);
+        let sum = |count: fn(&Traffic) -> &AtomicU64| self.traffic.all().map(|t| count(t).load(Relaxed)).sum();
+        let active: i64 = self.traffic.all().map(|t| t.active.load(Relaxed)).sum();
         CountersSnapshot {
             current,
             available: self.connection_count_max.load(Relaxed).saturating_sub(current),
-            active: self.active.load(Relaxed),
+            active: usize::try_from(active).unwrap_or(0),
             total_created: self.total_created.load(Relaxed),
             rejected: self.rejected.load(Relaxed),
-            bytes_in: self.bytes_in.load(Relaxed),
-            bytes_out: self.bytes_out.load(Relaxed),
-            requests: self.requests.load(Relaxed),
+            bytes_in: sum(|t| &t.bytes_in),
+            bytes_out: sum(|t| &t.bytes_out),
+            requests: sum(|t| &t.requests),
             malformed: self.malformed.load(Relaxed),
             timed_out: self.timed_out.load(Relaxed),
         }

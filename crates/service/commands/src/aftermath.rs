@@ -9,6 +9,7 @@ use crate::table::Flags;
 use baton_types::Error;
 use bson::spec::ElementType;
 use bson::{DateTime, Document, RawDocument, RawDocumentBuf, cstr};
+use smallvec::SmallVec;
 use std::time::Duration;
 
 /// The most of a command that a line of the log holds, in bytes.
@@ -18,13 +19,19 @@ const LOGGED_COMMAND_BYTES_MAX: usize = 10_000;
 pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error, L)>, reply_bytes: usize) {
     let time = call.operation.started.elapsed();
     let db = call.envelope.db;
-    let namespace = if collection.is_empty() { String::new() } else { [db, ".", collection].concat() };
-    call.server.counters.finish(call.spec.kind, &namespace, time);
+    let mut buffer = SmallVec::<[u8; 128]>::new();
+    if !collection.is_empty() {
+        for part in [db, ".", collection] {
+            buffer.extend_from_slice(part.as_bytes());
+        }
+    }
+    let namespace = std::str::from_utf8(&buffer).unwrap_or_default();
+    call.server.counters.finish(call.spec.kind, namespace, time);
     let verdict = call.server.profiler.judge(db, time);
     if !verdict.log && !verdict.profile {
         return;
     }
-    let namespace = if namespace.is_empty() { format!("{db}.$cmd") } else { namespace };
+    let namespace = if namespace.is_empty() { format!("{db}.$cmd") } else { namespace.to_owned() };
     let error = result.as_ref().err().map(|(error, _)| error);
     if verdict.log && !waits_by_nature(call) {
         log(call, &namespace, time, error, reply_bytes);

@@ -89,9 +89,7 @@ fn answer<'a>(
         write_error(server, builder, error, false, None);
         return Outcome::Replied(Next::Read);
     };
-    if let Some(count) = server.counters.command(index) {
-        count.total.fetch_add(1, Relaxed);
-    }
+    server.counters.count_command(index);
     let (retryable, result) = match Envelope::parse(&request, spec.name) {
         Err(error) => (false, Err(bare(error))),
         Ok((envelope, fields)) => {
@@ -102,9 +100,7 @@ fn answer<'a>(
     match result {
         Ok(outcome) => outcome,
         Err((error, beside)) => {
-            if let Some(count) = server.counters.command(index) {
-                count.failed.fetch_add(1, Relaxed);
-            }
+            server.counters.count_failure(index);
             write_error(server, builder, error, retryable, beside);
             Outcome::Replied(Next::Read)
         }

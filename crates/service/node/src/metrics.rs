@@ -8,7 +8,6 @@ use baton_commands::server::Kind;
 use baton_commands::table::COMMANDS;
 use baton_net::CountersSnapshot;
 use std::fmt::{Display, Write};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Appends the text form.
 pub fn render(server: &Server, network: &CountersSnapshot, text: &mut String) {
@@ -53,10 +52,10 @@ fn append_operations(server: &Server, text: &mut String) {
     {
         family(text, name, "counter", help);
         for (index, spec) in COMMANDS.iter().enumerate() {
-            let Some(count) = server.counters.command(index) else { continue };
-            let value = if name.contains("failed") { &count.failed } else { &count.total }.load(Relaxed);
+            let (total, failed) = server.counters.command(index);
+            let value = if name.contains("failed") { failed } else { total };
             // Most commands are never asked for; a series for each would only be noise.
-            if count.total.load(Relaxed) > 0 {
+            if total > 0 {
                 let _ = writeln!(text, "{name}{{command=\"{}\"}} {value}", spec.name);
             }
         }
@@ -66,9 +65,8 @@ fn append_operations(server: &Server, text: &mut String) {
         ("baton_operation_count_total", "Operations that the time was spent on.", false),
     ] {
         family(text, name, "counter", help);
-        for (class, usage) in ["reads", "writes", "commands"].into_iter().zip(&server.counters.latencies) {
-            let (time_us, count) = usage.load();
-            let value = if of { time_us as f64 / 1e6 } else { count as f64 };
+        for (class, usage) in ["reads", "writes", "commands"].into_iter().zip(server.counters.latencies()) {
+            let value = if of { usage.time_us as f64 / 1e6 } else { usage.count as f64 };
             let _ = writeln!(text, "{name}{{class=\"{class}\"}} {value}");
         }
     }

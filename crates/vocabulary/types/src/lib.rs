@@ -8,9 +8,11 @@ mod error;
 mod memory;
 mod namespace;
 mod optime;
+mod striped;
 
 pub use class::Class;
 pub use error::{Error, ErrorCode, Result};
 pub use memory::{MemoryAccount, MemoryPool};
 pub use namespace::{Namespace, check_database};
 pub use optime::{OpTime, Term, Timestamp};
+pub use striped::Striped;

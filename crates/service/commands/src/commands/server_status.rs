@@ -50,7 +50,7 @@ const SECTIONS: &[Section] = &[
     ("opLatencies", |server, w| {
         w.begin_document(cstr!("opLatencies"));
         for (key, usage) in
-            [cstr!("reads"), cstr!("writes"), cstr!("commands")].into_iter().zip(&server.counters.latencies)
+            [cstr!("reads"), cstr!("writes"), cstr!("commands")].into_iter().zip(server.counters.latencies())
         {
             append_latency(w, key, usage);
         }
@@ -254,10 +254,11 @@ fn append_metrics(server: &Server, w: &mut DocumentWriter<'_>) {
     w.begin_document(cstr!("commands"));
     w.append(cstr!("<UNKNOWN>"), server.counters.unknown_commands.load(Relaxed) as i64);
     for (index, spec) in COMMANDS.iter().enumerate() {
-        let (Ok(name), Some(count)) = (CString::try_from(spec.name), server.counters.command(index)) else { continue };
+        let Ok(name) = CString::try_from(spec.name) else { continue };
+        let (total, failed) = server.counters.command(index);
         w.begin_document(&name);
-        w.append(cstr!("failed"), count.failed.load(Relaxed) as i64);
-        w.append(cstr!("total"), count.total.load(Relaxed) as i64);
+        w.append(cstr!("failed"), failed as i64);
+        w.append(cstr!("total"), total as i64);
         w.end();
     }
     w.end();
@@ -274,9 +275,9 @@ fn append_metrics(server: &Server, w: &mut DocumentWriter<'_>) {
     w.begin_document(cstr!("document"));
     for (key, counter) in [cstr!("inserted"), cstr!("updated"), cstr!("deleted"), cstr!("returned")]
         .into_iter()
-        .zip(&server.counters.documents)
+        .zip(server.counters.documents())
     {
-        w.append(key, counter.load(Relaxed) as i64);
+        w.append(key, counter as i64);
     }
     w.end();
     w.begin_document(cstr!("ttl"));

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Reply};
 use crate::server::Kind;
-use crate::server::counters::{CollectionUsage, Usage};
+use crate::server::counters::{CollectionUsage, UsageSum};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_types::Result;
 use baton_wire::DocumentWriter;
@@ -34,7 +34,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 
 fn append(writer: &mut DocumentWriter<'_>, usage: &CollectionUsage) {
     let of = |kinds: &[Kind]| {
-        kinds.iter().map(|kind| usage.by_kind[*kind as usize].load()).fold((0, 0), |(t, n), (a, b)| (t + a, n + b))
+        kinds
+            .iter()
+            .map(|kind| usage.of(*kind))
+            .fold((0, 0), |(time_us, count), sum| (time_us + sum.time_us, count + sum.count))
     };
     let reads = [Kind::Query, Kind::GetMore];
     let writes = [Kind::Insert, Kind::Update, Kind::Delete];
@@ -60,10 +63,9 @@ fn append(writer: &mut DocumentWriter<'_>, usage: &CollectionUsage) {
 }
 
 /// A usage as `{latency, ops}`, the form of serverStatus.
-pub fn append_latency(writer: &mut DocumentWriter<'_>, key: &CStr, usage: &Usage) {
-    let (time_us, count) = usage.load();
+pub fn append_latency(writer: &mut DocumentWriter<'_>, key: &CStr, usage: UsageSum) {
     writer.begin_document(key);
-    writer.append(cstr!("latency"), time_us as i64);
-    writer.append(cstr!("ops"), count as i64);
+    writer.append(cstr!("latency"), usage.time_us as i64);
+    writer.append(cstr!("ops"), usage.count as i64);
     writer.end();
 }
