@@ -54,6 +54,25 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What a peer gives that answered nothing for so long that it was given up.
+    ///
+    /// # Errors
+    /// Never with the bounds that are used.
+    pub fn silence(waited: Duration) -> Result<Self, Failure> {
+        Ok(Self {
+            latencies: Latencies::new()?,
+            seconds: waited.as_secs_f64(),
+            per_second: Vec::new(),
+            operations_with_warmup: 0,
+            client_cpu_us: 0.0,
+        })
+    }
+
+    /// Whether nothing was answered at all.
+    pub fn is_silence(&self) -> bool {
+        self.latencies.count() == 0
+    }
+
     /// Operations a second.
     pub fn throughput(&self) -> f64 {
         self.latencies.count() as f64 / self.seconds.max(1e-9)

@@ -26,7 +26,7 @@ pub use redis::RedisFactory;
 pub use thin::{ThinFactory, Wire};
 
 /// How long a client waits for a reply before it gives the server up.
-const READ_WAIT_MAX: Duration = Duration::from_secs(60);
+pub(crate) const READ_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

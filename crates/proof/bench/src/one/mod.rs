@@ -11,11 +11,13 @@ mod peers;
 mod targets;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::client::READ_WAIT_MAX;
 use crate::machine::{self, Moment, Use};
 use crate::member::PlaceArgs;
 use crate::runner::{self, Outcome, Plan};
@@ -246,8 +248,11 @@ fn measure(peer: &Peer, place: Place, round: usize, bench: &Bench, args: &OneArg
         seed: 1 + round as u64,
         verbose: false,
     };
-    let outcome = runner::run(peer.factory.as_ref(), &peer.records, &plan)
-        .map_err(|e| format!("{}, {}: {e}", peer.name, place.text()))?;
+    let outcome = match runner::run(peer.factory.as_ref(), &peer.records, &plan) {
+        // A peer that cannot do the work is a result; Baton must.
+        Err(error) if !peer.name.starts_with(peers::BATON) && is_timeout(&error) => Outcome::silence(READ_WAIT_MAX)?,
+        outcome => outcome.map_err(|e| format!("{}, {}: {e}", peer.name, place.text()))?,
+    };
     // The server's CPU covers the warm-up as well, so it is divided by the operations of both.
     let operations = outcome.operations_with_warmup.max(1) as f64;
     let server_cpu_us = peer.pid.zip(server_before).map(|(pid, before)| (server_cpu(pid) - before) * 1e6 / operations);
@@ -267,6 +272,13 @@ fn measure(peer: &Peer, place: Place, round: usize, bench: &Bench, args: &OneArg
         cell.during.others * 100.0
     );
     Ok(cell)
+}
+
+/// Whether a request was not answered in the time that a client waits.
+fn is_timeout(error: &Failure) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
 fn text(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells) -> String {
@@ -307,6 +319,10 @@ fn text(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells) -> 
         );
         for (name, rounds) in peers {
             let Some(cell) = median(rounds) else { continue };
+            if cell.outcome.is_silence() {
+                text += &format!("  {name:38} {:>9} (no answer for {:.0} s)\n", 0, cell.outcome.seconds);
+                continue;
+            }
             let us = |q: f64| cell.outcome.latencies.quantile_us(q).unwrap_or(f64::NAN);
             text += &format!(
                 "  {name:38} {:>9.0} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>7.1} {:>7} {:>6.1}% {:>5.1}% {:>5.0}% {:>5.1}\n",

@@ -36,7 +36,10 @@ fn ycsb<'a>(place: &Place, cell: impl Fn(&str) -> Option<&'a Cell>, targets: &mu
     if let Some(java) = cell(JAVA) {
         let times = if place.workload == Workload::E { 5.0 } else { 10.0 };
         add(format!("throughput, of {JAVA}'s"), rate(baton) / rate(java), times, true);
-        add(format!("p99, of {JAVA}'s"), quantile(baton, 0.99) / quantile(java, 0.99), 1.0, false);
+        // Who answers nothing has no percentile to beat.
+        if !java.outcome.is_silence() {
+            add(format!("p99, of {JAVA}'s"), quantile(baton, 0.99) / quantile(java, 0.99), 1.0, false);
+        }
     }
     if place.workload == Workload::C {
         if let Some(redis) = cell(REDIS) {
@@ -65,5 +68,33 @@ fn durable<'a>(place: &Place, cell: impl Fn(&str) -> Option<&'a Cell>, targets: 
     }
     if let Some(rocksdb) = cell(ROCKSDB_DURABLE) {
         add("throughput, of RocksDB's through one queue", rate(baton) / rate(rocksdb), 0.6, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::Latencies;
+    use crate::machine::Use;
+    use crate::runner::Outcome;
+    use crate::workload::Kind;
+    use std::time::Duration;
+
+    fn cell(outcome: Outcome) -> Cell {
+        let quiet = Use::default();
+        Cell { outcome, server_cpu_us: None, before: quiet, during: quiet, load_average: 0.0 }
+    }
+
+    #[test]
+    fn a_peer_that_answers_nothing_is_beaten_in_throughput_and_has_no_percentile() {
+        let mut busy =
+            Outcome { latencies: Latencies::new().unwrap(), ..Outcome::silence(Duration::from_secs(1)).unwrap() };
+        busy.latencies.record(Kind::Scan, 1_000_000);
+        let silence = Outcome::silence(Duration::from_secs(60)).unwrap();
+        let place = Place { section: Section::Ycsb, workload: Workload::E, clients: 64 };
+        let peers = vec![(BATON, vec![cell(busy)]), (JAVA, vec![cell(silence)])];
+        let targets = judge(&Cells::from([(place, peers)]));
+        let [throughput] = &targets[..] else { panic!("{} targets", targets.len()) };
+        assert!(throughput.figure.is_infinite() && throughput.met());
     }
 }
