@@ -29,6 +29,8 @@ pub struct Aggregation {
     read: VecDeque<RawDocumentBuf>,
     interruption: Arc<Interruption>,
     input_ended: bool,
+    /// Whether the chain has more of the last document to give.
+    chain_under_way: bool,
     chain_ended: bool,
     ready: VecDeque<RawDocumentBuf>,
     /// Documents returned so far.
@@ -44,6 +46,7 @@ impl Aggregation {
             read: VecDeque::new(),
             interruption,
             input_ended: false,
+            chain_under_way: false,
             chain_ended: false,
             ready: VecDeque::new(),
             returned: 0,
@@ -88,19 +91,30 @@ impl Aggregation {
         }
     }
 
-    /// Runs the chain until it gave something or ended. A stage may make many documents of one, so no more is pushed than
-    /// is needed.
+    /// Runs the chain until it gave something or ended. A stage may make many documents of one, so no more is asked of it
+    /// than is needed.
     fn advance(&mut self, check: &Check) -> Result<()> {
         if self.read.is_empty() && !self.input_ended {
             self.read_input(check)?;
         }
         while self.ready.is_empty() {
-            let Some(document) = self.read.pop_front() else { break };
-            check()?;
-            if self.chain.push(document, &mut self.ready)? == Flow::Done {
+            let flow = if self.chain_under_way {
+                check()?;
+                self.chain.resume(&mut self.ready)?
+            } else if let Some(document) = self.read.pop_front() {
+                check()?;
+                self.chain.push(document, &mut self.ready)?
+            } else {
+                break;
+            };
+            self.chain_under_way = flow == Flow::Again;
+            if flow == Flow::Done {
                 self.input_ended = true;
                 self.read.clear();
             }
+        }
+        if self.chain_under_way {
+            return Ok(());
         }
         if self.ready.is_empty() && self.read.is_empty() && self.input_ended {
             self.chain_ended = self.chain.finish(&mut self.ready)? == Flow::Done;

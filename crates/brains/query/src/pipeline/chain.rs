@@ -3,6 +3,9 @@
 //! Invariants: stages finish in order, each only after every document of its predecessors has passed it. Once a stage
 //! wants no more, the stages before it are neither fed nor finished again.
 //!
+//! Documents that are furthest on go first, and a stage goes on with a document only when all it made of it so far has left
+//! the chain or been taken in: what waits between stages is what one call of one stage emits.
+//!
 //! What it deliberately does not do: pull. Whoever drives the chain decides when the next document comes, and so bounds
 //! what waits in `out`.
 
@@ -13,8 +16,10 @@ use std::collections::VecDeque;
 
 struct Link {
     stage: Box<dyn Stage>,
-    /// What the stage has emitted and the next has not taken yet; empty between calls.
+    /// What the stage has emitted and the next has not taken yet.
     emitted: VecDeque<RawDocumentBuf>,
+    /// Whether the stage has more of its last document to give.
+    is_under_way: bool,
 }
 
 /// Running stages in a row.
@@ -22,85 +27,124 @@ pub struct Chain {
     links: Vec<Link>,
     /// The first link that has not finished.
     first: usize,
+    /// Whether that link has said its last word; what it emitted may still be on its way.
+    first_ended: bool,
+    /// Nothing is on its way behind this link.
+    at: usize,
 }
 
 impl Chain {
     /// A chain of `stages`; an empty one passes documents on as they are.
     pub fn new(stages: Vec<Box<dyn Stage>>) -> Self {
-        let links = stages.into_iter().map(|stage| Link { stage, emitted: VecDeque::new() }).collect();
-        Self { links, first: 0 }
+        let links =
+            stages.into_iter().map(|stage| Link { stage, emitted: VecDeque::new(), is_under_way: false }).collect();
+        Self { links, first: 0, first_ended: false, at: 0 }
     }
 
     /// Appends everything that is left to `out`: `finish` until it is done.
     pub fn finish_all(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
-        while self.finish(out)? == Flow::More {}
+        while self.finish(out)? != Flow::Done {}
         Ok(())
     }
-}
 
-/// Pushes `doc` into the first of `links`, which is number `at`, and through the rest. The number of the last stage
-/// that wants no more, if one does.
-fn feed(
-    links: &mut [Link],
-    at: usize,
-    doc: RawDocumentBuf,
-    out: &mut VecDeque<RawDocumentBuf>,
-) -> Result<Option<usize>> {
-    let Some((head, rest)) = links.split_first_mut() else {
-        out.push_back(doc);
-        return Ok(None);
-    };
-    if rest.is_empty() {
-        return Ok((head.stage.push(doc, out)? == Flow::Done).then_some(at));
+    /// Has link `at` do something; what it emits goes to the next link, or out of the last.
+    fn step(
+        &mut self,
+        at: usize,
+        out: &mut VecDeque<RawDocumentBuf>,
+        work: impl FnOnce(&mut dyn Stage, &mut VecDeque<RawDocumentBuf>) -> Result<Flow>,
+    ) -> Result<Flow> {
+        let is_last = at + 1 == self.links.len();
+        let Some(link) = self.links.get_mut(at) else { return Ok(Flow::Done) };
+        let flow = work(link.stage.as_mut(), if is_last { out } else { &mut link.emitted })?;
+        link.is_under_way = flow == Flow::Again;
+        self.at = at;
+        Ok(flow)
     }
-    let flow = head.stage.push(doc, &mut head.emitted)?;
-    let done_after = drain(head, rest, at, out)?;
-    Ok(done_after.or((flow == Flow::Done).then_some(at)))
-}
 
-/// Passes what `head` (number `at`) has emitted through `rest`.
-fn drain(head: &mut Link, rest: &mut [Link], at: usize, out: &mut VecDeque<RawDocumentBuf>) -> Result<Option<usize>> {
-    while let Some(next) = head.emitted.pop_front() {
-        let done = feed(rest, at + 1, next, out)?;
-        if done.is_some() {
-            head.emitted.clear();
-            return Ok(done);
+    /// Moves on what is on its way, the last first, until `out` grows or there is nothing. `Again` if there may be more on
+    /// its way, `Done` if a stage has said that it wants no more.
+    fn advance(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        let (waiting, last) = (out.len(), self.links.len().saturating_sub(1));
+        let mut ended = Flow::More;
+        loop {
+            let Some(link) = self.links.get_mut(self.at) else { return Ok(ended) };
+            let at = self.at;
+            let flow = if at < last
+                && let Some(doc) = link.emitted.pop_front()
+            {
+                self.step(at + 1, out, |stage, out| stage.push(doc, out)).map(|flow| (at + 1, flow))?
+            } else if link.is_under_way {
+                self.step(at, out, |stage, out| stage.resume(out)).map(|flow| (at, flow))?
+            } else if at > self.first {
+                self.at -= 1;
+                continue;
+            } else {
+                return Ok(ended);
+            };
+            if let (done, Flow::Done) = flow {
+                self.end_before(done);
+                ended = Flow::Done;
+            }
+            if out.len() > waiting {
+                return Ok(if ended == Flow::Done { ended } else { Flow::Again });
+            }
         }
     }
-    Ok(None)
+
+    /// A stage wants no more: those before it are out of work.
+    fn end_before(&mut self, done: usize) {
+        for link in &mut self.links[..done] {
+            link.emitted = VecDeque::new();
+            link.is_under_way = false;
+        }
+        self.first = done;
+        self.first_ended = false;
+    }
 }
 
 impl Stage for Chain {
     fn push(&mut self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        match feed(&mut self.links, 0, doc, out)? {
-            None => Ok(Flow::More),
-            Some(done) => {
-                self.first = done;
+        if self.links.is_empty() {
+            out.push_back(doc);
+            return Ok(Flow::More);
+        }
+        let waiting = out.len();
+        match self.step(0, out, |stage, out| stage.push(doc, out))? {
+            Flow::Done => {
+                self.end_before(0);
                 Ok(Flow::Done)
             }
+            flow if out.len() > waiting => Ok(flow),
+            _ => self.advance(out),
         }
+    }
+
+    fn resume(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        self.advance(out)
     }
 
     fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
         let waiting = out.len();
-        while let Some((head, rest)) = self.links.get_mut(self.first..).and_then(|l| l.split_first_mut()) {
-            if rest.is_empty() {
-                if head.stage.finish(out)? == Flow::Done {
-                    self.first += 1;
+        while self.first < self.links.len() {
+            while self.advance(out)? != Flow::More {
+                if out.len() > waiting {
+                    return Ok(Flow::More);
                 }
-            } else {
-                let flow = head.stage.finish(&mut head.emitted)?;
-                match drain(head, rest, self.first, out)? {
-                    Some(done) => self.first = done,
-                    None if flow == Flow::Done => self.first += 1,
-                    None => {}
-                }
+            }
+            if self.first_ended {
+                self.first += 1;
+                self.first_ended = false;
+                self.at = self.first;
+                continue;
             }
             if out.len() > waiting {
-                break;
+                return Ok(Flow::More);
             }
+            let flow = self.step(self.first, out, |stage, out| stage.finish(out))?;
+            self.first_ended = flow == Flow::Done;
         }
-        Ok(if self.first < self.links.len() { Flow::More } else { Flow::Done })
+        Ok(Flow::Done)
     }
 
     fn memory_bytes(&self) -> usize {

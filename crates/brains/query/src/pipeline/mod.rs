@@ -200,7 +200,11 @@ impl Pipeline {
         let mut out = VecDeque::new();
         if self.source().is_none() {
             for doc in docs {
-                if chain.push(doc, &mut out)? == Flow::Done {
+                let mut flow = chain.push(doc, &mut out)?;
+                while flow == Flow::Again {
+                    flow = chain.resume(&mut out)?;
+                }
+                if flow == Flow::Done {
                     break;
                 }
             }

@@ -1,8 +1,9 @@
 //! The contract of a running stage.
 //!
-//! Invariants: documents go in by [`Stage::push`] one at a time; when the input ends, or the stage has said
-//! [`Flow::Done`], [`Stage::finish`] is called until it says `Done` too, and the stage is not used again. A stage emits
-//! by appending to `out` and never looks at what is already there.
+//! Invariants: documents go in by [`Stage::push`] one at a time; after [`Flow::Again`], [`Stage::resume`] is called until it
+//! says something else, before anything else is; when the input ends, or the stage has said [`Flow::Done`],
+//! [`Stage::finish`] is called until it says `Done` too, and the stage is not used again. A stage emits by appending to
+//! `out` and never looks at what is already there.
 //!
 //! What it deliberately is not: it knows nothing of cursors, batches or interruption; the driver between two calls does.
 
@@ -19,7 +20,9 @@ use std::sync::Arc;
 pub enum Flow {
     /// From `push`: give me the next document. From `finish`: call me again.
     More,
-    /// From `push`: I need no further document. From `finish`: that was all.
+    /// From `push` and `resume`: there is more of the document I was given; call `resume`.
+    Again,
+    /// From `push` and `resume`: I need no further document. From `finish`: that was all.
     Done,
 }
 
@@ -27,6 +30,13 @@ pub enum Flow {
 pub trait Stage: Send {
     /// Takes one document and appends what comes of it to `out`.
     fn push(&mut self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow>;
+
+    /// Goes on with the document pushed last; called only after [`Flow::Again`]. A stage that makes many documents of one
+    /// gives them in parts.
+    fn resume(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        let _ = out;
+        Ok(Flow::More)
+    }
 
     /// Called after the last document; appends a part of what is left to `out`. `More` asks for another call, so that a
     /// stage with a large result gives it in batches.

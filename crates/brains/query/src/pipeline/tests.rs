@@ -598,3 +598,64 @@ fn explain_shows_each_stage() {
         ]
     );
 }
+
+/// Two arrays unwound one in the other make 40,000 documents of one.
+fn twice_unwound(more: &[Document]) -> Chain {
+    let mut stages = vec![
+        doc! { "$set": { "a": { "$range": [0, 200] }, "b": { "$range": [0, 200] }, "rest": "x".repeat(1000) } },
+        doc! { "$unwind": "$a" },
+        doc! { "$unwind": { "path": "$b", "includeArrayIndex": "at" } },
+    ];
+    stages.extend_from_slice(more);
+    parse(&stages).expect("the pipeline parses").start(&NoStorage).expect("the pipeline starts")
+}
+
+#[test]
+fn a_long_array_is_unwound_in_parts_that_are_small_and_in_order() {
+    let mut chain = twice_unwound(&[]);
+    let (mut out, mut seen) = (VecDeque::new(), 0);
+    let mut flow = chain.push(raw(&doc! { "_id": 1 }), &mut out).expect("runs");
+    loop {
+        assert!(out.len() <= 200, "{} documents at once", out.len());
+        for doc in out.drain(..) {
+            assert_eq!((doc.get_i32("a").unwrap(), doc.get_i32("b").unwrap()), (seen / 200, seen % 200));
+            assert_eq!(doc.get_i64("at").unwrap(), i64::from(seen % 200));
+            seen += 1;
+        }
+        if flow != Flow::Again {
+            break;
+        }
+        flow = chain.resume(&mut out).expect("runs");
+    }
+    assert_eq!((flow, seen), (Flow::More, 40_000));
+    assert_eq!(chain.finish(&mut out).expect("ends"), Flow::Done);
+    assert!(out.is_empty());
+}
+
+#[test]
+fn a_stage_that_wants_no_more_stops_the_unwinding_before_it() {
+    let mut chain = twice_unwound(&[doc! { "$skip": 250 }, doc! { "$limit": 3 }]);
+    let mut out = VecDeque::new();
+    let mut flow = chain.push(raw(&doc! { "_id": 1 }), &mut out).expect("runs");
+    while flow == Flow::Again {
+        flow = chain.resume(&mut out).expect("runs");
+    }
+    assert_eq!(flow, Flow::Done);
+    chain.finish_all(&mut out).expect("ends");
+    let pairs: Vec<_> = out.iter().map(|doc| (doc.get_i32("a").unwrap(), doc.get_i32("b").unwrap())).collect();
+    assert_eq!(pairs, [(1, 50), (1, 51), (1, 52)]);
+}
+
+#[test]
+fn all_that_is_unwound_reaches_a_group() {
+    let mut chain =
+        twice_unwound(&[doc! { "$group": { "_id": "$a", "n": { "$sum": 1 } } }, doc! { "$sort": { "_id": 1 } }]);
+    let mut out = VecDeque::new();
+    let mut flow = chain.push(raw(&doc! { "_id": 1 }), &mut out).expect("runs");
+    while flow == Flow::Again {
+        flow = chain.resume(&mut out).expect("runs");
+    }
+    chain.finish_all(&mut out).expect("ends");
+    assert_eq!(out.len(), 200);
+    assert!(out.iter().zip(0..).all(|(doc, a)| (doc.get_i32("_id").unwrap(), doc.get_i32("n").unwrap()) == (a, 200)));
+}

@@ -130,9 +130,14 @@ impl Stage for FacetStage {
         for at in 0..self.facets.len() {
             let facet = &mut self.facets[at];
             if facet.wants_more {
-                facet.wants_more = facet.chain.push(doc.clone(), &mut self.taken)? == Flow::More;
-                wanted |= facet.wants_more;
+                let mut flow = facet.chain.push(doc.clone(), &mut self.taken)?;
                 self.keep(at)?;
+                while flow == Flow::Again {
+                    flow = self.facets[at].chain.resume(&mut self.taken)?;
+                    self.keep(at)?;
+                }
+                self.facets[at].wants_more = flow == Flow::More;
+                wanted |= flow == Flow::More;
             }
         }
         Ok(if wanted { Flow::More } else { Flow::Done })

@@ -5,12 +5,16 @@
 
 use crate::pipeline::field::{self, components};
 use crate::pipeline::stage::{Flow, Stage};
-use crate::raw::{self, Element};
+use crate::raw;
 use crate::show;
 use baton_types::{Error, Result};
-use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::spec::ElementType;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// A large array is given in parts of about so many bytes of documents.
+const BYTES_AT_ONCE: usize = 64 * 1024;
 
 /// The arguments of `$unwind`.
 #[derive(Clone, Debug)]
@@ -67,7 +71,7 @@ impl UnwindSpec {
     }
 
     pub(crate) fn start(self: &Arc<Self>) -> UnwindStage {
-        UnwindStage { spec: Arc::clone(self) }
+        UnwindStage { spec: Arc::clone(self), under_way: None }
     }
 
     /// `doc` with the position of its element, where one is asked for.
@@ -83,35 +87,57 @@ impl UnwindSpec {
         Ok(())
     }
 
-    fn unwind(&self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
+    /// What comes of a document: at once, or for an array with elements, in parts.
+    fn unwind(&self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Option<UnderWay>> {
         match field::get(&doc, &self.names)? {
-            None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => self.without_elements(doc, out),
+            None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => self.without_elements(doc, out)?,
             Some(RawBsonRef::Array(array)) if array.is_empty() => {
                 let doc = if self.preserve_null_and_empty { field::set(&doc, &self.names, None)? } else { doc };
-                self.without_elements(doc, out)
+                self.without_elements(doc, out)?;
             }
-            Some(RawBsonRef::Array(array)) => self.elements(&doc, array, out),
-            Some(_) => {
-                out.push_back(self.with_index(doc, None)?);
-                Ok(())
+            Some(RawBsonRef::Array(array)) => {
+                let places = raw::elements(raw::array_fields(array)?)
+                    .map(|element| {
+                        element.map(|e| (e.element_type(), (e.end - e.value_bytes().len()) as u32, e.end as u32))
+                    })
+                    .collect::<Result<Vec<_>>>()?;
+                return Ok(Some(UnderWay { places, next: 0, doc }));
             }
+            Some(_) => out.push_back(self.with_index(doc, None)?),
         }
+        Ok(None)
     }
 
-    fn elements(&self, doc: &RawDocument, array: &RawArray, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
-        for (index, element) in (0..).zip(raw::elements(raw::array_fields(array)?)) {
-            let unwound = replace(doc, &self.names, array.as_bytes().len(), &element?)?;
-            out.push_back(self.with_index(unwound, Some(index))?);
+    /// Gives the next elements, and tells whether there are more.
+    fn go_on(&self, way: &mut UnderWay, out: &mut VecDeque<RawDocumentBuf>) -> Result<bool> {
+        let Some(RawBsonRef::Array(array)) = field::get(&way.doc, &self.names)? else { return Ok(false) };
+        let mut bytes = 0;
+        while let Some((kind, start, end)) = way.places.get(way.next).copied() {
+            let value = array.as_bytes().get(start as usize..end as usize).unwrap_or_default();
+            let unwound = replace(&way.doc, &self.names, array.as_bytes().len(), kind, value)?;
+            bytes += unwound.as_bytes().len();
+            out.push_back(self.with_index(unwound, Some(way.next as i64))?);
+            way.next += 1;
+            if bytes >= BYTES_AT_ONCE {
+                break;
+            }
         }
-        Ok(())
+        Ok(way.next < way.places.len())
     }
 }
 
-/// `doc` with the array at `names`, which exists and has so many bytes, replaced by its `element`, byte for byte.
-fn replace(doc: &RawDocument, names: &[Box<str>], array_bytes: usize, element: &Element<'_>) -> Result<RawDocumentBuf> {
+/// `doc` with the array at `names`, which exists and has so many bytes, replaced by a value of it, byte for byte.
+fn replace(
+    doc: &RawDocument,
+    names: &[Box<str>],
+    array_bytes: usize,
+    kind: ElementType,
+    value: &[u8],
+) -> Result<RawDocumentBuf> {
     let Some((first, rest)) = names.split_first() else { return Ok(doc.to_owned()) };
     // No more than it takes: a large array has many elements, and as many documents wait for the next stage.
-    let mut out = Vec::with_capacity(doc.as_bytes().len().saturating_sub(array_bytes) + element.bytes().len());
+    let room = doc.as_bytes().len().saturating_sub(array_bytes) + first.len() + 2 + value.len();
+    let mut out = Vec::with_capacity(room);
     let start = raw::begin(&mut out);
     let mut found = false;
     for old in raw::elements(doc) {
@@ -123,14 +149,10 @@ fn replace(doc: &RawDocument, names: &[Box<str>], array_bytes: usize, element: &
         found = true;
         match old.value()? {
             RawBsonRef::Document(inner) if !rest.is_empty() => {
-                raw::put_bytes(
-                    &mut out,
-                    old.element_type(),
-                    first,
-                    replace(inner, rest, array_bytes, element)?.as_bytes(),
-                );
+                let inner = replace(inner, rest, array_bytes, kind, value)?;
+                raw::put_bytes(&mut out, old.element_type(), first, inner.as_bytes());
             }
-            _ => raw::put_renamed(&mut out, first, element),
+            _ => raw::put_bytes(&mut out, kind, first, value),
         }
     }
     raw::end(&mut out, start);
@@ -171,14 +193,37 @@ fn index_argument(value: RawBsonRef<'_>) -> Result<String> {
     Ok(name.to_owned())
 }
 
+/// A document of whose array some elements have been given.
+struct UnderWay {
+    doc: RawDocumentBuf,
+    /// Of every element its type, and where in the array its value begins and ends.
+    places: Vec<(ElementType, u32, u32)>,
+    next: usize,
+}
+
 /// `$unwind` at work.
 pub(crate) struct UnwindStage {
     spec: Arc<UnwindSpec>,
+    under_way: Option<UnderWay>,
 }
 
 impl Stage for UnwindStage {
     fn push(&mut self, doc: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        self.spec.unwind(doc, out)?;
+        self.under_way = self.spec.unwind(doc, out)?;
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        let Some(way) = &mut self.under_way else { return Ok(Flow::More) };
+        if self.spec.go_on(way, out)? {
+            return Ok(Flow::Again);
+        }
+        self.under_way = None;
         Ok(Flow::More)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let bytes = |way: &UnderWay| way.doc.as_bytes().len() + size_of_val(&way.places[..]);
+        self.under_way.as_ref().map_or(0, bytes)
     }
 }
