@@ -284,6 +284,9 @@ fn facet_fails_beyond_its_memory() {
     let pipeline = parse_in(&[doc! { "$facet": { "all": [] } }], &ctx).expect("it parses");
     let docs: Vec<Document> = (0..100).map(|a| doc! { "a": a, "b": "x".repeat(100) }).collect();
     assert_eq!(run_parsed(&pipeline, &docs).expect_err("too much is held").code.0, 4031700);
+    // Held once as results and once as the document that they become.
+    assert_eq!(run_parsed(&pipeline, &docs[..4]).expect_err("too much at the end").code.0, 4031700);
+    assert_eq!(run_parsed(&pipeline, &docs[..3]).expect("enough for three").len(), 1);
 }
 
 #[test]

@@ -142,7 +142,7 @@ pub struct Server {
 }
 
 /// What blocking stages may hold beyond the part that the cache lends them, in bytes.
-pub const STAGE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
+pub const STAGE_MEMORY_BYTES: usize = 16 * 1024 * 1024;
 /// What large requests may hold, in bytes: one of the largest, and some.
 const REQUEST_MEMORY_BYTES: usize = 50 * 1024 * 1024;
 /// What large replies may hold, in bytes: two of the largest. Where none is left, batches are small.

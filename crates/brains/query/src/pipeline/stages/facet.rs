@@ -1,18 +1,20 @@
 //! `$facet`: several pipelines over the same input, their results side by side in one document.
 //!
 //! Source: MongoDB manual, "$facet (aggregation)". Every document is pushed through all pipelines as it comes; what is
-//! held is their results, within the request's memory bound (4031700 beyond it).
+//! held is their results, within the request's memory bound (4031700 beyond it), and at the end the one document they
+//! become. Results are held one by one until then: a growing array would hold room for as much again.
 
 use crate::Context;
 use crate::expression::Dependencies;
 use crate::pipeline::Pipeline;
 use crate::pipeline::chain::Chain;
-use crate::pipeline::field::{self, cstring};
+use crate::pipeline::field;
 use crate::pipeline::scope::{Inside, Scope};
 use crate::pipeline::stage::{Flow, Host, Stage};
-use crate::show;
+use crate::{raw, show};
 use baton_types::{Error, MemoryAccount, Result};
-use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::spec::ElementType;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -57,7 +59,7 @@ impl FacetSpec {
             .iter()
             .map(|(name, pipeline)| {
                 let chain = pipeline.start_with(ctx, host)?;
-                Ok(Facet { name: name.clone(), chain, wants_more: true, results: RawArrayBuf::new() })
+                Ok(Facet { name: name.clone(), chain, wants_more: true, results: Vec::new() })
             })
             .collect::<Result<_>>()?;
         Ok(FacetStage { facets, memory: ctx.stage_memory(), taken: VecDeque::new() })
@@ -91,7 +93,7 @@ struct Facet {
     name: String,
     chain: Chain,
     wants_more: bool,
-    results: RawArrayBuf,
+    results: Vec<RawDocumentBuf>,
 }
 
 /// `$facet` at work.
@@ -107,20 +109,47 @@ impl FacetStage {
     /// Moves what facet number `at` has emitted to its results.
     fn keep(&mut self, at: usize) -> Result<()> {
         while let Some(doc) = self.taken.pop_front() {
-            let result_bytes = self.memory.bytes() + doc.as_bytes().len();
-            if !self.memory.set(result_bytes) {
-                let message = format!(
-                    "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
-                    result_bytes,
-                    self.memory.bytes_max()
-                );
-                return Err(Error::location(4031700, message));
-            }
+            self.hold(self.memory.bytes() + size_of::<RawDocumentBuf>() + doc.as_bytes().len())?;
             if let Some(facet) = self.facets.get_mut(at) {
-                facet.results.push(&doc);
+                facet.results.push(doc);
             }
         }
         Ok(())
+    }
+
+    fn hold(&mut self, bytes: usize) -> Result<()> {
+        if self.memory.set(bytes) {
+            return Ok(());
+        }
+        let message = format!(
+            "document constructed by $facet is {bytes} bytes, which exceeds the limit of {} bytes",
+            self.memory.bytes_max()
+        );
+        Err(Error::location(4031700, message))
+    }
+
+    /// The results as one document.
+    fn document(&mut self) -> Result<RawDocumentBuf> {
+        // An element's type, its name (a number for results) and their ends, at most.
+        const ELEMENT_BYTES: usize = 1 + 10 + 1;
+        let size = |facet: &Facet| {
+            let results: usize = facet.results.iter().map(|doc| ELEMENT_BYTES + doc.as_bytes().len()).sum();
+            ELEMENT_BYTES + facet.name.len() + 5 + results
+        };
+        let room = 5 + self.facets.iter().map(size).sum::<usize>();
+        self.hold(self.memory.bytes() + room)?;
+        let mut out = Vec::with_capacity(room);
+        let start = raw::begin(&mut out);
+        for facet in &mut self.facets {
+            raw::put_header(&mut out, ElementType::Array, &facet.name);
+            let array = raw::begin(&mut out);
+            for (place, doc) in facet.results.drain(..).enumerate() {
+                raw::put_bytes(&mut out, ElementType::EmbeddedDocument, &place.to_string(), doc.as_bytes());
+            }
+            raw::end(&mut out, array);
+        }
+        raw::end(&mut out, start);
+        raw::finish(out)
     }
 }
 
@@ -153,11 +182,7 @@ impl Stage for FacetStage {
                 }
             }
         }
-        let mut doc = RawDocumentBuf::new();
-        for facet in &self.facets {
-            doc.append(cstring(&facet.name)?, &facet.results);
-        }
-        out.push_back(doc);
+        out.push_back(self.document()?);
         Ok(Flow::Done)
     }
 
