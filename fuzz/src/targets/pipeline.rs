@@ -54,8 +54,12 @@ fn execute(pipeline: &Pipeline, data: &[u8]) {
     let Ok(mut chain) = pipeline.start(&NoStorage) else { return };
     let mut out = VecDeque::new();
     for document in grow::samples(data) {
-        match chain.push(document, &mut out) {
-            Ok(Flow::More) => {}
+        let mut flow = chain.push(document, &mut out);
+        while let Ok(Flow::Again) = flow {
+            flow = chain.resume(&mut out);
+        }
+        match flow {
+            Ok(Flow::More | Flow::Again) => {}
             Ok(Flow::Done) => break,
             Err(_) => return,
         }
