@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: help tools rocksdb build release up test check-format check-house lint unit cluster test-clients fuzz crash differential deny
+.PHONY: help tools libraries build release up test check-format check-house lint unit cluster test-clients fuzz crash differential deny
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -14,19 +14,19 @@ help: ## list the commands
 tools: ## install what the build needs (Debian packages), if it is missing
 	@build/tools.sh
 
-rocksdb: tools ## compile RocksDB once, into the cache
-	@build/rocksdb.sh
+libraries: tools ## compile RocksDB and jemalloc once, into the cache
+	@build/jemalloc.sh & build/rocksdb.sh; wait $$!
 
-build: rocksdb ## build the binary that `make up` runs
-	@$(ENV) cargo build --locked --profile quick -p baton
+build: libraries ## build the binary that `make up` runs
+	@$(ENV) cargo build --locked --profile quick -p baton --no-default-features
 
-release: rocksdb ## build the optimised binary
+release: libraries ## build the optimised binary
 	@$(ENV) cargo build --locked --release -p baton
 
 up: build ## start one member, a replica set rs0 on 127.0.0.1:27017, and print its connection string
 	@$(ENV) exec "$$CARGO_TARGET_DIR/quick/baton" up --port $(PORT) --data "$(DATA)"
 
-test: rocksdb check-format check-house lint unit cluster fuzz ## everything that must hold (CI runs exactly this)
+test: libraries check-format check-house lint unit cluster fuzz ## everything that must hold (CI runs exactly this)
 	@echo "make test: all passed"
 
 check-format:
@@ -38,11 +38,12 @@ check-house: ## compare every Cargo.toml with the law of imports in ARCHITECTURE
 lint:
 	@$(ENV) cargo clippy --locked --workspace --all-targets -- -D warnings
 
+# `cluster` takes the binary that this makes: built by itself it would be compiled again, with other features of its crates.
 unit: ## unit, property and golden tests of all crates
 	@$(ENV) cargo test --locked --workspace
 
-cluster: rocksdb ## real processes, real SIGKILL, real drivers
-	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/run.sh
+cluster: libraries ## real processes, real SIGKILL, real drivers
+	@$(ENV) cargo test --locked --workspace --no-run --quiet && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/run.sh
 
 test-clients: build ## every official client, the tools that are on the PATH, and YCSB
 	@$(ENV) BATON="$$CARGO_TARGET_DIR/quick/baton" tests/compat/run.sh
@@ -50,7 +51,7 @@ test-clients: build ## every official client, the tools that are on the PATH, an
 crash: ## a hundred kills at random moments and at every named crash point
 	@$(ENV) tests/crash/run.sh
 
-differential: rocksdb ## random queries, pipelines and updates, compared with npm's mingo, and with and without indexes
+differential: libraries ## random queries, pipelines and updates, compared with npm's mingo, and with and without indexes
 	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/differential/run.sh
 
 fuzz: ## a short run of every fuzz target (FUZZ_SECONDS each)

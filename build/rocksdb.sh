@@ -3,6 +3,9 @@
 #
 # Why: compiled file by file, as the crate does it, RocksDB costs some 40 minutes of CPU; its 340 sources glued into a
 # score of large translation units cost about 9, because each header is then parsed a score of times, not hundreds.
+# What Baton does not use (transactions, backups, other databases on top of it) is left out, a twelfth of the work. RocksDB's
+# C interface still names it, in functions that nobody calls and the linker therefore drops: who calls one of them meets
+# an undefined symbol, and takes its folder out of the list below.
 #
 # The result is kept in $BATON_CACHE/rocksdb/<key>, where the key covers the crate's version, the compiler, the flags
 # and the recipe's number; a version bump in Cargo.lock therefore builds anew and leaves the old library alone. The link
@@ -11,9 +14,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . build/env.sh
+. build/package.sh
 
-recipe=1                       # raise it when this script changes what it makes
+recipe=2                       # raise it when this script changes what it makes
 units=24                       # translation units: fewer parse less, more spread better over cores
+unused="agg_merge backup blob_db cache_dump_load cassandra copy_engine env_mirror fault_injection option_change_migration
+        persistent_cache secondary_index simulator_cache sorted_run_builder transactions/lock transactions/optimistic
+        transactions/pessimistic transactions/transaction transactions/write"   # below utilities/
 cxx=${CXX:-clang++}
 jobs=${JOBS:-$(nproc)}
 flags=(-O2 -g0 -march=x86-64-v3 -mpclmul -std=c++20 -fPIC -fno-rtti -ffunction-sections -fdata-sections -fno-builtin-memcmp
@@ -23,17 +30,10 @@ flags=(-O2 -g0 -march=x86-64-v3 -mpclmul -std=c++20 -fPIC -fno-rtti -ffunction-s
        -DROCKSDB_RANGESYNC_PRESENT -DROCKSDB_PTHREAD_ADAPTIVE_MUTEX -DROCKSDB_BACKTRACE
        -DHAVE_ALIGNED_NEW -DHAVE_UINT128_EXTENSION)
 
-cargo fetch --locked --quiet
-package_dir() { # the source folder of one locked package
-  cargo metadata --format-version 1 --locked --offline |
-    python3 -c 'import json,sys
-name=sys.argv[1]
-print(next(p["manifest_path"].rsplit("/",1)[0] for p in json.load(sys.stdin)["packages"] if p["name"]==name))' "$1"
-}
 sys=$(package_dir rust-librocksdb-sys)
 lz4=$(package_dir lz4-sys)
 lz4=$(dirname "$(find "$lz4" -name lz4.h | head -1)")
-key=$( { basename "$sys"; basename "$(package_dir lz4-sys)"; "$cxx" --version | head -1; echo "${flags[@]}" $units $recipe; } |
+key=$( { basename "$sys"; basename "$(package_dir lz4-sys)"; "$cxx" --version | head -1; echo "${flags[@]}" $units $unused $recipe; } |
        sha256sum | cut -c1-16)
 home="$BATON_CACHE/rocksdb"
 done_dir="$home/$key"
@@ -44,10 +44,12 @@ if [ ! -f "$done_dir/librocksdb.a" ]; then
   scratch="$home/.building-$key"
   mkdir -p "$scratch/units" "$scratch/objects"
   # Contiguous slices of about equal size: neighbours in the list are neighbours in the tree and share their headers.
-  SYS="$sys" UNITS=$units OUT="$scratch/units" python3 - <<'PY'
+  SYS="$sys" UNITS=$units UNUSED="$unused" OUT="$scratch/units" python3 - <<'PY'
 import os
 root, count, out = os.environ["SYS"], int(os.environ["UNITS"]), os.environ["OUT"]
 names = [n for n in open(f"{root}/rocksdb_lib_sources.txt").read().split() if os.path.exists(f"{root}/rocksdb/{n}")]
+unused = tuple(f"utilities/{u}" for u in os.environ["UNUSED"].split())
+names = [n for n in names if not n.startswith(unused)]
 # db/c.cc defines its own handles in the global namespace, so it stands alone.
 alone = [n for n in names if n == "db/c.cc"]
 rest = [n for n in names if n not in alone]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages the build needs, if any is missing. Needs root only then.
 set -euo pipefail
-declare -A provides=([clang]=clang [ld.lld]=lld [make]=make [python3]=python3 [flock]=util-linux [pkg-config]=pkg-config)
+declare -A provides=([clang]=clang [ld.lld]=lld [make]=make [python3]=python3 [flock]=util-linux [pkg-config]=pkg-config [objcopy]=binutils)
 missing=()
 for command in "${!provides[@]}"; do
   command -v "$command" >/dev/null || missing+=("${provides[$command]}")

@@ -1,7 +1,7 @@
 """Kills a member again and again while it is written to, and checks after every restart that nothing it promised is lost.
 
 A kill is a SIGKILL at a random moment (some of them while the member starts), or one that the member gives itself at a
-named crash point of storage (`fail_point!` in crates/devices/storage/src), which needs a binary with the feature
+named crash point of storage (`crash_point!` in crates/devices/storage/src), which needs a binary with the feature
 `crash-points`; every point there is gets its turn. After some of the kills the files also lose what was never synced
 (`power.py`), as they could with the power.
 
@@ -40,7 +40,7 @@ def crash_points():
     """The names of all crash points in storage's source."""
     names = []
     for source in sorted(STORAGE.glob("**/*.rs")):
-        names += re.findall(r'fail_point!\("([a-z-]+)"\)', source.read_text())
+        names += re.findall(r'crash_point!\("([a-z-]+)"\)', source.read_text())
     # Within the first writes to a new log.
     return names + ["log-switch,commit-after-write"]
 

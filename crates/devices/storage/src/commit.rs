@@ -25,7 +25,6 @@ use crate::record_cache::RecordCache;
 use crate::transaction::{Action, Transaction};
 use crate::version::Version;
 use baton_types::{OpTime, Term, Timestamp};
-use fail::fail_point;
 use hashbrown::HashTable;
 use parking_lot::{Condvar, Mutex};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
@@ -298,12 +297,12 @@ impl CommitQueue {
     fn lead_sync(&self) {
         let served = std::mem::take(&mut self.state.lock().awaiting_sync);
         let target = self.applied.load(Ordering::Acquire);
-        fail_point!("commit-before-sync");
+        crash_point!("commit-before-sync");
         let started = std::time::Instant::now();
         if let Err(error) = self.db.flush_wal(true) {
             machine::stop("syncing the log", &error);
         }
-        fail_point!("commit-after-sync");
+        crash_point!("commit-after-sync");
         self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
         self.durable.fetch_max(target, Ordering::AcqRel);
@@ -331,7 +330,7 @@ impl CommitQueue {
                 clock = self.append(&mut batch, transaction, clock, term, wall_ms);
                 waiter.timestamp.store(clock, Ordering::Relaxed);
             }
-            fail_point!("commit-before-write");
+            crash_point!("commit-before-write");
             let mut documents = self.newest_documents(&transactions);
             for document in &mut documents {
                 document.was_cached = self.record_cache.before_write(document.hash, document.key);
@@ -342,7 +341,7 @@ impl CommitQueue {
             for document in &documents {
                 self.record_cache.after_write(document.hash, document.key, document.was_cached, || document.version());
             }
-            fail_point!("commit-after-write");
+            crash_point!("commit-after-write");
             self.applied.swap(clock, Ordering::SeqCst);
             self.metrics.batches.fetch_add(1, Ordering::Relaxed);
             self.metrics.transactions.fetch_add(transactions.len() as u64, Ordering::Relaxed);

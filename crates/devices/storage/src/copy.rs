@@ -14,7 +14,6 @@ use crate::view::{Bounds, Order};
 use crate::write::Inserted;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::rawdoc;
-use fail::fail_point;
 use std::sync::Arc;
 
 /// Documents and bytes that a copy commits at once, at the most.
@@ -91,9 +90,9 @@ impl Storage {
             self.command_entry(&mut transaction, request.from, Some(source.uuid), &o);
             self.forget(&mut transaction, &source);
         }
-        fail_point!("copy-before-swap");
+        crash_point!("copy-before-swap");
         let _unreadable = self.commit_catalog_change(transaction, || ());
-        fail_point!("copy-after-swap");
+        crash_point!("copy-after-swap");
         self.change_catalog(|catalog| {
             catalog.remove(request.temporary);
             if drops_source {
@@ -131,7 +130,7 @@ impl Storage {
             done += 1;
             if done % BATCH_DOCUMENTS == 0 || transaction.bytes() > BATCH_BYTES {
                 self.commit.commit(std::mem::take(&mut transaction), Durability::Applied);
-                fail_point!("copy-batch");
+                crash_point!("copy-batch");
                 progress(done, total.max(done))?;
             }
         }

@@ -20,7 +20,6 @@ use crate::view::{Bounds, Order};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use fail::fail_point;
 use rust_rocksdb::IteratorMode;
 use std::sync::Arc;
 
@@ -95,9 +94,9 @@ impl Storage {
         o.append(cstr!("idIndex"), Collection::id_index_document());
         transaction.store_catalog_entry(&collection);
         self.command_entry(&mut transaction, namespace, Some(uuid), &o);
-        fail_point!("create-before-commit");
+        crash_point!("create-before-commit");
         self.commit.commit(transaction, Durability::Synced);
-        fail_point!("create-after-commit");
+        crash_point!("create-after-commit");
         self.change_catalog(|catalog| catalog.insert(Arc::clone(&collection)));
         Ok(CreateOutcome::Created(collection))
     }
@@ -143,7 +142,7 @@ impl Storage {
         self.command_entry(&mut transaction, namespace, Some(collection.uuid), &rawdoc! { "drop": namespace.coll() });
         self.forget(&mut transaction, &collection);
         let _unreadable = self.commit_catalog_change(transaction, || ());
-        fail_point!("drop-after-commit");
+        crash_point!("drop-after-commit");
         self.change_catalog(|catalog| catalog.remove(namespace));
         self.delete_dropped()?;
         Ok(Some(collection))
@@ -188,7 +187,7 @@ impl Storage {
             let _task = self.tasks().begin(TaskKind::DropCleanup, id.to_string());
             for family in [family::DOCUMENTS, family::INDEXES] {
                 self.delete_extent(family, id)?;
-                fail_point!("drop-cleanup");
+                crash_point!("drop-cleanup");
             }
             let mut transaction = Transaction::default();
             transaction.delete(family::META, &dropped_key(id));
@@ -251,9 +250,9 @@ impl Storage {
         let _target_guard = target_shared.as_ref().map(|shared| shared.ddl.write());
         let mut transaction = Transaction::default();
         let renamed = self.rename_entry(&mut transaction, &source, target.as_ref(), to)?;
-        fail_point!("rename-before-commit");
+        crash_point!("rename-before-commit");
         let _unreadable = self.commit_catalog_change(transaction, || ());
-        fail_point!("rename-after-commit");
+        crash_point!("rename-after-commit");
         self.change_catalog(|catalog| {
             catalog.remove(from);
             catalog.insert(renamed);
@@ -364,7 +363,7 @@ impl Storage {
             self.commit.commit(transaction, Durability::Synced);
             (collection, index)
         };
-        fail_point!("index-build-registered");
+        crash_point!("index-build-registered");
         let filled = self.fill_index(&collection, &index, &task, progress);
         let _change = self.catalog_change.lock();
         let filled = filled.and_then(|()| self.finish_index(&collection, &index, &document));
@@ -392,9 +391,9 @@ impl Storage {
         let mut transaction = Transaction::default();
         transaction.store_catalog_entry(&collection);
         self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), &o);
-        fail_point!("index-build-before-ready");
+        crash_point!("index-build-before-ready");
         drop(self.commit_catalog_change(transaction, || index.set_ready()));
-        fail_point!("index-build-ready");
+        crash_point!("index-build-ready");
         Ok(())
     }
 
@@ -447,7 +446,7 @@ impl Storage {
                 }
             }
             self.commit.commit(transaction, Durability::Applied);
-            fail_point!("index-build-batch");
+            crash_point!("index-build-batch");
             done += records.len() as u64;
             task.progress(done, total.max(done));
             progress(done, total.max(done))?;
@@ -511,7 +510,7 @@ impl Storage {
             }
             transaction.put(family::META, &dropped_key(index.id), &[]);
             self.commit.commit(transaction, Durability::Synced);
-            fail_point!("drop-index-after-commit");
+            crash_point!("drop-index-after-commit");
         }
         self.delete_extent(family::INDEXES, index.id)?;
         let mut transaction = Transaction::default();

@@ -13,6 +13,9 @@
 //!
 //! Not here: what a document means (`baton-query`), who may write, when a task may begin ([`tasks::Gate`] is asked).
 
+#[macro_use]
+mod crash_point;
+
 mod catalog;
 mod commit;
 mod copy;

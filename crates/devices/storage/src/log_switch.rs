@@ -8,7 +8,6 @@
 //! one sync for each memtable, of no more than what was written since the last.
 
 use crate::machine;
-use fail::fail_point;
 use rust_rocksdb::DB;
 use rust_rocksdb::event_listener::{EventListener, MemTableInfo};
 use std::sync::{Arc, OnceLock, Weak};
@@ -29,7 +28,7 @@ impl LogSwitch {
 
 impl EventListener for LogSwitch {
     fn on_memtable_sealed(&self, _: &MemTableInfo) {
-        fail_point!("log-switch");
+        crash_point!("log-switch");
         // Whoever writes or flushes holds the database, so this is never the last to let it go.
         if let Some(db) = self.db.get().and_then(Weak::upgrade)
             && let Err(error) = db.flush_wal(true)

@@ -8,7 +8,6 @@ use crate::options::StorageOptions;
 use crate::storage::Storage;
 use crate::tasks::{Admission, TaskKind};
 use baton_types::Timestamp;
-use fail::fail_point;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -120,12 +119,12 @@ impl Storage {
             let end = Timestamp::from_u64(last.as_u64() + 1);
             // Readers are told first, so that none takes a dropped file for the log's beginning.
             retention.oldest.fetch_max(end.as_u64(), Ordering::AcqRel);
-            fail_point!("oplog-truncation-before-file");
+            crash_point!("oplog-truncation-before-file");
             if let Err(error) = self.db().delete_file_in_range_cf(self.family(family::OPLOG), [0; 8], oplog_key(end)) {
                 tracing::warn!(component = "STORAGE", error = %error, "Could not drop an oplog file; trying again later");
                 break;
             }
-            fail_point!("oplog-truncation-after-file");
+            crash_point!("oplog-truncation-after-file");
             excess -= file.size as u64;
             dropped += file.size as u64;
             task.progress(dropped, total);

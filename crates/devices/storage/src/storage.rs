@@ -18,7 +18,6 @@ use crate::transaction::Transaction;
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
-use fail::fail_point;
 use parking_lot::Mutex;
 use rust_rocksdb::{Cache, ColumnFamily, DB};
 use std::path::Path;
@@ -64,7 +63,7 @@ impl Storage {
         })?;
         let db = Arc::new(db);
         log_switch.watch(&db);
-        fail_point!("recovery-log-replayed");
+        crash_point!("recovery-log-replayed");
         let next_id = Self::check_format(&db)?;
         let locks = Arc::new(LockTable::default());
         let hasher = RandomState::new();
@@ -96,9 +95,9 @@ impl Storage {
             cache,
             db,
         });
-        fail_point!("recovery-catalog-loaded");
+        crash_point!("recovery-catalog-loaded");
         storage.finish_interrupted_ddl()?;
-        fail_point!("recovery-ddl-finished");
+        crash_point!("recovery-ddl-finished");
         storage.load_capped_positions()?;
         Ok(storage)
     }

@@ -7,7 +7,6 @@
 //! Invariant: a task is in the registry exactly while its [`TaskGuard`] lives.
 
 use baton_types::Class;
-use fail::fail_point;
 use parking_lot::Mutex;
 use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
 use std::collections::HashMap;
@@ -219,21 +218,21 @@ impl TaskListener {
 impl EventListener for TaskListener {
     fn on_flush_begin(&self, info: &FlushJobInfo) {
         self.began(TaskKind::Flush, info.job_id(), info.cf_name(), 0);
-        fail_point!("flush-begin");
+        crash_point!("flush-begin");
     }
 
     fn on_flush_completed(&self, info: &FlushJobInfo) {
-        fail_point!("flush-completed");
+        crash_point!("flush-completed");
         self.ended(TaskKind::Flush, info.job_id());
     }
 
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {
         self.began(TaskKind::Compaction, info.job_id(), info.cf_name(), info.total_input_bytes());
-        fail_point!("compaction-begin");
+        crash_point!("compaction-begin");
     }
 
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
-        fail_point!("compaction-completed");
+        crash_point!("compaction-completed");
         self.ended(TaskKind::Compaction, info.job_id());
     }
 }

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         .subcommand(status::command())
         .subcommand(dump::backup::command())
         .subcommand(dump::restore::command());
+    #[cfg(feature = "bench")]
     let command = command.subcommand(<baton_bench::Args as clap::Args>::augment_args(
         Command::new("bench")
             .about("Load a server that speaks the MongoDB protocol with YCSB's core workloads, and measure it"),
@@ -48,11 +49,13 @@ fn main() -> ExitCode {
         Some(("status", matches)) => status::run(matches),
         Some(("backup", matches)) => dump::backup::run(matches),
         Some(("restore", matches)) => dump::restore::run(matches),
+        #[cfg(feature = "bench")]
         Some(("bench", matches)) => bench(matches),
         _ => ExitCode::from(2),
     }
 }
 
+#[cfg(feature = "bench")]
 fn bench(matches: &clap::ArgMatches) -> ExitCode {
     let outcome = <baton_bench::Args as clap::FromArgMatches>::from_arg_matches(matches)
         .map_err(|error| error.to_string())

@@ -1,7 +1,7 @@
 //! Death on demand: the process kills itself with SIGKILL when storage passes a named point for the n-th time.
 //!
 //! Exists only with the feature `crash-points`, which no binary that anybody runs has. The points themselves are
-//! `fail_point!`s in storage; which of them kills, and at which pass, is in the environment: `BATON_CRASH_AT=name:pass`, or
+//! `crash_point!`s in storage; which of them kills, and at which pass, is in the environment: `BATON_CRASH_AT=name:pass`, or
 //! `BATON_CRASH_AT=first,name:pass` to count the passes only after another point, `first`, was passed.
 //!
 //! Invariant: the process ends as `kill -9` ends it: nothing is flushed, no destructor and no handler runs.
