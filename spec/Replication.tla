@@ -434,7 +434,8 @@ CommitPointMonotone ==
 (* Liveness: once members neither fail nor stand for election any more *)
 
 \* The last election is over, one member is primary and has begun to write; the others may have entries that it lacks,
-\* and any sync sources, a cycle of them included.
+\* and any sync sources, a cycle of them included. Heartbeats tell no commit points here: what goes along sync sources
+\* must do.
 HealedInit ==
     \E primary \in Member :
         /\ primary = CHOOSE i \in Member : TRUE
@@ -461,7 +462,6 @@ HealedNext ==
         \/ RollbackOplog(i, j)
         \/ UpdatePosition(i, j)
         \/ LearnCommitPointFromSyncSource(i, j)
-        \/ LearnCommitPointFromHeartbeat(i, j)
 
 \* A client need not write.
 HealedSpec ==
@@ -475,7 +475,6 @@ HealedSpec ==
         /\ WF_vars(\E j \in Member : RollbackOplog(i, j))
         /\ WF_vars(\E j \in Member : UpdatePosition(i, j))
         /\ WF_vars(\E j \in Member : LearnCommitPointFromSyncSource(i, j))
-        /\ WF_vars(\E j \in Member : LearnCommitPointFromHeartbeat(i, j))
 
 \* In the end all have one log, and know all of it committed.
 CommitPointSpreads ==
