@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: help tools libraries build release up test check-format check-house lint unit cluster test-clients fuzz crash differential deny
+.PHONY: help tools libraries build release up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -26,7 +26,7 @@ release: libraries ## build the optimised binary
 up: build ## start one member, a replica set rs0 on 127.0.0.1:27017, and print its connection string
 	@$(ENV) exec "$$CARGO_TARGET_DIR/quick/baton" up --port $(PORT) --data "$(DATA)"
 
-test: libraries check-format check-house lint unit cluster fuzz ## everything that must hold (CI runs exactly this)
+test: libraries check-format check-house spec lint unit cluster fuzz ## everything that must hold (CI runs exactly this)
 	@echo "make test: all passed"
 
 check-format:
@@ -34,6 +34,12 @@ check-format:
 
 check-house: ## compare every Cargo.toml with the law of imports in ARCHITECTURE.md
 	@build/check-house.py
+
+spec: ## have TLC explore the specification in TLA+ and its unsafe variants (Java and Maven, installed if missing)
+	@spec/run.sh
+
+spec-long: ## the same with larger bounds: some quarter of an hour
+	@spec/run.sh --long
 
 lint:
 	@$(ENV) cargo clippy --locked --workspace --all-targets -- -D warnings
