@@ -41,8 +41,8 @@ explore() {
   # Counterexamples are found in moments, too soon for the optimising compiler to pay.
   [ "$4" = pass ] || compiler=(-XX:TieredStopAtLevel=1)
   # One worker, so that the first counterexample is a shortest one and always the same.
-  nice -n 19 java -Xmx2g -XX:+UseSerialGC "${compiler[@]}" -Djava.io.tmpdir="$scratch" -cp "$jar" tlc2.TLC -nowarning -workers 1 \
-    -lncheck final -metadir "$scratch/states" -config "$2" "$1.tla" >"$3" 2>&1 || code=$?
+  nice -n 19 java -Xmx2g -XX:+UseSerialGC "${compiler[@]}" -Djava.io.tmpdir="$scratch" -cp "$jar" tlc2.TLC \
+    -nowarning -workers 1 -lncheck final -metadir "$scratch/states" -config "$2" "$1.tla" >"$3" 2>&1 || code=$?
   rm -rf "$scratch/states"
   echo $code
 }
