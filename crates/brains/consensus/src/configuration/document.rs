@@ -1,0 +1,1 @@
+//! A configuration as MongoDB's document: read strictly, written with every field.

@@ -1,0 +1,3 @@
+//! Consensus by pull.
+
+pub mod configuration;
