@@ -1,3 +1,57 @@
-//! Consensus by pull.
+//! Who is primary, what is committed, and from whom each member fetches: the control of a replica set as one step machine.
+//!
+//! Source: "Fault-Tolerant Replication with Pull-Based Consensus in MongoDB" (Zhou and Mu, NSDI 2021), with the corrections
+//! that `spec/` checks; logless reconfiguration by Schultz, Dardik and Tripakis (2022).
+//!
+//! ```text
+//!            Input (a message, an answer, time, the log's position)
+//!                     │
+//!                     ▼
+//!   Consensus::step(now, input)  ──▶  Effects (send, persist, step up, resign, commit, fetch from)
+//!   │
+//!   ├─ election        stand, dry run, votes, when to stand
+//!   ├─ leadership      catch up, begin the term, notice a lost majority, step down
+//!   ├─ positions       who has what; the commit point
+//!   ├─ heartbeats      signs of life, gossip, configurations
+//!   ├─ sync_source     from whom to fetch
+//!   └─ reconfiguration one voter at a time
+//! ```
+//!
+//! Beside it stands [`judge`]: what a member does with a batch of entries that it fetched.
+//!
+//! Pull keeps this small: it sees the positions of logs ([`Position`]), never their entries.
+//!
+//! Invariants, each with a checker in the simulator:
+//! - At most one member is primary of a term. A vote is on disk before it is answered.
+//! - The commit point advances only on an entry of the primary's own term that a majority has, and never falls.
+//! - No commit point lies beyond the member's own log.
+//! - A higher term is adopted before anything else in the message is believed.
+//!
+//! What it deliberately does not do: fetch, apply or roll back (the machinery does, and reports positions); read a clock;
+//! wait. The same code runs in the simulator and in a member.
 
 pub mod configuration;
+mod consensus;
+mod election;
+mod fetch;
+mod heartbeats;
+mod leadership;
+mod message;
+mod mutant;
+mod peer;
+mod positions;
+mod reconfiguration;
+mod step;
+mod sync_source;
+
+pub use configuration::{Configuration, ConfigurationVersion, Member, MemberId, Settings};
+pub use consensus::{Consensus, PeerView, Start, Summary, View};
+pub use fetch::{SourceState, Verdict, judge};
+pub use message::{
+    ElectionReason, Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Position, PositionUpdate, Request, Response,
+    VoteRequest, VoteResponse,
+};
+pub use mutant::Mutant;
+pub use step::{
+    DataState, Effect, Input, LastVote, Moment, RequestId, RequestKind, ResignReason, StepDownRequest,
+};

@@ -1,0 +1,474 @@
+//! The step machine's state, and the way of an input through it.
+//!
+//! Invariants:
+//! - `term` is never below `vote.term`, nor below the term of the last entry in the log.
+//! - What an answer promises is on disk when the answer leaves: a vote waits in `unpersisted_votes`.
+//! - After the input was taken, [`Consensus::settle`] does everything that is then due; so no transition depends on which input
+//!   made it possible, and a lost timer is made good by the next input.
+
+use crate::configuration::{Configuration, ConfigurationVersion, Member, MemberId};
+use crate::election::Campaign;
+use crate::leadership::Leadership;
+use crate::message::{ElectionReason, Gossip, MemberState, Position, Request, Response};
+use crate::mutant::Mutant;
+use crate::peer::Peer;
+use crate::step::{DataState, Effect, Input, LastVote, Moment, RequestId, ResignReason};
+use baton_types::{Error, ErrorCode, OpTime, Term};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What a member knows when its process begins.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// `name:port`, as the configuration names this member.
+    pub host: String,
+    /// The configuration on disk, if the set was initiated.
+    pub configuration: Option<Configuration>,
+    /// The vote on disk.
+    pub vote: LastVote,
+    /// The log on disk.
+    pub position: Position,
+    /// The commit point on disk.
+    pub commit_point: OpTime,
+    /// What state the data is in.
+    pub data: DataState,
+    /// Seeds this member's draws.
+    pub seed: u64,
+}
+
+/// What this member is in the present term.
+#[derive(Debug)]
+pub(crate) enum Role {
+    Follower,
+    Candidate(Campaign),
+    Leader(Leadership),
+}
+
+/// See the crate's and the file's header.
+pub struct Consensus {
+    pub(crate) host: String,
+    pub(crate) me: Option<MemberId>,
+    pub(crate) configuration: Option<Configuration>,
+    /// A configuration that is being written to disk, and whether somebody waits for it.
+    pub(crate) configuration_in_progress: Option<(Configuration, bool)>,
+    /// The commit point when the present configuration was installed: a majority of it must have this before the next one.
+    pub(crate) committed_before_configuration: OpTime,
+    pub(crate) term: Term,
+    pub(crate) vote: LastVote,
+    /// Answers that wait for a vote to be on disk.
+    pub(crate) unpersisted_votes: Vec<(LastVote, RequestId)>,
+    pub(crate) position: Position,
+    pub(crate) data: DataState,
+    pub(crate) maintenance: bool,
+    pub(crate) commit_point: OpTime,
+    pub(crate) peers: BTreeMap<MemberId, Peer>,
+    pub(crate) role: Role,
+    /// Who is primary in `term`, as far as is known.
+    pub(crate) primary: Option<MemberId>,
+    /// When the primary last gave a sign of life of its own.
+    pub(crate) primary_heard_at: Moment,
+    /// When to stand for election if nothing is heard of a primary.
+    pub(crate) election_at: Moment,
+    /// `election_at` is near because there is known to be no primary.
+    pub(crate) election_is_prompt: bool,
+    /// Elections in a row that this member did not win.
+    pub(crate) elections_lost: u32,
+    /// When to take over from a primary that this member should replace.
+    pub(crate) takeover: Option<(ElectionReason, Moment)>,
+    pub(crate) frozen_until: Moment,
+    pub(crate) sync_source: Option<MemberId>,
+    /// The source an operator asked for, until it fails.
+    pub(crate) forced_source: Option<MemberId>,
+    /// Sources not to choose before a moment.
+    pub(crate) avoided_sources: BTreeMap<MemberId, Moment>,
+    /// Positions have changed since they were last sent upstream.
+    pub(crate) positions_dirty: bool,
+    pub(crate) position_update_in_flight: bool,
+    pub(crate) random: StdRng,
+    #[cfg(feature = "mutants")]
+    pub(crate) mutant: Mutant,
+    pub(crate) now: Moment,
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl Consensus {
+    /// A member at the beginning of its process, at moment `now`.
+    pub fn new(now: Moment, start: Start) -> Self {
+        let mut consensus = Self {
+            host: start.host,
+            me: None,
+            configuration: None,
+            configuration_in_progress: None,
+            committed_before_configuration: OpTime::ZERO,
+            term: start.vote.term.max(start.position.written.term),
+            vote: start.vote,
+            unpersisted_votes: Vec::new(),
+            position: start.position,
+            data: start.data,
+            maintenance: false,
+            commit_point: start.commit_point.min(start.position.written),
+            peers: BTreeMap::new(),
+            role: Role::Follower,
+            primary: None,
+            primary_heard_at: Moment::ZERO,
+            election_at: Moment::MAX,
+            election_is_prompt: false,
+            elections_lost: 0,
+            takeover: None,
+            frozen_until: Moment::ZERO,
+            sync_source: None,
+            forced_source: None,
+            avoided_sources: BTreeMap::new(),
+            positions_dirty: false,
+            position_update_in_flight: false,
+            random: StdRng::seed_from_u64(start.seed),
+            #[cfg(feature = "mutants")]
+            mutant: Mutant::None,
+            now,
+            effects: Vec::new(),
+        };
+        if let Some(configuration) = start.configuration {
+            consensus.install(configuration);
+        }
+        consensus.effects.clear();
+        consensus
+    }
+
+    /// Takes one input; returns what is to be done, in order. `now` never goes back.
+    pub fn step(&mut self, now: Moment, input: Input) -> Vec<Effect> {
+        self.now = self.now.max(now);
+        let topology_before = self.topology();
+        self.take(input);
+        self.settle();
+        if self.topology() != topology_before {
+            self.effects.push(Effect::TopologyChanged);
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Tick => {}
+            Input::Request { id, request } => self.take_request(id, request),
+            Input::Response { from, response, round_trip } => self.take_response(from, response, round_trip),
+            Input::Unreachable { to, gone, request } => self.take_unreachable(to, gone, request),
+            Input::Log(position) => self.take_position(position),
+            Input::Data(state) => self.data = state,
+            Input::VotePersisted(vote) => self.take_persisted_vote(vote),
+            Input::ConfigurationPersisted(version) => self.take_persisted_configuration(version),
+            Input::ConfigurationFetched(configuration) => self.hear_configuration(*configuration),
+            Input::TermBegun(term) => self.take_begun_term(term),
+            Input::WritesBlocked(position) => self.take_blocked_writes(position),
+            Input::SourceCommitPoint { term, commit_point } => {
+                self.adopt_term(term);
+                self.learn_commit_point_from_source(commit_point);
+            }
+            Input::SourceFailed { source, avoid } => self.take_failed_source(source, avoid),
+            Input::Initiate(configuration) => self.initiate(*configuration),
+            Input::Reconfigure { configuration, force } => self.reconfigure(*configuration, force),
+            Input::StepDown(request) => self.begin_step_down(request),
+            Input::StepDownInterrupted => self.interrupt_step_down(),
+            Input::StandForElection { dry_run } => self.stand_on_request(dry_run),
+            Input::Freeze(duration) => self.freeze(duration),
+            Input::SyncFrom(member) => self.sync_from(member),
+            Input::AbortCatchUp => self.abort_catch_up(),
+            Input::Maintenance(on) => self.maintenance = on,
+        }
+    }
+
+    fn take_request(&mut self, id: RequestId, request: Request) {
+        match request {
+            Request::Heartbeat(heartbeat) => self.answer_heartbeat(id, heartbeat),
+            Request::RequestVotes(votes) => self.answer_vote_request(id, votes),
+            Request::UpdatePosition(update) => self.answer_position_update(id, update),
+            Request::StepUp { term } => self.answer_step_up(id, term),
+        }
+    }
+
+    fn take_response(&mut self, from: MemberId, response: Response, round_trip: Duration) {
+        if !self.peers.contains_key(&from) {
+            return;
+        }
+        match response {
+            Response::Heartbeat(heartbeat) => self.take_heartbeat_response(from, heartbeat, round_trip),
+            Response::RequestVotes(vote) => self.take_vote_response(from, &vote),
+            Response::UpdatePosition { term } => {
+                self.position_update_in_flight = false;
+                self.adopt_term(term);
+            }
+            Response::StepUp { term } => self.adopt_term(term),
+        }
+    }
+
+    /// Everything that is due now, whatever the input was.
+    fn settle(&mut self) {
+        self.send_due_heartbeats();
+        self.settle_leadership();
+        self.settle_elections();
+        self.settle_sync_source();
+        self.send_positions();
+        self.settle_newly_added();
+    }
+
+    /// When [`Input::Tick`] is due, if nothing else comes before.
+    pub fn next_deadline(&self) -> Moment {
+        let mut deadline = self.peers.values().filter(|peer| !peer.heartbeat_in_flight).map(|peer| peer.heartbeat_at).min();
+        let mut at = |moment: Option<Moment>| {
+            if let Some(moment) = moment {
+                deadline = Some(deadline.map_or(moment, |before: Moment| before.min(moment)));
+            }
+        };
+        at(self.election_deadline());
+        at(self.leadership_deadline());
+        at(self.sync_source_deadline());
+        deadline.unwrap_or(self.now + Duration::from_secs(1)).max(self.now + Duration::from_millis(1))
+    }
+
+    /// A higher term ends whatever this member was doing in its own.
+    pub(crate) fn adopt_term(&mut self, term: Term) {
+        if term <= self.term {
+            return;
+        }
+        self.resign(ResignReason::HigherTerm(term));
+        self.role = Role::Follower;
+        self.term = term;
+        self.primary = None;
+        self.effects.push(Effect::TermAdopted(term));
+    }
+
+    /// A primary becomes a secondary; anybody else stays what it is.
+    pub(crate) fn resign(&mut self, reason: ResignReason) {
+        let Role::Leader(leadership) = &mut self.role else { return };
+        let asked = leadership.step_down.take().is_some();
+        self.role = Role::Follower;
+        self.primary = None;
+        self.effects.push(Effect::Resign { reason });
+        if asked {
+            // Whatever made it step down, the one who asked has what was asked for.
+            self.effects.push(Effect::SteppedDown(Ok(())));
+        }
+        for peer in self.peers.values_mut() {
+            peer.heartbeat_at = self.now;
+        }
+        self.postpone_election();
+    }
+
+    /// This member's entry in the configuration.
+    pub(crate) fn my_member(&self) -> Option<&Member> {
+        self.configuration.as_ref()?.member(self.me?)
+    }
+
+    /// The configuration's version; before there is one, older than all.
+    pub(crate) fn configuration_version(&self) -> ConfigurationVersion {
+        self.configuration
+            .as_ref()
+            .map_or(ConfigurationVersion { term: crate::configuration::UNKNOWN_TERM, version: 0 }, |c| c.version)
+    }
+
+    /// How long a member may be silent before it counts as dead.
+    pub(crate) fn election_timeout(&self) -> Duration {
+        self.configuration.as_ref().map_or(Duration::from_secs(10), |c| c.settings.election_timeout)
+    }
+
+    /// A random part of `whole`.
+    pub(crate) fn random_part(&mut self, whole: Duration) -> Duration {
+        whole.mul_f64(self.random.random_range(0.0..1.0))
+    }
+
+    /// `UnknownReplWriteConcern`'s neighbour for members that are in no set: there is nothing to do it with.
+    pub(crate) fn not_initiated() -> Error {
+        Error::new(ErrorCode::NotYetInitialized, "no replset config has been received")
+    }
+
+    /// What this member is doing.
+    pub fn state(&self) -> MemberState {
+        if self.configuration.is_none() {
+            return MemberState::Startup;
+        }
+        let Some(member) = self.my_member() else { return MemberState::Removed };
+        if member.arbiter {
+            return MemberState::Arbiter;
+        }
+        if let Role::Leader(_) = self.role {
+            return MemberState::Primary;
+        }
+        match self.data {
+            DataState::InitialSync => MemberState::Startup2,
+            DataState::Recovering => MemberState::Recovering,
+            DataState::Rollback => MemberState::Rollback,
+            DataState::Ready if self.maintenance => MemberState::Recovering,
+            DataState::Ready => MemberState::Secondary,
+        }
+    }
+
+    /// What this member says of itself.
+    pub(crate) fn gossip(&self) -> Gossip {
+        Gossip {
+            term: self.term,
+            primary: self.primary,
+            state: self.state(),
+            position: self.position,
+            commit_point: self.commit_point,
+            sync_source: self.sync_source,
+            configuration_version: self.configuration_version(),
+        }
+    }
+
+    fn topology(&self) -> (MemberState, bool, Option<MemberId>, ConfigurationVersion, Option<MemberId>) {
+        (self.state(), self.is_writable(), self.primary, self.configuration_version(), self.me)
+    }
+
+    /// Whether this member is primary and takes writes.
+    pub fn is_writable(&self) -> bool {
+        matches!(&self.role, Role::Leader(leadership) if leadership.takes_writes())
+    }
+
+    /// Builds a fault in.
+    #[cfg(feature = "mutants")]
+    pub fn mutate(&mut self, mutant: Mutant) {
+        self.mutant = mutant;
+    }
+
+    /// Whether this is the mutant that the checkers are to catch. Never, in a member that anybody runs.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn is_mutant(&self, mutant: Mutant) -> bool {
+        self.mutant == mutant
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    pub(crate) fn is_mutant(&self, _: Mutant) -> bool {
+        false
+    }
+
+    /// What changes most, without a copy of anything large.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            state: self.state(),
+            is_writable: self.is_writable(),
+            term: self.term,
+            primary: self.primary,
+            position: self.position,
+            commit_point: self.commit_point,
+            sync_source: self.sync_source,
+        }
+    }
+
+    /// Everything that status commands, drivers' greetings and checkers want to know.
+    pub fn view(&self) -> View {
+        let members: BTreeSet<MemberId> = self.peers.keys().copied().collect();
+        View {
+            me: self.me,
+            state: self.state(),
+            is_writable: self.is_writable(),
+            is_catching_up: matches!(&self.role, Role::Leader(leadership) if leadership.is_catching_up()),
+            term: self.term,
+            vote: self.vote,
+            primary: self.primary,
+            position: self.position,
+            commit_point: self.commit_point,
+            sync_source: self.sync_source,
+            election_at: self.election_deadline(),
+            configuration: self.configuration.clone(),
+            peers: members.into_iter().map(|id| (id, self.peer_view(id))).collect(),
+        }
+    }
+
+    fn peer_view(&self, id: MemberId) -> PeerView {
+        let peer = &self.peers[&id];
+        let alive = peer.is_alive(self.now, self.election_timeout());
+        PeerView {
+            state: if alive { peer.state() } else if peer.heard_at.is_some() { MemberState::Down } else { MemberState::Unknown },
+            position: peer.position,
+            heard_at: peer.heard_at,
+            round_trip: peer.round_trip,
+            sync_source: peer.gossip.as_ref().and_then(|gossip| gossip.sync_source),
+            term: peer.gossip.as_ref().map_or(0, |gossip| gossip.term),
+            configuration_version: peer.gossip.as_ref().map(|gossip| gossip.configuration_version),
+        }
+    }
+}
+
+/// What a member is at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// What it is doing.
+    pub state: MemberState,
+    /// Whether it takes writes.
+    pub is_writable: bool,
+    /// Its term.
+    pub term: Term,
+    /// Who it believes is primary.
+    pub primary: Option<MemberId>,
+    /// Its log.
+    pub position: Position,
+    /// The last entry it knows to be committed.
+    pub commit_point: OpTime,
+    /// Whom it fetches from.
+    pub sync_source: Option<MemberId>,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            state: MemberState::Startup,
+            is_writable: false,
+            term: 0,
+            primary: None,
+            position: Position::default(),
+            commit_point: OpTime::ZERO,
+            sync_source: None,
+        }
+    }
+}
+
+/// A member's view of itself and its set at one moment.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// This member's place in the configuration.
+    pub me: Option<MemberId>,
+    /// What it is doing.
+    pub state: MemberState,
+    /// Whether it takes writes.
+    pub is_writable: bool,
+    /// Whether it was elected and has not begun its term.
+    pub is_catching_up: bool,
+    /// Its term.
+    pub term: Term,
+    /// Its last vote.
+    pub vote: LastVote,
+    /// Who it believes is primary.
+    pub primary: Option<MemberId>,
+    /// Its log.
+    pub position: Position,
+    /// The last entry it knows to be committed.
+    pub commit_point: OpTime,
+    /// Whom it fetches from.
+    pub sync_source: Option<MemberId>,
+    /// When it stands for election next, if it may.
+    pub election_at: Option<Moment>,
+    /// The configuration.
+    pub configuration: Option<Configuration>,
+    /// The other members.
+    pub peers: BTreeMap<MemberId, PeerView>,
+}
+
+/// What a member knows of another.
+#[derive(Clone, Debug)]
+pub struct PeerView {
+    /// What it does: its own words, or DOWN after too long a silence.
+    pub state: MemberState,
+    /// Its log.
+    pub position: Position,
+    /// Its last sign of life.
+    pub heard_at: Option<Moment>,
+    /// Smoothed time from request to answer.
+    pub round_trip: Option<Duration>,
+    /// Whom it fetches from.
+    pub sync_source: Option<MemberId>,
+    /// Its term.
+    pub term: Term,
+    /// Its configuration.
+    pub configuration_version: Option<ConfigurationVersion>,
+}

@@ -1,0 +1,473 @@
+//! Standing for election, and voting.
+//!
+//! A member stands when it has heard of no primary for the election timeout; at once, nearly, when there is known to be
+//! none (its process is gone, it says that it resigned, or a majority knows of none); when it should replace a primary of
+//! lower priority, or one that catches up from an older log; and when it is told to. It first asks how the others would vote
+//! (the dry run; Ongaro's pre-vote), so that a member that cannot win does not raise the term and depose a primary that works.
+//!
+//! Who stands first is a matter of priority, of the log, and of chance, in that order: members with a later log and a higher
+//! priority wait a shorter time, and chance keeps equals from standing together.
+//!
+//! Invariants:
+//! - A vote is on disk before it is told, one's own too. One vote a term.
+//! - A dry run changes nobody's term and nobody's vote.
+//! - A vote goes only to a candidate whose log ends no earlier and whose configuration is no older than the voter's.
+//! - A member without its data, or in the midst of a rollback, neither votes nor stands.
+
+use crate::configuration::MemberId;
+use crate::consensus::{Consensus, Role};
+use crate::leadership::Leadership;
+use crate::message::{ElectionReason, MemberState, Request, Response, VoteRequest, VoteResponse};
+use crate::mutant::Mutant;
+use crate::step::{DataState, Effect, LastVote, Moment, RequestId};
+use baton_types::{Error, ErrorCode, Term};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A candidate gives up after this long without a majority, or after the election timeout if that is shorter.
+const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(1);
+/// What one step of priority, or a log behind another's, adds to the wait before a prompt election.
+const PROMPT_STEP: Duration = Duration::from_millis(20);
+/// The part of chance in a prompt election, and in the wait after a lost one.
+const PROMPT_CHANCE: Duration = Duration::from_millis(30);
+/// Who was just asked for a vote waits this long for that election's outcome.
+const COURTESY: Duration = Duration::from_millis(150);
+/// A primary is fresh enough to be taken over from if we are this close behind it, in seconds of the log.
+const TAKEOVER_LAG_SECS_MAX: u32 = 2;
+/// By how much chance and priority may lengthen the election timeout.
+const OFFSET_FRACTION: f64 = 0.15;
+
+/// An election that this member stands in.
+#[derive(Debug)]
+pub(crate) struct Campaign {
+    pub dry_run: bool,
+    pub term: Term,
+    pub reason: ElectionReason,
+    granted: BTreeSet<MemberId>,
+    refused: BTreeSet<MemberId>,
+    deadline: Moment,
+    /// An operator waits to hear that it began.
+    asked: bool,
+}
+
+impl Consensus {
+    fn can_stand(&self) -> bool {
+        self.my_member().is_some_and(crate::configuration::Member::is_electable)
+            && self.data == DataState::Ready
+            && !self.maintenance
+            && self.frozen_until <= self.now
+    }
+
+    // ---- when to stand ----
+
+    /// A sign of life of the primary of this term.
+    pub(crate) fn hear_primary(&mut self, primary: MemberId) {
+        let is_news = self.primary != Some(primary);
+        self.primary = Some(primary);
+        self.primary_heard_at = self.now;
+        self.elections_lost = 0;
+        if matches!(self.role, Role::Candidate(_)) && is_news {
+            self.role = Role::Follower;
+        }
+        self.postpone_election();
+        if is_news {
+            self.takeover = None;
+            self.reconsider_sync_source();
+        }
+    }
+
+    /// There is no primary any more, by its own word or because its process is gone.
+    pub(crate) fn lose_primary(&mut self) {
+        self.primary = None;
+        self.takeover = None;
+        self.elect_promptly();
+    }
+
+    fn elect_promptly(&mut self) {
+        if self.election_is_prompt || !matches!(self.role, Role::Follower) {
+            return;
+        }
+        self.election_is_prompt = true;
+        let at = self.now + self.prompt_delay();
+        self.election_at = self.election_at.min(at);
+    }
+
+    fn prompt_delay(&mut self) -> Duration {
+        let (Some(configuration), Some(me)) = (&self.configuration, self.me) else { return COURTESY };
+        let timeout = self.election_timeout();
+        let behind = self.peers.iter().any(|(id, peer)| {
+            peer.position.written > self.position.written
+                && peer.is_alive(self.now, timeout)
+                && configuration.member(*id).is_some_and(crate::configuration::Member::is_electable)
+        });
+        let steps = configuration.priority_rank(me) as u32 + u32::from(behind);
+        PROMPT_STEP * steps + self.random_part(PROMPT_CHANCE)
+    }
+
+    /// Waits for the election timeout anew.
+    pub(crate) fn postpone_election(&mut self) {
+        self.election_is_prompt = false;
+        let timeout = self.election_timeout();
+        let rank = match (&self.configuration, self.me) {
+            (Some(configuration), Some(me)) => configuration.priority_rank(me) as f64 / configuration.members.len() as f64,
+            _ => 0.0,
+        };
+        let offset = timeout.mul_f64(OFFSET_FRACTION * rank) + self.random_part(timeout.mul_f64(OFFSET_FRACTION));
+        self.election_at = self.now + timeout + offset;
+    }
+
+    pub(crate) fn election_deadline(&self) -> Option<Moment> {
+        match &self.role {
+            Role::Candidate(campaign) => Some(campaign.deadline),
+            Role::Follower if self.can_stand() => {
+                let takeover = self.takeover.map(|(_, at)| at);
+                Some(takeover.map_or(self.election_at, |at| at.min(self.election_at)))
+            }
+            Role::Follower => (self.frozen_until > self.now).then_some(self.frozen_until),
+            Role::Leader(_) => None,
+        }
+    }
+
+    /// Gives up a campaign that takes too long; stands when it is time.
+    pub(crate) fn settle_elections(&mut self) {
+        if let Role::Candidate(campaign) = &self.role
+            && campaign.deadline <= self.now
+        {
+            self.lose_election();
+        }
+        if !matches!(self.role, Role::Follower) || !self.can_stand() {
+            self.takeover = None;
+            return;
+        }
+        if self.is_only_voter() {
+            self.stand(ElectionReason::SingleMember, false, false);
+            return;
+        }
+        if self.primary.is_none() && self.majority_knows_of_no_primary() {
+            self.elect_promptly();
+        }
+        if self.election_at <= self.now {
+            self.primary = None;
+            self.stand(ElectionReason::ElectionTimeout, true, false);
+            return;
+        }
+        self.settle_takeover();
+    }
+
+    fn is_only_voter(&self) -> bool {
+        self.configuration.as_ref().is_some_and(|c| c.voters().all(|member| Some(member.id) == self.me))
+    }
+
+    /// Whether enough members to elect somebody have said lately that they know of no primary.
+    fn majority_knows_of_no_primary(&self) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let lately = self.heartbeat_interval() * 2;
+        let agreeing = configuration.voters().filter(|member| match self.peers.get(&member.id) {
+            Some(peer) => {
+                peer.is_alive(self.now, lately)
+                    && peer.gossip.as_ref().is_some_and(|g| g.primary.is_none() && g.state != MemberState::Primary)
+            }
+            None => true,
+        });
+        agreeing.count() >= configuration.majority_of_votes()
+    }
+
+    fn settle_takeover(&mut self) {
+        let Some(reason) = self.takeover_reason() else {
+            self.takeover = None;
+            return;
+        };
+        match self.takeover {
+            Some((planned, at)) if planned == reason => {
+                if at <= self.now {
+                    self.takeover = None;
+                    self.stand(reason, true, false);
+                }
+            }
+            _ => {
+                let delay = self.takeover_delay(reason);
+                self.takeover = Some((reason, self.now + delay));
+            }
+        }
+    }
+
+    fn takeover_reason(&self) -> Option<ElectionReason> {
+        let configuration = self.configuration.as_ref()?;
+        let (primary, peer) = self.primary.and_then(|id| Some((configuration.member(id)?, self.peers.get(&id)?)))?;
+        let theirs = peer.position.written;
+        let mine = self.position.written;
+        if mine > theirs && theirs.term < self.term && configuration.settings.catch_up_takeover_delay.is_some() {
+            return Some(ElectionReason::CatchUpTakeover);
+        }
+        let lag_secs = theirs.timestamp.seconds.saturating_sub(mine.timestamp.seconds);
+        let has_begun = theirs.term == self.term;
+        (self.my_member()?.priority > primary.priority && has_begun && lag_secs <= TAKEOVER_LAG_SECS_MAX)
+            .then_some(ElectionReason::PriorityTakeover)
+    }
+
+    fn takeover_delay(&mut self, reason: ElectionReason) -> Duration {
+        let timeout = self.election_timeout();
+        let (Some(configuration), Some(me)) = (&self.configuration, self.me) else { return timeout };
+        match reason {
+            ElectionReason::CatchUpTakeover => configuration.settings.catch_up_takeover_delay.unwrap_or(timeout),
+            _ => {
+                let rank = configuration.priority_rank(me) as u32;
+                timeout * (rank + 1) + self.random_part(timeout.mul_f64(OFFSET_FRACTION))
+            }
+        }
+    }
+
+    pub(crate) fn freeze(&mut self, duration: Duration) {
+        self.frozen_until = self.now + duration;
+        if duration.is_zero() {
+            self.postpone_election();
+        }
+    }
+
+    // ---- standing ----
+
+    /// An operator's wish.
+    pub(crate) fn stand_on_request(&mut self, dry_run: bool) {
+        if matches!(self.role, Role::Leader(_)) {
+            self.effects.push(Effect::Stood(Ok(())));
+        } else if matches!(self.role, Role::Candidate(_)) || !self.can_stand() {
+            let error = Error::new(ErrorCode::CommandFailed, "Election failed: this member may not stand for election now.");
+            self.effects.push(Effect::Stood(Err(error)));
+        } else {
+            self.stand(ElectionReason::StepUpRequest, dry_run, true);
+        }
+    }
+
+    pub(crate) fn answer_step_up(&mut self, id: RequestId, term: Term) {
+        self.adopt_term(term);
+        // The sender resigned in our favour: a freeze of ours is not about this, a lack of data is.
+        if term == self.term && matches!(self.role, Role::Follower) && self.can_stand() {
+            self.stand(ElectionReason::Handoff, false, false);
+        }
+        self.effects.push(Effect::Respond { id, response: Ok(Response::StepUp { term: self.term }) });
+    }
+
+    fn stand(&mut self, reason: ElectionReason, dry_run: bool, asked: bool) {
+        let Some(me) = self.me else { return };
+        let term = if dry_run { self.term } else { self.term + 1 };
+        let timeout = CAMPAIGN_TIMEOUT.min(self.election_timeout());
+        self.election_is_prompt = false;
+        self.takeover = None;
+        if !dry_run {
+            self.term = term;
+            self.primary = None;
+            self.effects.push(Effect::TermAdopted(term));
+        }
+        let granted = if dry_run { BTreeSet::from([me]) } else { BTreeSet::new() };
+        let deadline = self.now + timeout;
+        self.role =
+            Role::Candidate(Campaign { dry_run, term, reason, granted, refused: BTreeSet::new(), deadline, asked });
+        if dry_run {
+            self.request_votes();
+            self.count_votes();
+        } else {
+            self.vote = LastVote { term, candidate: Some(me) };
+            self.effects.push(Effect::PersistVote(self.vote));
+        }
+    }
+
+    fn request_votes(&mut self) {
+        let (Some(configuration), Role::Candidate(campaign), Some(me)) = (&self.configuration, &self.role, self.me) else {
+            return;
+        };
+        let request = VoteRequest {
+            set_name: configuration.set_name.clone(),
+            dry_run: campaign.dry_run,
+            term: campaign.term,
+            candidate: me,
+            last_written: self.position.written,
+            configuration_version: configuration.version,
+            reason: campaign.reason,
+        };
+        let voters: Vec<MemberId> = configuration.voters().map(|member| member.id).filter(|id| *id != me).collect();
+        for to in voters {
+            self.effects.push(Effect::Send { to, request: Request::RequestVotes(request.clone()) });
+        }
+    }
+
+    pub(crate) fn take_vote_response(&mut self, from: MemberId, vote: &VoteResponse) {
+        self.adopt_term(vote.term);
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.hear(self.now);
+        }
+        let Role::Candidate(campaign) = &mut self.role else { return };
+        // What was said in a dry run does not count in the election that follows it, nor does a vote of another term.
+        if vote.dry_run != campaign.dry_run || (vote.granted && !vote.dry_run && vote.term != campaign.term) {
+            return;
+        }
+        let votes = if vote.granted { &mut campaign.granted } else { &mut campaign.refused };
+        votes.insert(from);
+        self.count_votes();
+    }
+
+    pub(crate) fn take_lost_vote(&mut self, to: MemberId) {
+        if let Role::Candidate(campaign) = &mut self.role {
+            campaign.refused.insert(to);
+            self.count_votes();
+        }
+    }
+
+    fn count_votes(&mut self) {
+        let (Some(configuration), Role::Candidate(campaign)) = (&self.configuration, &self.role) else { return };
+        let majority = configuration.majority_of_votes();
+        let is_voter = |id: &&MemberId| configuration.member(**id).is_some_and(crate::configuration::Member::is_voter);
+        let granted = campaign.granted.iter().filter(is_voter).count();
+        let refused = campaign.refused.iter().filter(is_voter).filter(|id| !campaign.granted.contains(id)).count();
+        let (reason, asked, dry_run) = (campaign.reason, campaign.asked, campaign.dry_run);
+        if granted >= majority {
+            if dry_run {
+                self.stand(reason, false, asked);
+            } else {
+                self.win(reason, asked);
+            }
+        } else if configuration.voters().count() - refused < majority {
+            self.lose_election();
+        }
+    }
+
+    fn win(&mut self, reason: ElectionReason, asked: bool) {
+        self.role = Role::Leader(Leadership::new(self.now, self.catch_up_deadline()));
+        self.primary = self.me;
+        self.elections_lost = 0;
+        for peer in self.peers.values_mut() {
+            peer.answered_since_win = false;
+            // What is on its way was sent before the win; the one that announces it must not wait for that.
+            peer.heartbeat_in_flight = false;
+        }
+        self.announce();
+        self.set_sync_source(None);
+        self.effects.push(Effect::Won { term: self.term, reason });
+        if asked {
+            self.effects.push(Effect::Stood(Ok(())));
+        }
+        self.send_due_heartbeats();
+    }
+
+    fn lose_election(&mut self) {
+        let Role::Candidate(campaign) = &self.role else { return };
+        if campaign.asked {
+            let error = Error::new(ErrorCode::CommandFailed, "Election failed.");
+            self.effects.push(Effect::Stood(Err(error)));
+        }
+        self.role = Role::Follower;
+        self.elections_lost = self.elections_lost.saturating_add(1);
+        if self.primary.is_some() {
+            self.postpone_election();
+            return;
+        }
+        // Nobody won, as far as we know: again, after a wait that grows and that chance spreads, never beyond the timeout.
+        let spread = PROMPT_CHANCE * 2_u32.saturating_pow(self.elections_lost.min(10));
+        let wait = (PROMPT_STEP + self.random_part(spread)).min(self.election_timeout());
+        self.election_is_prompt = true;
+        self.election_at = self.now + wait;
+    }
+
+    // ---- voting ----
+
+    pub(crate) fn answer_vote_request(&mut self, id: RequestId, request: VoteRequest) {
+        if !request.dry_run {
+            self.adopt_term(request.term);
+        }
+        let refusal = self.refusal(&request);
+        if let Some(reason) = refusal {
+            self.answer_vote(id, request.dry_run, Some(reason));
+            return;
+        }
+        self.election_at = self.election_at.max(self.now + COURTESY);
+        if request.dry_run {
+            self.answer_vote(id, true, None);
+            return;
+        }
+        self.postpone_election();
+        let vote = LastVote { term: request.term, candidate: Some(request.candidate) };
+        let is_repeated = self.vote == vote && !self.unpersisted_votes.iter().any(|(pending, _)| *pending == vote);
+        if is_repeated {
+            self.answer_vote(id, false, None);
+            return;
+        }
+        self.vote = vote;
+        self.unpersisted_votes.push((vote, id));
+        self.effects.push(Effect::PersistVote(vote));
+    }
+
+    fn answer_vote(&mut self, id: RequestId, dry_run: bool, refusal: Option<String>) {
+        let granted = refusal.is_none();
+        let response = VoteResponse { term: self.term, dry_run, granted, reason: refusal.unwrap_or_default() };
+        self.effects.push(Effect::Respond { id, response: Ok(Response::RequestVotes(response)) });
+    }
+
+    /// Why this member would not vote for a candidate.
+    fn refusal(&self, request: &VoteRequest) -> Option<String> {
+        let configuration = self.configuration.as_ref().filter(|mine| mine.set_name == request.set_name);
+        let Some(configuration) = configuration else {
+            return Some("candidate's set name differs from mine".to_owned());
+        };
+        if request.term < self.term {
+            return Some(format!("candidate's term ({}) is lower than mine ({})", request.term, self.term));
+        }
+        if self.configuration_version().is_newer_than(request.configuration_version) {
+            return Some("candidate's config is older than mine".to_owned());
+        }
+        if request.last_written < self.position.written && !self.is_mutant(Mutant::VoteForStaleLogs) {
+            return Some(format!(
+                "candidate's data is staler than mine. candidate's last applied OpTime: {}, my last applied OpTime: {}",
+                request.last_written, self.position.written
+            ));
+        }
+        if !request.dry_run && self.vote.term == request.term && self.vote.candidate != Some(request.candidate)
+            && !self.is_mutant(Mutant::VoteTwice)
+        {
+            return Some(format!("already voted for another candidate this term ({})", self.vote.term));
+        }
+        if !matches!(self.data, DataState::Ready | DataState::Recovering) && !self.my_member().is_some_and(|me| me.arbiter) {
+            return Some("this member has no data to judge the candidate by".to_owned());
+        }
+        self.refusal_for_the_primary(request, configuration)
+    }
+
+    /// A primary that works is not replaced by a candidate that merely does not hear it.
+    fn refusal_for_the_primary(
+        &self,
+        request: &VoteRequest,
+        configuration: &crate::configuration::Configuration,
+    ) -> Option<String> {
+        let primary = self.primary.filter(|primary| *primary != request.candidate)?;
+        let lives = Some(primary) == self.me
+            || self.peers.get(&primary).is_some_and(|peer| {
+                !peer.gone && self.now.saturating_sub(self.primary_heard_at) < self.election_timeout()
+            });
+        if !lives {
+            return None;
+        }
+        let priority = |id: MemberId| configuration.member(id).map_or(0.0, |member| member.priority);
+        if self.my_member().is_some_and(|me| me.arbiter)
+            && !matches!(request.reason, ElectionReason::Handoff)
+            && priority(primary) >= priority(request.candidate)
+        {
+            return Some("can see a healthy primary of equal or greater priority".to_owned());
+        }
+        (request.dry_run && !request.reason.replaces_a_primary())
+            .then(|| "can see a healthy primary, and the candidate does not mean to replace it".to_owned())
+    }
+
+    pub(crate) fn take_persisted_vote(&mut self, vote: LastVote) {
+        let (written, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.unpersisted_votes).into_iter().partition(|(pending, _)| pending.term <= vote.term);
+        self.unpersisted_votes = waiting;
+        for (pending, id) in written {
+            let stands = pending == vote && self.term == vote.term;
+            self.answer_vote(id, false, (!stands).then(|| "the vote was overtaken by a later term".to_owned()));
+        }
+        let Some(me) = self.me else { return };
+        let Role::Candidate(campaign) = &mut self.role else { return };
+        if !campaign.dry_run && campaign.term == vote.term && vote.candidate == Some(me) && campaign.granted.insert(me) {
+            self.request_votes();
+            self.count_votes();
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! From winning an election to resigning.
+//!
+//! ```text
+//!   won ──▶ catching up ──▶ beginning ──▶ writable ──▶ (writes blocked) ──▶ resigned
+//! ```
+//!
+//! A new primary first fetches what others have and it has not, so that few unreplicated writes are lost with the old primary
+//! (paper, section 4.3): only entries of terms below its own, and only until its term's first entry. It resigns when it
+//! learns of a higher term, when no majority gives a sign of life for the election timeout, when a configuration forbids it,
+//! and when asked to. Asked, it hands over: it waits for a member that is nearly level, blocks writes, waits until that
+//! member has every entry and a majority has them too, resigns, and tells it to stand at once.
+//!
+//! Invariants:
+//! - Writes are taken only from the term's first entry on, and never again after the primary resigned in that term.
+//! - Writes are blocked for a bounded time only; a step-down that is given up takes writes again.
+
+use crate::configuration::{Member, MemberId};
+use crate::consensus::{Consensus, Role};
+use crate::message::Request;
+use crate::step::{Effect, Moment, ResignReason, StepDownRequest};
+use baton_types::{Error, ErrorCode, OpTime, Term};
+use std::time::Duration;
+
+/// How long a new primary waits for the positions of members that seemed alive.
+const POSITIONS_WAIT: Duration = Duration::from_secs(1);
+/// How long writes stay blocked for one attempt to hand over.
+const BLOCKED_MAX: Duration = Duration::from_millis(500);
+/// How long writes flow again after a failed attempt.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
+/// A member this close behind is worth blocking writes for: seconds of the log's time.
+const HANDOVER_LAG_SECS_MAX: u32 = 1;
+
+/// The primary's state.
+#[derive(Debug)]
+pub(crate) struct Leadership {
+    won_at: Moment,
+    phase: Phase,
+    pub step_down: Option<StepDown>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    /// Fetching, until this moment at the latest.
+    CatchingUp { until: Option<Moment> },
+    /// The term's first entry is being written.
+    Beginning,
+    Writable,
+}
+
+/// A step-down that somebody waits for.
+#[derive(Debug)]
+pub(crate) struct StepDown {
+    request: StepDownRequest,
+    deadline: Moment,
+    blocked: Blocked,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Blocked {
+    /// Writes flow; not to be blocked before this moment.
+    No { not_before: Moment },
+    /// No new write begins; those in progress may still end.
+    Blocking { since: Moment },
+    /// The log does not grow.
+    Yes { since: Moment },
+}
+
+impl Leadership {
+    pub fn new(now: Moment, catch_up_until: Option<Moment>) -> Self {
+        Self { won_at: now, phase: Phase::CatchingUp { until: catch_up_until }, step_down: None }
+    }
+
+    pub fn takes_writes(&self) -> bool {
+        let blocked = self.step_down.as_ref().is_some_and(|s| !matches!(s.blocked, Blocked::No { .. }));
+        self.phase == Phase::Writable && !blocked
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.phase == Phase::Writable
+    }
+
+    pub fn is_catching_up(&self) -> bool {
+        matches!(self.phase, Phase::CatchingUp { .. })
+    }
+}
+
+impl Consensus {
+    pub(crate) fn catch_up_deadline(&self) -> Option<Moment> {
+        let timeout = self.configuration.as_ref()?.settings.catch_up_timeout?;
+        Some(self.now + timeout)
+    }
+
+    pub(crate) fn leadership_deadline(&self) -> Option<Moment> {
+        let Role::Leader(leadership) = &self.role else { return None };
+        let phase = match leadership.phase {
+            Phase::CatchingUp { until } => {
+                let positions = leadership.won_at + POSITIONS_WAIT;
+                let waits = (positions > self.now).then_some(positions);
+                until.into_iter().chain(waits).min()
+            }
+            Phase::Beginning | Phase::Writable => None,
+        };
+        let step_down = leadership.step_down.as_ref().map(|step_down| {
+            let attempt = match step_down.blocked {
+                Blocked::No { not_before } => not_before.max(self.now + Duration::from_millis(10)),
+                Blocked::Blocking { since } | Blocked::Yes { since } => since + BLOCKED_MAX,
+            };
+            attempt.min(step_down.deadline)
+        });
+        // A lost majority is noticed by its members' silence, which needs a look now and then.
+        let look = self.now + self.election_timeout() / 8;
+        phase.into_iter().chain(step_down).chain([look]).min()
+    }
+
+    pub(crate) fn settle_leadership(&mut self) {
+        if !matches!(self.role, Role::Leader(_)) {
+            return;
+        }
+        if !self.my_member().is_some_and(Member::is_electable) {
+            self.resign(ResignReason::Configuration);
+            return;
+        }
+        if !self.majority_is_alive() {
+            self.resign(ResignReason::NoMajority);
+            return;
+        }
+        self.settle_catch_up();
+        self.settle_step_down();
+    }
+
+    fn majority_is_alive(&self) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let Role::Leader(leadership) = &self.role else { return false };
+        let timeout = self.election_timeout();
+        if self.now.saturating_sub(leadership.won_at) < timeout {
+            return true;
+        }
+        let alive = configuration
+            .voters()
+            .filter(|member| self.peers.get(&member.id).is_none_or(|peer| peer.is_alive(self.now, timeout)));
+        alive.count() >= configuration.majority_of_votes()
+    }
+
+    // ---- catching up ----
+
+    fn settle_catch_up(&mut self) {
+        let timeout = self.election_timeout();
+        let Role::Leader(leadership) = &self.role else { return };
+        let Phase::CatchingUp { until } = leadership.phase else { return };
+        let waited = self.now.saturating_sub(leadership.won_at);
+        let target = self.catch_up_target();
+        let heard_all = waited >= POSITIONS_WAIT
+            || self.peers.values().all(|peer| peer.answered_since_win || !peer.is_alive(self.now, timeout) || peer.unreachable);
+        let is_over = until.is_some_and(|until| until <= self.now);
+        if is_over || (heard_all && self.position.written >= target) {
+            self.begin_term();
+        }
+    }
+
+    /// The end of the longest log that may still be fetched: by a member that is alive, and of an earlier term.
+    pub(crate) fn catch_up_target(&self) -> OpTime {
+        let timeout = self.election_timeout();
+        let Some(configuration) = &self.configuration else { return OpTime::ZERO };
+        self.peers
+            .iter()
+            .filter(|(id, peer)| {
+                peer.is_alive(self.now, timeout)
+                    && !peer.unreachable
+                    && peer.state().is_readable()
+                    && configuration.member(**id).is_some_and(Member::bears_data)
+                    && peer.position.written.term < self.term
+            })
+            .map(|(_, peer)| peer.position.written)
+            .max()
+            .unwrap_or(OpTime::ZERO)
+    }
+
+    pub(crate) fn abort_catch_up(&mut self) {
+        if matches!(&self.role, Role::Leader(leadership) if leadership.is_catching_up()) {
+            self.begin_term();
+        }
+    }
+
+    fn begin_term(&mut self) {
+        let term = self.term;
+        let Role::Leader(leadership) = &mut self.role else { return };
+        leadership.phase = Phase::Beginning;
+        self.set_sync_source(None);
+        self.stamp_configuration();
+        self.effects.push(Effect::BeginTerm(term));
+    }
+
+    pub(crate) fn take_begun_term(&mut self, term: Term) {
+        if term != self.term {
+            return;
+        }
+        if let Role::Leader(leadership) = &mut self.role
+            && leadership.phase == Phase::Beginning
+        {
+            leadership.phase = Phase::Writable;
+            self.advance_commit_point();
+        }
+    }
+
+    // ---- stepping down ----
+
+    pub(crate) fn begin_step_down(&mut self, request: StepDownRequest) {
+        let now = self.now;
+        let Role::Leader(leadership) = &mut self.role else {
+            let error = Error::new(ErrorCode::NotWritablePrimary, "not primary so can't step down");
+            self.effects.push(Effect::SteppedDown(Err(error)));
+            return;
+        };
+        if leadership.step_down.is_some() {
+            let error = Error::new(ErrorCode::ConflictingOperationInProgress, "a step-down is already in progress");
+            self.effects.push(Effect::SteppedDown(Err(error)));
+            return;
+        }
+        let deadline = now + request.catch_up;
+        leadership.step_down = Some(StepDown { request, deadline, blocked: Blocked::No { not_before: now } });
+    }
+
+    pub(crate) fn interrupt_step_down(&mut self) {
+        self.give_up_step_down(Error::new(ErrorCode::Interrupted, "the step-down was interrupted"));
+    }
+
+    fn give_up_step_down(&mut self, error: Error) {
+        let Role::Leader(leadership) = &mut self.role else { return };
+        let Some(step_down) = leadership.step_down.take() else { return };
+        if !matches!(step_down.blocked, Blocked::No { .. }) {
+            self.effects.push(Effect::UnblockWrites);
+        }
+        self.effects.push(Effect::SteppedDown(Err(error)));
+    }
+
+    pub(crate) fn take_blocked_writes(&mut self, position: crate::message::Position) {
+        self.take_position(position);
+        if let Role::Leader(leadership) = &mut self.role
+            && let Some(step_down) = &mut leadership.step_down
+            && let Blocked::Blocking { since } = step_down.blocked
+        {
+            step_down.blocked = Blocked::Yes { since };
+        }
+    }
+
+    fn settle_step_down(&mut self) {
+        let now = self.now;
+        let Role::Leader(leadership) = &self.role else { return };
+        let Some(step_down) = &leadership.step_down else { return };
+        let request = step_down.request;
+        let is_due = step_down.deadline <= now;
+        let (ready, near) = (self.successor(request.to, 0), self.successor(request.to, HANDOVER_LAG_SECS_MAX));
+        match step_down.blocked {
+            Blocked::Yes { .. } if ready.is_some() && self.majority_has_all() => self.hand_over(request, ready),
+            // Before the term's first entry there is nothing of one's own to lose.
+            Blocked::No { .. } if ready.is_some() && !leadership.has_begun() => self.hand_over(request, ready),
+            _ if is_due && request.force => self.hand_over(request, None),
+            _ if is_due => {
+                let message = format!("No electable secondaries caught up as of {now:?}. Please use the replSetStepDown command with the argument {{force: true}} to force node to step down.");
+                self.give_up_step_down(Error::new(ErrorCode::ExceededTimeLimit, message));
+            }
+            Blocked::No { not_before } if not_before <= now && near.is_some() && leadership.has_begun() => {
+                self.set_blocked(Blocked::Blocking { since: now });
+                self.effects.push(Effect::BlockWrites);
+            }
+            Blocked::Blocking { since } | Blocked::Yes { since } if now.saturating_sub(since) >= BLOCKED_MAX => {
+                self.set_blocked(Blocked::No { not_before: now + BETWEEN_ATTEMPTS });
+                self.effects.push(Effect::UnblockWrites);
+            }
+            Blocked::No { .. } | Blocked::Blocking { .. } | Blocked::Yes { .. } => {}
+        }
+    }
+
+    fn set_blocked(&mut self, blocked: Blocked) {
+        if let Role::Leader(leadership) = &mut self.role
+            && let Some(step_down) = &mut leadership.step_down
+        {
+            step_down.blocked = blocked;
+        }
+    }
+
+    fn hand_over(&mut self, request: StepDownRequest, successor: Option<MemberId>) {
+        self.resign(ResignReason::Request);
+        self.frozen_until = self.now + request.freeze;
+        if let Some(to) = successor.filter(|_| request.hand_off) {
+            self.effects.push(Effect::Send { to, request: Request::StepUp { term: self.term } });
+        }
+    }
+
+    /// The electable member, alive, that lags at most so much: of the highest priority, then of the latest log. At a lag of 0
+    /// it has every entry.
+    fn successor(&self, to: Option<MemberId>, lag_secs_max: u32) -> Option<MemberId> {
+        let configuration = self.configuration.as_ref()?;
+        let timeout = self.election_timeout();
+        let mine = self.position.written;
+        configuration
+            .members
+            .iter()
+            .filter(|member| member.is_electable() && to.is_none_or(|to| to == member.id))
+            .filter_map(|member| Some((member, self.peers.get(&member.id)?)))
+            .filter(|(_, peer)| {
+                let theirs = peer.position.written;
+                let lag_secs = mine.timestamp.seconds.saturating_sub(theirs.timestamp.seconds);
+                let is_near = if lag_secs_max == 0 { theirs >= mine } else { lag_secs <= lag_secs_max };
+                is_near
+                    && peer.is_alive(self.now, timeout)
+                    && !peer.unreachable
+                    && peer.state() == crate::message::MemberState::Secondary
+            })
+            .max_by(|(a, of_a), (b, of_b)| {
+                a.priority.total_cmp(&b.priority).then(of_a.position.written.cmp(&of_b.position.written))
+            })
+            .map(|(member, _)| member.id)
+    }
+
+    fn majority_has_all(&self) -> bool {
+        self.majority_position().is_some_and(|position| position >= self.position.written)
+    }
+}

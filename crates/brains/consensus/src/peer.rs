@@ -1,0 +1,71 @@
+//! What this member knows of another one.
+//!
+//! Invariant: `position` is what that member said of its own log, first hand or forwarded, and only grows while the member
+//! is not known to have rolled back: a shorter log is believed only from the member itself.
+
+use crate::message::{Gossip, MemberState, Position};
+use crate::step::Moment;
+use std::time::Duration;
+
+/// See the file's header.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peer {
+    /// What it last said of itself.
+    pub gossip: Option<Gossip>,
+    /// When it last gave a sign of life, to us or to somebody who told us.
+    pub heard_at: Option<Moment>,
+    /// Its log.
+    pub position: Position,
+    /// Its process is known to be gone, since it last gave a sign of life.
+    pub gone: bool,
+    /// The last request to it failed.
+    pub unreachable: bool,
+    /// Smoothed time from request to answer.
+    pub round_trip: Option<Duration>,
+    /// When to send the next heartbeat.
+    pub heartbeat_at: Moment,
+    /// A heartbeat is on its way.
+    pub heartbeat_in_flight: bool,
+    /// When it answered a heartbeat that was sent after this member won its election.
+    pub answered_since_win: bool,
+}
+
+impl Peer {
+    /// Takes a sign of life.
+    pub fn hear(&mut self, now: Moment) {
+        self.heard_at = Some(self.heard_at.map_or(now, |before| before.max(now)));
+        self.gone = false;
+    }
+
+    /// Takes what the member says of itself.
+    pub fn hear_gossip(&mut self, now: Moment, gossip: Gossip) {
+        self.hear(now);
+        self.unreachable = false;
+        self.position = match gossip.state {
+            // It has less than it had, and says so itself.
+            MemberState::Rollback | MemberState::Startup2 | MemberState::Recovering => gossip.position,
+            _ if gossip.term > self.gossip.as_ref().map_or(0, |before| before.term) => gossip.position,
+            _ => self.position.max(gossip.position),
+        };
+        self.gossip = Some(gossip);
+    }
+
+    /// Takes one measured time from request to answer.
+    pub fn measure(&mut self, round_trip: Duration) {
+        self.round_trip = Some(match self.round_trip {
+            // MongoDB's weights: four fifths of what was, one of what is.
+            Some(before) => (before * 4 + round_trip) / 5,
+            None => round_trip,
+        });
+    }
+
+    /// Whether it gave a sign of life within `silence`, and is not known to be gone.
+    pub fn is_alive(&self, now: Moment, silence: Duration) -> bool {
+        !self.gone && self.heard_at.is_some_and(|at| now.saturating_sub(at) < silence)
+    }
+
+    /// What it does, by its own words.
+    pub fn state(&self) -> MemberState {
+        self.gossip.as_ref().map_or(MemberState::Unknown, |gossip| gossip.state)
+    }
+}

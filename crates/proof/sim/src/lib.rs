@@ -1,0 +1,55 @@
+//! Simulated worlds: replica sets of the real step machines, with time, network, disks and faults from one seed.
+//!
+//! [`run`] takes a seed through a [`World`] and has every step judged by every checker. What it finds is a [`Failure`], which names
+//! the seed: the same seed gives the same world.
+
+pub mod checkers;
+pub mod disk;
+pub mod world;
+
+pub use world::{Tally, Weather, World};
+
+use std::fmt;
+use std::time::Duration;
+
+/// What went wrong in a world.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The world's seed.
+    pub seed: u64,
+    /// The property that did not hold.
+    pub property: &'static str,
+    /// What was seen.
+    pub what: String,
+    /// When, in simulated time.
+    pub at: Duration,
+    /// The members at that time.
+    pub members: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {} at {:?}: {}: {}\n{}", self.seed, self.at, self.property, self.what, self.members)
+    }
+}
+
+/// Runs the world of a seed to its end.
+pub fn run(seed: u64, weather: Weather) -> Result<Tally, Box<Failure>> {
+    let mut world = World::new(seed, weather);
+    let mut checkers = checkers::all();
+    loop {
+        let failure = |world: &World, property: &'static str, what: String| {
+            Err(Box::new(Failure { seed, property, what, at: world.now(), members: world.describe() }))
+        };
+        match world.step() {
+            Err(what) => return failure(&world, "liveness", what),
+            Ok(false) => return Ok(world.tally),
+            Ok(true) => {}
+        }
+        for checker in &mut checkers {
+            if let Err(what) = checker.check(&world) {
+                return failure(&world, checker.name(), what);
+            }
+        }
+    }
+}
