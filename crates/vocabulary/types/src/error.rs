@@ -166,6 +166,7 @@ error_codes! {
     262 ExceededTimeLimit,
     263 OperationNotSupportedInTransaction,
     266 FailPointSetFailed,
+    270 RepairedReplicaSetNode,
     276 IndexBuildAborted,
     279 ClientDisconnect,
     280 ChangeStreamFatalError,

@@ -4,16 +4,22 @@
 //! [`ConfigurationVersion`]. It is not kept in the oplog: the newest one that a majority of its voters has stands
 //! ("Design and Analysis of a Logless Dynamic Reconfiguration Protocol", Schultz, Dardik and Tripakis, 2022).
 //!
-//! Invariants: a [`Configuration`] that [`Configuration::parse`] returned or [`Configuration::validate`] passed has 1 to 50
-//! members, 1 to 7 voters, distinct `_id`s and hosts, and a member that may become primary. Quorums are counted here and
-//! nowhere else.
+//! Invariants: a [`Configuration`] that [`Configuration::validate`] passed has 1 to 50 members, 1 to 7 voters, distinct `_id`s
+//! and hosts, and a member that may become primary. Quorums are counted here and nowhere else.
 //! What it deliberately does not do: decide whether a change from one configuration to the next is safe now
 //! (`crate::reconfiguration`).
 
+mod bounds;
 mod document;
+mod fields;
+mod host;
+#[cfg(test)]
+mod tests;
 mod validate;
 
-use baton_types::Term;
+pub use host::{DEFAULT_PORT, HostAndPort};
+
+use baton_types::{Result, Term};
 use bson::oid::ObjectId;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +31,8 @@ pub const MEMBERS_MAX: usize = 50;
 pub const VOTERS_MAX: usize = 7;
 /// The term of a configuration that was forced, or never rewritten by a primary: such a one is compared by version alone.
 pub const UNKNOWN_TERM: Term = -1;
+/// The term of the configuration that a set is initiated with.
+pub const INITIAL_TERM: Term = 1;
 
 /// A member's `_id` in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +104,22 @@ pub struct Member {
 }
 
 impl Member {
+    /// A member with every field as it is by default. `host` is taken as it is: [`HostAndPort`] gives it its form.
+    pub fn new(id: MemberId, host: String) -> Self {
+        Self {
+            id,
+            host,
+            arbiter: false,
+            builds_indexes: true,
+            hidden: false,
+            priority: 1.0,
+            tags: BTreeMap::new(),
+            delay: Duration::ZERO,
+            votes: true,
+            newly_added: false,
+        }
+    }
+
     /// Whether its vote counts now.
     pub fn is_voter(&self) -> bool {
         self.votes && !self.newly_added
@@ -150,6 +174,20 @@ impl Default for Settings {
 }
 
 impl Configuration {
+    /// The first configuration of a set with one member, `_id` 0, at `host` (by default port 27017): `FailedToParse` (9) if
+    /// that is no host, `BadValue` (2) without a name.
+    pub fn initial(set_name: &str, host: &str, set_id: ObjectId) -> Result<Self> {
+        let configuration = Self {
+            set_name: set_name.into(),
+            version: ConfigurationVersion { term: INITIAL_TERM, version: 1 },
+            members: vec![Member::new(MemberId(0), HostAndPort::parse(host)?.to_string())],
+            majority_is_durable: true,
+            settings: Settings { set_id: Some(set_id), ..Settings::default() },
+        };
+        configuration.validate()?;
+        Ok(configuration)
+    }
+
     /// The member with this `_id`.
     pub fn member(&self, id: MemberId) -> Option<&Member> {
         self.members.iter().find(|member| member.id == id)
