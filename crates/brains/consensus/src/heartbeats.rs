@@ -133,6 +133,8 @@ impl Consensus {
             self.lose_primary();
         }
         self.learn_commit_point_from_heartbeat(commit_point);
+        // Who has the configuration may be what the commit point waited for.
+        self.advance_commit_point();
     }
 
     pub(crate) fn take_unreachable(&mut self, to: MemberId, gone: bool, request: RequestKind) {

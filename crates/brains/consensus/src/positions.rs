@@ -10,6 +10,8 @@
 //! - From a heartbeat it is learnt only if its term is that of one's own last entry: then one's log is the beginning of the
 //!   log it speaks of. (Appendix A of the paper takes the lesser of it and one's own last entry; that marks a divergent entry
 //!   committed.)
+//! - Where arbiters leave fewer members with data than a majority has, those few commit; but only once a majority has the
+//!   configuration that says so. Two members with a configuration of theirs alone do not meet the voters of the one before.
 //! - From the sync source it is learnt up to one's own last entry, because that entry was found in the source's log.
 //!
 //! Invariants: the commit point never falls, and never lies beyond one's own log.
@@ -105,10 +107,17 @@ impl Consensus {
             return;
         }
         if let Some(candidate) = self.majority_position()
+            && self.writes_meet_votes()
             && (candidate.term == self.term || self.is_mutant(Mutant::OlderTermsCommit))
         {
             self.commit(candidate.min(self.position.written));
         }
+    }
+
+    /// Whether every majority of votes that could elect another primary meets the members that commit now.
+    fn writes_meet_votes(&self) -> bool {
+        let small = self.configuration.as_ref().is_some_and(|c| c.majority_of_writes() < c.majority_of_votes());
+        !small || self.configuration_is_committed()
     }
 
     pub(crate) fn learn_commit_point_from_heartbeat(&mut self, commit_point: OpTime) {

@@ -22,6 +22,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
+/// The member that initiates the set.
+const FOUNDER: MemberId = MemberId(0);
+
 /// What a world is to be like.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
@@ -114,6 +117,7 @@ struct SimMember {
 /// See the file's header.
 pub struct World {
     weather: Weather,
+    founding: Option<Configuration>,
     random: StdRng,
     now: Moment,
     events: BinaryHeap<Reverse<(Moment, u64)>>,
@@ -170,6 +174,7 @@ impl World {
         let delay_ms_max = *[2, 10, 50, 200].get(random.random_range(0..4)).unwrap_or(&10);
         let mut world = Self {
             weather,
+            founding: None,
             random,
             now: Moment::ZERO,
             events: BinaryHeap::new(),
@@ -192,17 +197,33 @@ impl World {
         for id in 0..(count + spare) as i32 {
             world.add_member(MemberId(id));
         }
-        let founder = MemberId(0);
-        world.deliver(founder, Input::Initiate(Box::new(configuration)));
+        world.founding = Some(configuration);
+        world.found();
         world.schedule_ms(100, Event::Client);
         world.schedule_ms(300, Event::Fault);
         world
     }
 
+    /// Has the first member initiate the set, unless that is done.
+    fn found(&mut self) {
+        if let Some(configuration) = self.founding.clone()
+            && self.members.values().all(|member| member.disk.configuration.is_none())
+        {
+            self.deliver(FOUNDER, Input::Initiate(Box::new(configuration)));
+        }
+    }
+
     fn add_member(&mut self, id: MemberId) {
         let skew_secs = self.random.random_range(-5..=5);
+        let mut disk = Disk::default();
+        if id == FOUNDER {
+            // Who initiates a set begins its log; the others have none until they fetched this.
+            let optime = OpTime { term: 0, timestamp: Timestamp { seconds: 900, increment: 1 } };
+            disk.log.push(Entry { optime, value: 0 });
+            disk.durable = 1;
+        }
         let member = SimMember {
-            disk: Disk::default(),
+            disk,
             consensus: None,
             summary: Summary::default(),
             boot: 0,
@@ -329,6 +350,7 @@ impl World {
             }
             self.deliver(id, Input::Freeze(Duration::ZERO));
         }
+        self.found();
     }
 
     /// Whether the newest configuration has a writable primary, and all its members its log, entirely committed.
@@ -424,7 +446,7 @@ impl World {
             vote: member.disk.vote,
             position: member.disk.position(),
             commit_point: member.disk.commit_point,
-            data: DataState::Ready,
+            data: if member.disk.log.is_empty() { DataState::InitialSync } else { DataState::Ready },
             seed,
         };
         let mut consensus = Consensus::new(now, start);
@@ -788,6 +810,9 @@ impl World {
                 let batch: Vec<Entry> = answer.entries.iter().skip(skip).take(entries).copied().collect();
                 if !batch.is_empty() {
                     self.append(by, &batch);
+                    if is_empty {
+                        self.deliver(by, Input::Data(DataState::Ready));
+                    }
                 }
                 self.deliver(by, Input::SourceCommitPoint { term: answer.term, commit_point: answer.commit_point });
                 let wait_ms = if batch.is_empty() { self.random.random_range(5..60) } else { 0 };
