@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: help tools libraries build release up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny
+.PHONY: help tools libraries build release up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -59,6 +59,9 @@ crash: ## a hundred kills at random moments and at every named crash point
 
 differential: libraries ## random queries, pipelines and updates, compared with npm's mingo, and with and without indexes
 	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/differential/run.sh
+
+sim: ## simulated replica sets, SIM_SECONDS long or the world SEED alone, every step checked
+	@$(ENV) cargo run --locked --quiet --profile quick -p baton-sim -- $(if $(SEED),--seed $(SEED),--seconds $(or $(SIM_SECONDS),60))
 
 fuzz: ## a short run of every fuzz target (FUZZ_SECONDS each)
 	@$(ENV) build/fuzz.sh $${FUZZ_SECONDS:-3}

@@ -214,7 +214,8 @@ impl Consensus {
 
     /// When [`Input::Tick`] is due, if nothing else comes before.
     pub fn next_deadline(&self) -> Moment {
-        let mut deadline = self.peers.values().filter(|peer| !peer.heartbeat_in_flight).map(|peer| peer.heartbeat_at).min();
+        let mut deadline =
+            self.peers.values().filter(|peer| !peer.heartbeat_in_flight).map(|peer| peer.heartbeat_at).min();
         let mut at = |moment: Option<Moment>| {
             if let Some(moment) = moment {
                 deadline = Some(deadline.map_or(moment, |before: Moment| before.min(moment)));
@@ -379,7 +380,13 @@ impl Consensus {
         let peer = &self.peers[&id];
         let alive = peer.is_alive(self.now, self.election_timeout());
         PeerView {
-            state: if alive { peer.state() } else if peer.heard_at.is_some() { MemberState::Down } else { MemberState::Unknown },
+            state: if alive {
+                peer.state()
+            } else if peer.heard_at.is_some() {
+                MemberState::Down
+            } else {
+                MemberState::Unknown
+            },
             position: peer.position,
             heard_at: peer.heard_at,
             round_trip: peer.round_trip,

@@ -109,7 +109,9 @@ impl Consensus {
         self.election_is_prompt = false;
         let timeout = self.election_timeout();
         let rank = match (&self.configuration, self.me) {
-            (Some(configuration), Some(me)) => configuration.priority_rank(me) as f64 / configuration.members.len() as f64,
+            (Some(configuration), Some(me)) => {
+                configuration.priority_rank(me) as f64 / configuration.members.len() as f64
+            }
             _ => 0.0,
         };
         let offset = timeout.mul_f64(OFFSET_FRACTION * rank) + self.random_part(timeout.mul_f64(OFFSET_FRACTION));
@@ -231,7 +233,8 @@ impl Consensus {
         if matches!(self.role, Role::Leader(_)) {
             self.effects.push(Effect::Stood(Ok(())));
         } else if matches!(self.role, Role::Candidate(_)) || !self.can_stand() {
-            let error = Error::new(ErrorCode::CommandFailed, "Election failed: this member may not stand for election now.");
+            let error =
+                Error::new(ErrorCode::CommandFailed, "Election failed: this member may not stand for election now.");
             self.effects.push(Effect::Stood(Err(error)));
         } else {
             self.stand(ElectionReason::StepUpRequest, dry_run, true);
@@ -272,7 +275,8 @@ impl Consensus {
     }
 
     fn request_votes(&mut self) {
-        let (Some(configuration), Role::Candidate(campaign), Some(me)) = (&self.configuration, &self.role, self.me) else {
+        let (Some(configuration), Role::Candidate(campaign), Some(me)) = (&self.configuration, &self.role, self.me)
+        else {
             return;
         };
         let request = VoteRequest {
@@ -419,12 +423,16 @@ impl Consensus {
                 request.last_written, self.position.written
             ));
         }
-        if !request.dry_run && self.vote.term == request.term && self.vote.candidate != Some(request.candidate)
+        if !request.dry_run
+            && self.vote.term == request.term
+            && self.vote.candidate != Some(request.candidate)
             && !self.is_mutant(Mutant::VoteTwice)
         {
             return Some(format!("already voted for another candidate this term ({})", self.vote.term));
         }
-        if !matches!(self.data, DataState::Ready | DataState::Recovering) && !self.my_member().is_some_and(|me| me.arbiter) {
+        if !matches!(self.data, DataState::Ready | DataState::Recovering)
+            && !self.my_member().is_some_and(|me| me.arbiter)
+        {
             return Some("this member has no data to judge the candidate by".to_owned());
         }
         self.refusal_for_the_primary(request, configuration)
@@ -465,7 +473,8 @@ impl Consensus {
         }
         let Some(me) = self.me else { return };
         let Role::Candidate(campaign) = &mut self.role else { return };
-        if !campaign.dry_run && campaign.term == vote.term && vote.candidate == Some(me) && campaign.granted.insert(me) {
+        if !campaign.dry_run && campaign.term == vote.term && vote.candidate == Some(me) && campaign.granted.insert(me)
+        {
             self.request_votes();
             self.count_votes();
         }

@@ -8,9 +8,7 @@
 
 use crate::configuration::{Configuration, MemberId};
 use crate::consensus::{Consensus, Role};
-use crate::message::{
-    Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Request, Response,
-};
+use crate::message::{Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Request, Response};
 use crate::step::{Effect, RequestId, RequestKind};
 use baton_types::{Error, ErrorCode};
 use std::time::Duration;

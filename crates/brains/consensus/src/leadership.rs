@@ -41,7 +41,9 @@ pub(crate) struct Leadership {
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
     /// Fetching, until this moment at the latest.
-    CatchingUp { until: Option<Moment> },
+    CatchingUp {
+        until: Option<Moment>,
+    },
     /// The term's first entry is being written.
     Beginning,
     Writable,
@@ -150,7 +152,10 @@ impl Consensus {
         let waited = self.now.saturating_sub(leadership.won_at);
         let target = self.catch_up_target();
         let heard_all = waited >= POSITIONS_WAIT
-            || self.peers.values().all(|peer| peer.answered_since_win || !peer.is_alive(self.now, timeout) || peer.unreachable);
+            || self
+                .peers
+                .values()
+                .all(|peer| peer.answered_since_win || !peer.is_alive(self.now, timeout) || peer.unreachable);
         let is_over = until.is_some_and(|until| until <= self.now);
         if is_over || (heard_all && self.position.written >= target) {
             self.begin_term();
@@ -256,7 +261,9 @@ impl Consensus {
             Blocked::No { .. } if ready.is_some() && !leadership.has_begun() => self.hand_over(request, ready),
             _ if is_due && request.force => self.hand_over(request, None),
             _ if is_due => {
-                let message = format!("No electable secondaries caught up as of {now:?}. Please use the replSetStepDown command with the argument {{force: true}} to force node to step down.");
+                let message = format!(
+                    "No electable secondaries caught up as of {now:?}. Please use the replSetStepDown command with the argument {{force: true}} to force node to step down."
+                );
                 self.give_up_step_down(Error::new(ErrorCode::ExceededTimeLimit, message));
             }
             Blocked::No { not_before } if not_before <= now && near.is_some() && leadership.has_begun() => {

@@ -48,10 +48,8 @@ pub use configuration::{Configuration, ConfigurationVersion, Member, MemberId, S
 pub use consensus::{Consensus, PeerView, Start, Summary, View};
 pub use fetch::{SourceState, Verdict, judge};
 pub use message::{
-    ElectionReason, Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Position, PositionUpdate, Request, Response,
-    VoteRequest, VoteResponse,
+    ElectionReason, Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Position, PositionUpdate, Request,
+    Response, VoteRequest, VoteResponse,
 };
 pub use mutant::Mutant;
-pub use step::{
-    DataState, Effect, Input, LastVote, Moment, RequestId, RequestKind, ResignReason, StepDownRequest,
-};
+pub use step::{DataState, Effect, Input, LastVote, Moment, RequestId, RequestKind, ResignReason, StepDownRequest};

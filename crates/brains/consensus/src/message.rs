@@ -220,10 +220,6 @@ pub enum Request {
 pub enum Response {
     Heartbeat(HeartbeatResponse),
     RequestVotes(VoteResponse),
-    UpdatePosition {
-        term: Term,
-    },
-    StepUp {
-        term: Term,
-    },
+    UpdatePosition { term: Term },
+    StepUp { term: Term },
 }

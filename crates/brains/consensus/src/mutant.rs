@@ -15,8 +15,9 @@ pub enum Mutant {
     CommitPointFromAnyHeartbeat,
     /// The sync source's commit point is taken as it is, beyond one's own log.
     CommitPointUnclamped,
-    /// A member that catches up as primary takes entries of its own term and later ones. (In the machinery, not here.)
-    CatchUpTakesAnyTerm,
+    /// A member that was elected fetches on as a secondary does: entries of its own term and later ones, and after its own
+    /// first entry. (In the machinery, not here.)
+    FetchesOnAsPrimary,
     /// A vote is told before it is on disk. (In the machinery, not here.)
     VoteNotPersisted,
     /// A vote is given to any candidate whose term is new.

@@ -18,8 +18,8 @@
 
 use crate::configuration::MemberId;
 use crate::consensus::{Consensus, Role};
-use crate::mutant::Mutant;
 use crate::message::{Position, PositionUpdate, Request, Response};
+use crate::mutant::Mutant;
 use crate::step::{DataState, Effect, RequestId};
 use baton_types::OpTime;
 use std::collections::BTreeMap;
@@ -86,7 +86,11 @@ impl Consensus {
     pub(crate) fn majority_position(&self) -> Option<OpTime> {
         let configuration = self.configuration.as_ref()?;
         let counts = |position: &Position| {
-            if configuration.majority_is_durable && !self.is_mutant(Mutant::CountWrittenAsDurable) { position.durable } else { position.written }
+            if configuration.majority_is_durable && !self.is_mutant(Mutant::CountWrittenAsDurable) {
+                position.durable
+            } else {
+                position.written
+            }
         };
         let mut positions: Vec<OpTime> = configuration
             .voters()

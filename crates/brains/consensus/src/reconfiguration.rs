@@ -89,11 +89,13 @@ impl Consensus {
             return Ok(());
         }
         let Role::Leader(leadership) = &self.role else {
-            let message = "New config is rejected :: caused by :: replSetReconfig should only be run on a writable PRIMARY.";
+            let message =
+                "New config is rejected :: caused by :: replSetReconfig should only be run on a writable PRIMARY.";
             return Err(Error::new(ErrorCode::NotWritablePrimary, message));
         };
         if !leadership.takes_writes() {
-            let message = "New config is rejected :: caused by :: replSetReconfig should only be run on a writable PRIMARY.";
+            let message =
+                "New config is rejected :: caused by :: replSetReconfig should only be run on a writable PRIMARY.";
             return Err(Error::new(ErrorCode::NotWritablePrimary, message));
         }
         if new.version.version <= current.version.version {

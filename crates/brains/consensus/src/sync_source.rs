@@ -87,7 +87,9 @@ impl Consensus {
 
     /// Whether the present source is still worth fetching from.
     fn serves(&self, source: MemberId) -> bool {
-        let Some((peer, configuration)) = self.peers.get(&source).zip(self.configuration.as_ref()) else { return false };
+        let Some((peer, configuration)) = self.peers.get(&source).zip(self.configuration.as_ref()) else {
+            return false;
+        };
         if self.avoided_sources.contains_key(&source)
             || !peer.is_alive(self.now, configuration.settings.heartbeat_timeout)
             || !peer.state().is_readable()
@@ -108,7 +110,9 @@ impl Consensus {
             return false;
         }
         let newest = peer.position.written.timestamp.seconds.saturating_add(LAG_SECS_MAX);
-        !self.peers.iter().any(|(id, other)| other.position.written.timestamp.seconds > newest && self.may_fetch_from(*id, other, true))
+        !self.peers.iter().any(|(id, other)| {
+            other.position.written.timestamp.seconds > newest && self.may_fetch_from(*id, other, true)
+        })
     }
 
     fn choose_source(&self) -> Option<MemberId> {
@@ -151,7 +155,6 @@ impl Consensus {
         if catches_up && peer.position.written.term >= self.term {
             return false;
         }
-        !strict
-            || ((me.hidden || !member.hidden) && member.delay <= me.delay && (!me.is_voter() || member.is_voter()))
+        !strict || ((me.hidden || !member.hidden) && member.delay <= me.delay && (!me.is_voter() || member.is_voter()))
     }
 }

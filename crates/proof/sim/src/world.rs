@@ -12,8 +12,9 @@
 
 use crate::disk::{Disk, Entry, common_prefix};
 use baton_consensus::{
-    Configuration, ConfigurationVersion, Consensus, DataState, Effect, Input, Member, MemberId, MemberState, Moment, Mutant,
-    Request, RequestId, RequestKind, Response, Settings, SourceState, Start, StepDownRequest, Summary, Verdict, judge,
+    Configuration, ConfigurationVersion, Consensus, DataState, Effect, Input, Member, MemberId, MemberState, Moment,
+    Mutant, Request, RequestId, RequestKind, Response, Settings, SourceState, Start, StepDownRequest, Summary, Verdict,
+    judge,
 };
 use baton_types::{Error, OpTime, Term, Timestamp};
 use rand::rngs::StdRng;
@@ -63,23 +64,79 @@ pub struct ToldVote {
 #[derive(Clone, Debug)]
 enum Event {
     /// A member's timer.
-    Tick { to: MemberId, boot: u64 },
+    Tick {
+        to: MemberId,
+        boot: u64,
+    },
     /// A request arrives; `asker` is told of the answer under `exchange`.
-    Request { to: MemberId, asker: MemberId, asker_boot: u64, sent: Moment, request: Request },
-    Response { to: MemberId, boot: u64, from: MemberId, sent: Moment, response: Response },
-    Unreachable { to: MemberId, boot: u64, member: MemberId, gone: bool, kind: RequestKind },
+    Request {
+        to: MemberId,
+        asker: MemberId,
+        asker_boot: u64,
+        sent: Moment,
+        request: Request,
+    },
+    Response {
+        to: MemberId,
+        boot: u64,
+        from: MemberId,
+        sent: Moment,
+        response: Response,
+    },
+    Unreachable {
+        to: MemberId,
+        boot: u64,
+        member: MemberId,
+        gone: bool,
+        kind: RequestKind,
+    },
     /// Something is on disk.
-    Persisted { to: MemberId, boot: u64, what: Persisted },
-    Synced { to: MemberId, boot: u64, len: usize },
-    TermBegun { to: MemberId, boot: u64, term: Term },
-    WritesBlocked { to: MemberId, boot: u64 },
-    Fetch { by: MemberId, boot: u64, generation: u64, from: MemberId },
-    Fetched { by: MemberId, boot: u64, generation: u64, from: MemberId, asked: OpTime, answer: Option<FetchAnswer> },
-    RolledBack { by: MemberId, boot: u64, from: MemberId },
+    Persisted {
+        to: MemberId,
+        boot: u64,
+        what: Persisted,
+    },
+    Synced {
+        to: MemberId,
+        boot: u64,
+        len: usize,
+    },
+    TermBegun {
+        to: MemberId,
+        boot: u64,
+        term: Term,
+    },
+    WritesBlocked {
+        to: MemberId,
+        boot: u64,
+    },
+    Fetch {
+        by: MemberId,
+        boot: u64,
+        generation: u64,
+        from: MemberId,
+    },
+    Fetched {
+        by: MemberId,
+        boot: u64,
+        generation: u64,
+        from: MemberId,
+        asked: OpTime,
+        answer: Option<FetchAnswer>,
+    },
+    RolledBack {
+        by: MemberId,
+        boot: u64,
+        from: MemberId,
+    },
     Client,
     Fault,
-    Restart { member: MemberId },
-    Resume { member: MemberId },
+    Restart {
+        member: MemberId,
+    },
+    Resume {
+        member: MemberId,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -167,7 +224,8 @@ impl World {
     /// The world of this seed.
     pub fn new(seed: u64, weather: Weather) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let count = weather.members.unwrap_or_else(|| *[1, 3, 3, 3, 4, 5, 5, 7].get(random.random_range(0..8)).unwrap_or(&3));
+        let count =
+            weather.members.unwrap_or_else(|| *[1, 3, 3, 3, 4, 5, 5, 7].get(random.random_range(0..8)).unwrap_or(&3));
         let spare = random.random_range(0..3);
         let configuration = first_configuration(&mut random, count);
         let loss = if random.random_bool(0.3) { 0.0 } else { random.random_range(0.0..0.1) };
@@ -399,7 +457,9 @@ impl World {
                     self.deliver(to, Input::Tick);
                 }
             }
-            Event::Request { to, asker, asker_boot, sent, request } => self.receive(to, asker, asker_boot, sent, request),
+            Event::Request { to, asker, asker_boot, sent, request } => {
+                self.receive(to, asker, asker_boot, sent, request)
+            }
             Event::Response { to, from, sent, response, .. } => {
                 let round_trip = self.now - sent;
                 self.deliver(to, Input::Response { from, response, round_trip });
@@ -415,7 +475,9 @@ impl World {
                 self.deliver(to, Input::WritesBlocked(position));
             }
             Event::Fetch { by, generation, from, .. } => self.fetch(by, generation, from),
-            Event::Fetched { by, generation, from, asked, answer, .. } => self.fetched(by, generation, from, asked, answer),
+            Event::Fetched { by, generation, from, asked, answer, .. } => {
+                self.fetched(by, generation, from, asked, answer)
+            }
             Event::RolledBack { by, from, .. } => self.roll_back(by, from),
             Event::Client => self.client(),
             Event::Fault => self.fault(),
@@ -522,6 +584,7 @@ impl World {
                 self.waiting.remove(&id);
             }
             Effect::Committed(optime) => self.committed(id, optime),
+            Effect::SyncSource(None) if self.weather.mutant == Mutant::FetchesOnAsPrimary => {}
             Effect::SyncSource(source) => {
                 if let Some(member) = self.members.get_mut(&id) {
                     member.fetch_generation += 1;
@@ -785,7 +848,9 @@ impl World {
 
     fn fetched(&mut self, by: MemberId, generation: u64, from: MemberId, asked: OpTime, answer: Option<FetchAnswer>) {
         let member = &self.members[&by];
-        if member.fetch_generation != generation || member.disk.last() != asked {
+        let mutant = self.weather.mutant;
+        let has_changed = member.disk.last() != asked && mutant != Mutant::FetchesOnAsPrimary;
+        if member.fetch_generation != generation || has_changed {
             return;
         }
         let boot = member.boot;
@@ -793,8 +858,7 @@ impl World {
             self.deliver(by, Input::SourceFailed { source: from, avoid: Duration::from_millis(200) });
             return;
         };
-        let mutant = self.weather.mutant;
-        let leading = (member.summary.state == MemberState::Primary && mutant != Mutant::CatchUpTakesAnyTerm)
+        let leading = (member.summary.state == MemberState::Primary && mutant != Mutant::FetchesOnAsPrimary)
             .then_some(member.summary.term);
         let optimes: Vec<OpTime> = answer.entries.iter().map(|entry| entry.optime).collect();
         // An empty log has nothing to be found in the source's: it takes all, as an initial sync would.
@@ -814,7 +878,8 @@ impl World {
                         self.deliver(by, Input::Data(DataState::Ready));
                     }
                 }
-                self.deliver(by, Input::SourceCommitPoint { term: answer.term, commit_point: answer.commit_point });
+                let term = if mutant == Mutant::FetchesOnAsPrimary { 0 } else { answer.term };
+                self.deliver(by, Input::SourceCommitPoint { term, commit_point: answer.commit_point });
                 let wait_ms = if batch.is_empty() { self.random.random_range(5..60) } else { 0 };
                 self.schedule_ms(wait_ms, Event::Fetch { by, boot, generation, from });
             }
@@ -884,7 +949,10 @@ impl World {
             }
             84..90 => self.step_down(),
             90..97 => self.reconfigure(),
-            _ => self.deliver(victim, Input::StandForElection { dry_run: self.now.subsec_millis() % 2 == 0 }),
+            _ => {
+                let dry_run = self.random.random_bool(0.5);
+                self.deliver(victim, Input::StandForElection { dry_run });
+            }
         }
         let wait_ms = self.random.random_range(20..2500);
         self.schedule_ms(wait_ms, Event::Fault);
