@@ -155,7 +155,7 @@ impl Consensus {
             Input::Response { from, response, round_trip } => self.take_response(from, response, round_trip),
             Input::Unreachable { to, gone, request } => self.take_unreachable(to, gone, request),
             Input::Log(position) => self.take_position(position),
-            Input::Data(state) => self.data = state,
+            Input::Data(state) => self.take_data_state(state),
             Input::VotePersisted(vote) => self.take_persisted_vote(vote),
             Input::ConfigurationPersisted(version) => self.take_persisted_configuration(version),
             Input::ConfigurationFetched(configuration) => self.hear_configuration(*configuration),
@@ -175,6 +175,15 @@ impl Consensus {
             Input::SyncFrom(member) => self.sync_from(member),
             Input::AbortCatchUp => self.abort_catch_up(),
             Input::Maintenance(on) => self.maintenance = on,
+        }
+    }
+
+    fn take_data_state(&mut self, state: DataState) {
+        self.data = state;
+        // Its votes were for a log that it is about to shorten.
+        if state == DataState::Rollback && matches!(self.role, Role::Candidate(_)) {
+            self.role = Role::Follower;
+            self.postpone_election();
         }
     }
 
@@ -254,6 +263,11 @@ impl Consensus {
             peer.heartbeat_at = self.now;
         }
         self.postpone_election();
+    }
+
+    /// The configuration, once there is one.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.configuration.as_ref()
     }
 
     /// This member's entry in the configuration.
