@@ -1,4 +1,4 @@
-//! `crash_point!("name")`: a place at which a test may kill the process.
+//! `crash_point!`: a named place at which a test may kill the process.
 //!
 //! With the feature `crash-points` each is a fail point of crate `fail`, which the member arms; without it they are nothing,
 //! and that crate is not compiled.
