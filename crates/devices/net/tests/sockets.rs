@@ -401,6 +401,7 @@ fn stopping_lets_a_running_request_finish_and_ends_idle_connections() {
     let (server, service) = serve(|_| {});
     let mut idle = connect(&server);
     ask(&mut idle, &rawdoc! { "ping": 1 });
+    eventually("the ping is over", || counters(&server).snapshot().active == 0);
     let mut busy = connect(&server);
     busy.write_all(&command(9, 0, &rawdoc! { "nap": 1 })).unwrap();
     eventually("the nap began", || counters(&server).snapshot().active == 1);
