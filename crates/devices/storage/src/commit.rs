@@ -9,11 +9,17 @@
 //! - At most one thread writes, and at most one syncs. A thread may write while another syncs: what it writes waits for
 //!   the next sync, which begins when this one ends.
 //! - OpTimes are given out by the writing thread alone, in the order of the batch: order of OpTimes is order of commit,
-//!   and a reader that sees an entry sees all before it.
+//!   and a reader that sees an entry sees all before it. Entries that another member logged bring theirs along; who
+//!   applies them brings them in order, while this member's own are refused ([`gate`]).
 //! - `durable` never exceeds `applied`; a durable commit returns only when `durable` has reached its OpTime.
 //! - Locks of a transaction are released once it is applied, not once it is durable: whoever reads the new value and
 //!   asks for durability is synced with it, because the log is one sequence. For the same reason a document's lock may be
 //!   handed on once the transaction is in the queue; who gets it reads the new value from [`crate::in_flight`].
+
+mod gate;
+mod terms;
+
+pub use gate::WriteGate;
 
 use crate::counters::Counts;
 use crate::format::{counts_key, family, is_versioned, oplog_key};
@@ -24,16 +30,18 @@ use crate::oplog;
 use crate::record_cache::RecordCache;
 use crate::transaction::{Action, Transaction};
 use crate::version::Version;
-use baton_types::{OpTime, Term, Timestamp};
+use baton_types::{OpTime, Result, Timestamp};
+use bson::RawDocument;
 use hashbrown::HashTable;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{SystemTime, UNIX_EPOCH};
+use terms::Terms;
 
 /// Transactions one leader takes at once, at most. Bounds how long the first of them waits for the rest.
 const GROUP_TRANSACTIONS_MAX: usize = 512;
@@ -62,6 +70,7 @@ struct Waiter {
     transaction: Mutex<Option<Transaction>>,
     /// The last OpTime given to the transaction; valid once applied.
     timestamp: AtomicU64,
+    term: AtomicI64,
 }
 
 impl Waiter {
@@ -81,8 +90,8 @@ impl Waiter {
     }
 }
 
-#[derive(Default)]
 struct State {
+    gate: WriteGate,
     pending: VecDeque<Arc<Waiter>>,
     /// Applied, and waiting for a sync that has not begun.
     awaiting_sync: Vec<Arc<Waiter>>,
@@ -105,6 +114,9 @@ pub struct CommitMetrics {
     pub write_nanos: AtomicU64,
 }
 
+/// Told that the applied or the durable position has advanced.
+pub type ProgressListener = Box<dyn Fn() + Send + Sync>;
+
 /// See the file's header.
 pub struct CommitQueue {
     db: Arc<DB>,
@@ -112,7 +124,11 @@ pub struct CommitQueue {
     in_flight: Arc<InFlight>,
     record_cache: Arc<RecordCache>,
     state: Mutex<State>,
-    term: AtomicI64,
+    /// Signalled when the gate in the state turns.
+    gate_turned: Condvar,
+    /// The term of this member's own entries.
+    own_term: AtomicI64,
+    terms: Terms,
     /// Last OpTime's timestamp given out and readable.
     applied: AtomicU64,
     durable: AtomicU64,
@@ -123,6 +139,7 @@ pub struct CommitQueue {
     advanced_lock: Mutex<()>,
     /// Threads waiting on `advanced`, so that a commit without any pays no lock.
     watchers: AtomicU64,
+    progress: OnceLock<ProgressListener>,
     write_options: WriteOptions,
     /// What the queue did since the start.
     pub metrics: CommitMetrics,
@@ -139,19 +156,30 @@ impl CommitQueue {
     ) -> Self {
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
+        let term = last.term.max(1);
+        let state = State {
+            gate: WriteGate::Open { term },
+            pending: VecDeque::new(),
+            awaiting_sync: Vec::new(),
+            writing: false,
+            syncing: false,
+        };
         Self {
             db,
             locks,
             in_flight,
             record_cache,
-            state: Mutex::default(),
-            term: AtomicI64::new(last.term.max(1)),
+            state: Mutex::new(state),
+            gate_turned: Condvar::new(),
+            own_term: AtomicI64::new(term),
+            terms: Terms::new(last),
             applied: AtomicU64::new(last.timestamp.as_u64()),
             durable: AtomicU64::new(last.timestamp.as_u64()),
             floor: AtomicU64::new(0),
             advanced: Condvar::new(),
             advanced_lock: Mutex::new(()),
             watchers: AtomicU64::new(0),
+            progress: OnceLock::new(),
             write_options,
             metrics: CommitMetrics::default(),
         }
@@ -159,16 +187,24 @@ impl CommitQueue {
 
     /// The last OpTime that readers see.
     pub fn applied(&self) -> OpTime {
-        self.optime(self.applied.load(Ordering::Acquire))
+        self.terms.position(self.applied.load(Ordering::Acquire))
     }
 
     /// The last OpTime known to be on disk.
     pub fn durable(&self) -> OpTime {
-        self.optime(self.durable.load(Ordering::Acquire))
+        self.terms.position(self.durable.load(Ordering::Acquire))
     }
 
-    fn optime(&self, timestamp: u64) -> OpTime {
-        OpTime { term: self.term.load(Ordering::Relaxed), timestamp: Timestamp::from_u64(timestamp) }
+    /// Names who is told whenever the applied or the durable position advances: called by the thread that wrote or
+    /// synced, which holds no lock but writes or syncs nothing more until it is back. There can be one.
+    pub fn on_progress(&self, listener: ProgressListener) {
+        assert!(self.progress.set(listener).is_ok(), "one listener hears of progress");
+    }
+
+    fn tell_progress(&self) {
+        if let Some(listener) = self.progress.get() {
+            listener();
+        }
     }
 
     /// Hears of a cluster time: OpTimes given out from now on exceed it.
@@ -182,7 +218,9 @@ impl CommitQueue {
     }
 
     /// Commits a transaction and returns its last OpTime (the last applied one, if it logged nothing).
-    pub fn commit(&self, transaction: Transaction, durability: Durability) -> OpTime {
+    ///
+    /// `NotWritablePrimary` (10107) if it has entries of this member's own and the gate is closed to them.
+    pub fn commit(&self, transaction: Transaction, durability: Durability) -> Result<OpTime> {
         self.commit_handing_on(transaction, durability, LockSet::default())
     }
 
@@ -191,25 +229,41 @@ impl CommitQueue {
         &self,
         transaction: Transaction,
         durability: Durability,
-        mut handed_on: LockSet,
-    ) -> OpTime {
-        let waiter = Arc::new(Waiter {
+        handed_on: LockSet,
+    ) -> Result<OpTime> {
+        let is_own = transaction.has_own_entries();
+        let waiter = Self::waiter(transaction, durability);
+        let mut state = self.state.lock();
+        if is_own && !self.passes(&mut state) {
+            drop(state);
+            let transaction = waiter.transaction.lock().take().unwrap_or_default();
+            return Err(self.refuse(transaction, handed_on));
+        }
+        Ok(self.take_place(waiter, state, handed_on))
+    }
+
+    /// Commits a transaction without entries of this member's own, which nothing refuses.
+    pub(crate) fn commit_unasked(&self, transaction: Transaction, durability: Durability) -> OpTime {
+        debug_assert!(!transaction.has_own_entries());
+        self.take_place(Self::waiter(transaction, durability), self.state.lock(), LockSet::default())
+    }
+
+    fn waiter(transaction: Transaction, durability: Durability) -> Arc<Waiter> {
+        Arc::new(Waiter {
             state: AtomicU8::new(WAITING),
             thread: std::thread::current(),
             durability,
             transaction: Mutex::new(Some(transaction)),
             timestamp: AtomicU64::new(0),
-        });
-        let mut role = {
-            let mut state = self.state.lock();
-            state.pending.push_back(Arc::clone(&waiter));
-            if state.writing {
-                WAITING
-            } else {
-                state.writing = true;
-                LEAD_WRITE
-            }
-        };
+            term: AtomicI64::new(0),
+        })
+    }
+
+    /// Puts a transaction into the queue and waits until it is done; returns its last OpTime.
+    fn take_place(&self, waiter: Arc<Waiter>, mut state: MutexGuard<'_, State>, mut handed_on: LockSet) -> OpTime {
+        state.pending.push_back(Arc::clone(&waiter));
+        let mut role = if std::mem::replace(&mut state.writing, true) { WAITING } else { LEAD_WRITE };
+        drop(state);
         self.locks.release(&mut handed_on);
         loop {
             match role {
@@ -220,17 +274,19 @@ impl CommitQueue {
             }
             role = waiter.wait();
         }
-        self.optime(waiter.timestamp.load(Ordering::Relaxed))
+        OpTime {
+            term: waiter.term.load(Ordering::Relaxed),
+            timestamp: Timestamp::from_u64(waiter.timestamp.load(Ordering::Relaxed)),
+        }
     }
 
     /// Waits until everything applied before the call is durable.
     pub fn sync(&self) -> OpTime {
         let target = self.applied.load(Ordering::Acquire);
-        if self.durable.load(Ordering::Acquire) >= target {
-            return self.optime(target);
+        if self.durable.load(Ordering::Acquire) < target {
+            self.commit_unasked(Transaction::empty(), Durability::Synced);
         }
-        self.commit(Transaction::empty(), Durability::Synced);
-        self.optime(target)
+        self.terms.position(target)
     }
 
     /// Writes one group. On entry this thread holds `writing`; on return it does not.
@@ -305,16 +361,18 @@ impl CommitQueue {
         crash_point!("commit-after-sync");
         self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
-        self.durable.fetch_max(target, Ordering::AcqRel);
-        self.announce();
         {
             let mut state = self.state.lock();
+            // Under the lock, as a truncation of the log is: what that took is not durable any more.
+            self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
             state.syncing = false;
             self.pass_on(&mut state);
         }
+        self.announce();
         for waiter in served {
             waiter.signal(DONE);
         }
+        self.tell_progress();
     }
 
     fn write_group(&self, group: &[Arc<Waiter>]) {
@@ -324,12 +382,14 @@ impl CommitQueue {
         if bytes > 0 {
             let mut batch = WriteBatch::with_capacity_bytes(bytes + 64 * transactions.len());
             let wall_ms = wall_clock_ms();
-            let term = self.term.load(Ordering::Relaxed);
-            let mut clock = self.applied.load(Ordering::Relaxed).max(self.floor.load(Ordering::Relaxed));
+            let before = self.applied.load(Ordering::Relaxed);
+            let mut last = self.terms.position(before);
             for (waiter, transaction) in group.iter().zip(&mut transactions) {
-                clock = self.append(&mut batch, transaction, clock, term, wall_ms);
-                waiter.timestamp.store(clock, Ordering::Relaxed);
+                last = self.append(&mut batch, transaction, last, wall_ms);
+                waiter.timestamp.store(last.timestamp.as_u64(), Ordering::Relaxed);
+                waiter.term.store(last.term, Ordering::Relaxed);
             }
+            let applied = last.timestamp.as_u64();
             crash_point!("commit-before-write");
             let mut documents = self.newest_documents(&transactions);
             for document in &mut documents {
@@ -342,13 +402,19 @@ impl CommitQueue {
                 self.record_cache.after_write(document.hash, document.key, document.was_cached, || document.version());
             }
             crash_point!("commit-after-write");
-            self.applied.swap(clock, Ordering::SeqCst);
+            if applied >= before {
+                self.applied.swap(applied, Ordering::SeqCst);
+            } else {
+                self.go_back_to(applied);
+            }
             self.metrics.batches.fetch_add(1, Ordering::Relaxed);
             self.metrics.transactions.fetch_add(transactions.len() as u64, Ordering::Relaxed);
             self.announce();
         } else {
+            let last = self.applied();
             for waiter in group {
-                waiter.timestamp.store(self.applied.load(Ordering::Acquire), Ordering::Relaxed);
+                waiter.timestamp.store(last.timestamp.as_u64(), Ordering::Relaxed);
+                waiter.term.store(last.term, Ordering::Relaxed);
             }
         }
         for transaction in &mut transactions {
@@ -357,6 +423,16 @@ impl CommitQueue {
             }
             self.locks.release(&mut transaction.locks);
         }
+        if bytes > 0 {
+            self.tell_progress();
+        }
+    }
+
+    /// Sets the positions back after a truncation of the log. Nobody syncs a position that is gone: see [`Self::lead_sync`].
+    fn go_back_to(&self, applied: u64) {
+        let _state = self.state.lock();
+        self.applied.store(applied, Ordering::SeqCst);
+        self.durable.fetch_min(applied, Ordering::AcqRel);
     }
 
     /// The documents that a group writes, each once.
@@ -386,28 +462,22 @@ impl CommitQueue {
         newest
     }
 
-    /// Adds one transaction to the batch; returns the clock after its last OpTime.
-    fn append(
-        &self,
-        batch: &mut WriteBatch,
-        transaction: &mut Transaction,
-        mut clock: u64,
-        term: Term,
-        wall_ms: i64,
-    ) -> u64 {
+    /// Adds one transaction to the batch; returns the last OpTime of its entries, or `last` if it has none.
+    fn append(&self, batch: &mut WriteBatch, transaction: &mut Transaction, last: OpTime, wall_ms: i64) -> OpTime {
         let handle =
             |name: &str| self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"));
-        // The timestamps of this transaction's entries; what belongs to none (local writes, clean-up) gets the clock's.
-        let stamps: SmallVec<[u64; 4]> = transaction
-            .oplog
-            .iter()
-            .map(|_| {
-                clock = next_timestamp(clock, wall_ms);
-                clock
-            })
-            .collect();
+        let mut last = last;
+        if let Some(kept) = transaction.truncation {
+            let (from, to) = (oplog_key(Timestamp::from_u64(kept.timestamp.as_u64() + 1)), [u8::MAX; 9]);
+            batch.delete_range_cf(handle(family::OPLOG), from.as_slice(), to.as_slice());
+            last = kept;
+        }
+        let optimes = self.optimes_of(transaction, &mut last, wall_ms);
+        // What belongs to no entry (local writes, clean-up) gets the newest entry's timestamp.
+        let clock = last.timestamp;
         for action in transaction.actions() {
-            let stamp = |entry: usize| stamps.get(entry).copied().unwrap_or(clock).to_le_bytes();
+            let stamp =
+                |entry: usize| optimes.get(entry).map_or(clock, |optime| optime.timestamp).as_u64().to_le_bytes();
             match action {
                 Action::Put { family, entry, key, value } if is_versioned(family) => {
                     batch.put_cf_with_ts(handle(family), key, stamp(entry), value);
@@ -421,9 +491,10 @@ impl CommitQueue {
         }
         if !transaction.oplog.is_empty() {
             let oplog = handle(family::OPLOG);
-            for (entry, stamp) in transaction.oplog.iter_mut().zip(stamps) {
-                let optime = OpTime { term, timestamp: Timestamp::from_u64(stamp) };
-                oplog::stamp(entry, optime, wall_ms);
+            for (entry, optime) in transaction.oplog.iter_mut().zip(optimes) {
+                if !transaction.is_replicated {
+                    oplog::stamp(entry, optime, wall_ms);
+                }
                 batch.put_cf(oplog, oplog_key(optime.timestamp), &entry);
             }
         }
@@ -436,11 +507,32 @@ impl CommitQueue {
         for collection in &transaction.catalog_entries {
             batch.put_cf(handle(family::CATALOG), crate::format::prefix(collection.id), collection.encode().as_bytes());
         }
-        if let Some(session) = &transaction.session {
-            let optime = OpTime { term, timestamp: Timestamp::from_u64(clock) };
-            batch.put_cf(handle(family::SESSIONS), &session.key, session.encode(optime));
+        for session in &transaction.sessions {
+            batch.put_cf(handle(family::SESSIONS), &session.key, session.encode(last));
         }
-        clock
+        last
+    }
+
+    /// The OpTimes of a transaction's entries, given out or brought along; moves `last` on to the last of them.
+    fn optimes_of(&self, transaction: &Transaction, last: &mut OpTime, wall_ms: i64) -> SmallVec<[OpTime; 4]> {
+        let floor = self.floor.load(Ordering::Relaxed);
+        let own_term = self.own_term.load(Ordering::Relaxed);
+        let optimes = transaction.oplog.iter().map(|entry| {
+            let optime = if transaction.is_replicated {
+                let brought = RawDocument::from_bytes(entry).ok().and_then(oplog::optime_of);
+                brought.unwrap_or_else(|| unreachable!("read when the entry was taken in"))
+            } else {
+                let clock = last.timestamp.as_u64().max(floor);
+                OpTime { term: own_term, timestamp: Timestamp::from_u64(next_timestamp(clock, wall_ms)) }
+            };
+            assert!(optime.timestamp > last.timestamp, "OpTimes increase");
+            if optime.term != last.term {
+                self.terms.begin(optime);
+            }
+            *last = optime;
+            optime
+        });
+        optimes.collect()
     }
 
     fn announce(&self) {

@@ -91,7 +91,7 @@ impl Storage {
             self.forget(&mut transaction, &source);
         }
         crash_point!("copy-before-swap");
-        let _unreadable = self.commit_catalog_change(transaction, || ());
+        let _unreadable = self.commit_catalog_change(transaction, || ())?;
         crash_point!("copy-after-swap");
         self.change_catalog(|catalog| {
             catalog.remove(request.temporary);
@@ -119,7 +119,7 @@ impl Storage {
                 match self.insert(&mut transaction, copy, document, None) {
                     Ok(Inserted::Added) => break,
                     Ok(Inserted::CommitFirst) => {
-                        self.commit.commit(std::mem::take(&mut transaction), Durability::Applied);
+                        self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;
                     }
                     Err(error) => {
                         self.abandon(transaction);
@@ -129,12 +129,12 @@ impl Storage {
             }
             done += 1;
             if done % BATCH_DOCUMENTS == 0 || transaction.bytes() > BATCH_BYTES {
-                self.commit.commit(std::mem::take(&mut transaction), Durability::Applied);
+                self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;
                 crash_point!("copy-batch");
                 progress(done, total.max(done))?;
             }
         }
-        self.commit.commit(transaction, Durability::Applied);
+        self.commit.commit(transaction, Durability::Applied)?;
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 
 use crate::catalog::{Catalog, Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, IndexState};
 use crate::commit::Durability;
+use crate::facts::Fact;
 use crate::format::{family, prefix, prefix_end};
 use crate::index::{Entries, entries_of, entry_key};
 use crate::machine::read_failure;
@@ -49,7 +50,9 @@ impl Storage {
         uuid: Option<[u8; 16]>,
         o: &RawDocument,
     ) {
-        if namespace.is_local() {
+        // Each member has a profile of its own.
+        let is_own = namespace.is_local() || (uuid.is_some() && namespace.coll() == "system.profile");
+        if is_own || crate::replay::carry(transaction, o) {
             return;
         }
         let Ok(command) = Namespace::new(namespace.db(), "$cmd") else { unreachable!("the database's name is valid") };
@@ -95,7 +98,7 @@ impl Storage {
         transaction.store_catalog_entry(&collection);
         self.command_entry(&mut transaction, namespace, Some(uuid), &o);
         crash_point!("create-before-commit");
-        self.commit.commit(transaction, Durability::Synced);
+        self.commit.commit(transaction, Durability::Synced)?;
         crash_point!("create-after-commit");
         self.change_catalog(|catalog| catalog.insert(Arc::clone(&collection)));
         Ok(CreateOutcome::Created(collection))
@@ -141,7 +144,7 @@ impl Storage {
         let mut transaction = Transaction::default();
         self.command_entry(&mut transaction, namespace, Some(collection.uuid), &rawdoc! { "drop": namespace.coll() });
         self.forget(&mut transaction, &collection);
-        let _unreadable = self.commit_catalog_change(transaction, || ());
+        let _unreadable = self.commit_catalog_change(transaction, || ())?;
         crash_point!("drop-after-commit");
         self.change_catalog(|catalog| catalog.remove(namespace));
         self.delete_dropped()?;
@@ -163,6 +166,15 @@ impl Storage {
     pub(crate) fn finish_interrupted_ddl(&self) -> Result<()> {
         self.delete_dropped()?;
         self.remove_unfinished_indexes()?;
+        // A member of a set does so when it is primary: until then its log is another's.
+        if self.fact(Fact::Configuration)?.is_none() {
+            self.drop_temporary_collections()?;
+        }
+        Ok(())
+    }
+
+    /// Drops what interrupted operations left. Before clients may write: an operation under way has such a collection too.
+    pub fn drop_temporary_collections(&self) -> Result<()> {
         for collection in self.catalog().iter().filter(|collection| collection.options.temporary) {
             tracing::info!(component = "STORAGE", namespace = %collection.namespace, "Dropping a temporary collection that an interrupted operation left");
             self.drop_collection(&collection.namespace)?;
@@ -191,7 +203,7 @@ impl Storage {
             }
             let mut transaction = Transaction::default();
             transaction.delete(family::META, &dropped_key(id));
-            self.commit.commit(transaction, Durability::Applied);
+            self.commit.commit_unasked(transaction, Durability::Applied);
         }
         Ok(())
     }
@@ -218,7 +230,7 @@ impl Storage {
             if keys == 0 {
                 return Ok(());
             }
-            self.commit.commit(transaction, Durability::Applied);
+            self.commit.commit_unasked(transaction, Durability::Applied);
         }
     }
 
@@ -251,7 +263,7 @@ impl Storage {
         let mut transaction = Transaction::default();
         let renamed = self.rename_entry(&mut transaction, &source, target.as_ref(), to)?;
         crash_point!("rename-before-commit");
-        let _unreadable = self.commit_catalog_change(transaction, || ());
+        let _unreadable = self.commit_catalog_change(transaction, || ())?;
         crash_point!("rename-after-commit");
         self.change_catalog(|catalog| {
             catalog.remove(from);
@@ -295,7 +307,7 @@ impl Storage {
         let mut transaction = Transaction::default();
         transaction.store_catalog_entry(&altered);
         self.command_entry(&mut transaction, namespace, Some(collection.uuid), o);
-        self.commit.commit(transaction, Durability::Synced);
+        self.commit.commit(transaction, Durability::Synced)?;
         self.change_catalog(|catalog| catalog.insert(altered));
         Ok(())
     }
@@ -323,12 +335,28 @@ impl Storage {
                 Arc::new(altered)
             })
             .collect();
-        collection.indexes.store(Arc::new(changed));
         let mut transaction = Transaction::default();
-        transaction.store_catalog_entry(collection);
         self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), o);
-        self.commit.commit(transaction, Durability::Synced);
-        Ok(())
+        self.commit_indexes(collection, changed, transaction)
+    }
+
+    /// Gives a collection other indexes and commits that; if it is refused, the collection has those it had.
+    fn commit_indexes(
+        &self,
+        collection: &Arc<Collection>,
+        indexes: Vec<Arc<Index>>,
+        mut transaction: Transaction,
+    ) -> Result<()> {
+        // In memory before it is stored: the commit queue encodes the entry.
+        let before = collection.indexes.swap(Arc::new(indexes));
+        transaction.store_catalog_entry(collection);
+        let Err(refused) = self.commit.commit(transaction, Durability::Synced) else { return Ok(()) };
+        collection.indexes.store(before);
+        // An index build may have had the entry stored meanwhile.
+        let mut restored = Transaction::default();
+        restored.store_catalog_entry(collection);
+        self.commit.commit_unasked(restored, Durability::Synced);
+        Err(refused)
     }
 
     /// Builds an index. Writers go on meanwhile; on error nothing of the index stays. `IndexAlreadyExists` (68) if there
@@ -360,7 +388,7 @@ impl Storage {
             indexes.push(Arc::clone(&index));
             collection.indexes.store(Arc::new(indexes));
             transaction.store_catalog_entry(&collection);
-            self.commit.commit(transaction, Durability::Synced);
+            self.commit.commit_unasked(transaction, Durability::Synced);
             (collection, index)
         };
         crash_point!("index-build-registered");
@@ -392,7 +420,7 @@ impl Storage {
         transaction.store_catalog_entry(&collection);
         self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), &o);
         crash_point!("index-build-before-ready");
-        drop(self.commit_catalog_change(transaction, || index.set_ready()));
+        drop(self.commit_catalog_change(transaction, || index.set_ready())?);
         crash_point!("index-build-ready");
         Ok(())
     }
@@ -432,7 +460,7 @@ impl Storage {
             let mut transaction = Transaction::default();
             for record in &records {
                 if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
-                    self.commit.commit(std::mem::take(&mut transaction), Durability::Applied);
+                    self.commit.commit_unasked(std::mem::take(&mut transaction), Durability::Applied);
                     self.locks.lock(&mut transaction.locks, collection.id, record);
                 }
                 let Some(document) = self.get_locked(collection, record)? else { continue };
@@ -445,7 +473,7 @@ impl Storage {
                     return Err(error);
                 }
             }
-            self.commit.commit(transaction, Durability::Applied);
+            self.commit.commit_unasked(transaction, Durability::Applied);
             crash_point!("index-build-batch");
             done += records.len() as u64;
             task.progress(done, total.max(done));
@@ -467,7 +495,7 @@ impl Storage {
             let keys = || entries.entries.iter().map(|entry| (index.id, entry.fields.as_slice()));
             if !self.locks.try_lock_all_new(&mut transaction.locks, keys()) {
                 // Somebody holds one of the keys, perhaps this very batch: let the batch become readable, then wait.
-                self.commit.commit(std::mem::take(transaction), Durability::Applied);
+                self.commit.commit_unasked(std::mem::take(transaction), Durability::Applied);
                 self.locks.lock(&mut transaction.locks, collection.id, record);
                 self.locks.lock_sorted(&mut transaction.locks, keys());
                 if self.get_locked(collection, record)?.is_none_or(|now| *now != *document.as_bytes()) {
@@ -503,24 +531,22 @@ impl Storage {
             let _guard = collection.shared.ddl.write();
             let mut indexes = Vec::clone(&collection.indexes());
             indexes.retain(|other| other.id != index.id);
-            collection.indexes.store(Arc::new(indexes));
-            transaction.store_catalog_entry(collection);
             if let Some(o) = o {
                 self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), o);
             }
             transaction.put(family::META, &dropped_key(index.id), &[]);
-            self.commit.commit(transaction, Durability::Synced);
+            self.commit_indexes(collection, indexes, transaction)?;
             crash_point!("drop-index-after-commit");
         }
         self.delete_extent(family::INDEXES, index.id)?;
         let mut transaction = Transaction::default();
         transaction.delete(family::META, &dropped_key(index.id));
-        self.commit.commit(transaction, Durability::Applied);
+        self.commit.commit_unasked(transaction, Durability::Applied);
         Ok(())
     }
 
     /// Writes a note into the oplog (`appendOplogNote`, and a heartbeat for tailing readers).
-    pub fn note(&self, namespace: &Namespace, o: &RawDocumentBuf) -> OpTime {
+    pub fn note(&self, namespace: &Namespace, o: &RawDocumentBuf) -> Result<OpTime> {
         let mut transaction = Transaction::default();
         let entry = OplogEntry { kind: OplogKind::Noop, namespace, uuid: None, o, o2: None, retryable: None };
         transaction.oplog.push(entry.encode());

@@ -16,22 +16,27 @@
 #[macro_use]
 mod crash_point;
 
+mod apply;
 mod catalog;
 mod commit;
 mod copy;
 mod counters;
 mod ddl;
+mod entry_change;
+mod facts;
 mod format;
 mod governor;
 mod in_flight;
 mod index;
 mod locks;
+mod log_ends;
 mod log_switch;
 mod machine;
 mod maintenance;
 mod oplog;
 mod options;
 mod record_cache;
+mod replay;
 mod retention;
 mod sessions;
 mod statistics;
@@ -47,14 +52,16 @@ pub use catalog::{
     Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind,
     IndexState,
 };
-pub use commit::{CommitQueue, Durability};
+pub use commit::{CommitQueue, Durability, ProgressListener, WriteGate};
 pub use copy::CopyRequest;
 pub use counters::Counts;
 pub use ddl::{CreateOutcome, IndexBuildProgress};
+pub use entry_change::{CarriedOut, EntryChange, updated};
+pub use facts::Fact;
 pub use format::{CollectionId, IndexId, RecordKey, record_key};
 pub use index::hash_value;
 pub use locks::{LockSet, LockTable};
-pub use oplog::{OplogKind, optime_document, optime_of};
+pub use oplog::{OplogKind, RetryImage, optime_document, optime_of};
 pub use options::StorageOptions;
 pub use sessions::{SessionHandle, SessionRecord, SessionTable};
 pub use statistics::StorageStatistics;

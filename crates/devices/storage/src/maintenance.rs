@@ -31,7 +31,7 @@ impl Storage {
         if let Some(first) = names.first() {
             let mut transaction = Transaction::default();
             self.command_entry(&mut transaction, first, None, &rawdoc! { "dropDatabase": 1 });
-            self.commit.commit(transaction, Durability::Synced);
+            self.commit.commit(transaction, Durability::Synced)?;
         }
         Ok(dropped)
     }

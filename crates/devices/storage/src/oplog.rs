@@ -47,6 +47,37 @@ pub struct RetryableFields<'a> {
     pub stmt_id: i32,
     /// The session's entry before this one.
     pub prev: OpTime,
+    /// Which state of the document the statement's answer holds.
+    pub image: Option<RetryImage>,
+}
+
+/// A state of the document that a findAndModify answers with, as its entry says it (`needsRetryImage`): so that a member
+/// that applies the entry can answer the statement again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryImage {
+    /// As it was.
+    Before,
+    /// As it became.
+    After,
+}
+
+impl RetryImage {
+    /// The value of the entry's field.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Before => "preImage",
+            Self::After => "postImage",
+        }
+    }
+
+    /// The inverse of [`Self::code`].
+    pub fn from_code(code: &str) -> Option<Self> {
+        match code {
+            "preImage" => Some(Self::Before),
+            "postImage" => Some(Self::After),
+            _ => None,
+        }
+    }
 }
 
 /// Everything about an entry but its OpTime.
@@ -96,6 +127,9 @@ impl OplogEntry<'_> {
             element(&mut out, 0x10, b"stmtId\0", &retryable.stmt_id.to_le_bytes());
             out.extend_from_slice(b"\x03prevOpTime\0");
             out.extend_from_slice(optime_document(retryable.prev).as_bytes());
+            if let Some(image) = retryable.image {
+                string(&mut out, b"needsRetryImage\0", image.code());
+            }
         }
         element(&mut out, 0x11, b"ts\0", &[0; 8]);
         element(&mut out, 0x12, b"t\0", &[0; 8]);
@@ -152,7 +186,8 @@ mod tests {
         let o = bson::rawdoc! { "_id": 1, "items": ["a", "b"] };
         let lsid = bson::rawdoc! { "id": 7 };
         let prev = OpTime { term: 1, timestamp: Timestamp { seconds: 5, increment: 6 } };
-        let retryable = Some(RetryableFields { lsid: &lsid, txn_number: 3, stmt_id: 4, prev });
+        let retryable =
+            Some(RetryableFields { lsid: &lsid, txn_number: 3, stmt_id: 4, prev, image: Some(RetryImage::After) });
         let entry = OplogEntry {
             kind: OplogKind::Update,
             namespace: &namespace,
@@ -172,6 +207,7 @@ mod tests {
         assert_eq!(read.get_i64("v").expect("v"), 2);
         assert_eq!(read.get_datetime("wall").expect("wall").timestamp_millis(), 1_700_000_000_123);
         assert_eq!(read.get_document("prevOpTime").map(optime_of).expect("prevOpTime"), Some(prev));
+        assert_eq!(read.get_str("needsRetryImage").ok().and_then(RetryImage::from_code), Some(RetryImage::After));
         assert_eq!(read.iter().filter(|element| element.is_err()).count(), 0);
     }
 }

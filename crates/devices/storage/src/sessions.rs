@@ -10,9 +10,11 @@
 //! - Row 0 belongs to the session's newest stored write. Only that one counts: drivers never retry an older one, and are
 //!   refused if they do.
 
+use crate::apply::LoggedStatement;
 use crate::format::family;
 use crate::machine::read_failure;
 use crate::oplog::optime_of;
+use crate::storage::Storage;
 use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
@@ -47,16 +49,61 @@ impl SessionRecord {
 
     /// Notes a statement as carried out by this transaction.
     pub fn add(&mut self, transaction: &mut Transaction, session: &SessionHandle, stmt_id: i32, reply: RawDocumentBuf) {
-        let update = transaction.session.get_or_insert_with(|| {
-            self.rows += 1;
-            SessionUpdate {
-                key: row_key(&session.key, self.rows - 1),
-                txn_number: self.txn_number,
-                statements: Vec::new(),
+        self.add_row(transaction, &session.key, stmt_id, reply, None);
+    }
+
+    /// Notes a statement as carried out by another member, which logged it with this OpTime. Of a write that the session is
+    /// past nothing is noted.
+    pub(crate) fn add_replicated(
+        &mut self,
+        transaction: &mut Transaction,
+        session: &SessionHandle,
+        statement: &LoggedStatement<'_>,
+        reply: RawDocumentBuf,
+        optime: OpTime,
+    ) {
+        if statement.txn_number > self.txn_number {
+            *self = Self::fresh(statement.txn_number, self.last);
+        }
+        if statement.txn_number < self.txn_number || self.statements.contains_key(&statement.stmt_id) {
+            return;
+        }
+        self.add_row(transaction, &session.key, statement.stmt_id, reply, Some(optime));
+        self.last = optime;
+    }
+
+    fn add_row(
+        &mut self,
+        transaction: &mut Transaction,
+        session: &[u8],
+        stmt_id: i32,
+        reply: RawDocumentBuf,
+        last: Option<OpTime>,
+    ) {
+        let rows = &mut transaction.sessions;
+        let at = rows.iter().position(|row| row.txn_number == self.txn_number && row.is_of(session));
+        let row = match at {
+            Some(at) => &mut rows[at],
+            None => {
+                self.rows += 1;
+                let key = row_key(session, self.rows - 1);
+                rows.push(SessionUpdate { key, txn_number: self.txn_number, statements: Vec::new(), last });
+                let Some(row) = rows.last_mut() else { unreachable!("just added") };
+                row
             }
-        });
-        update.statements.push((stmt_id, reply.clone()));
+        };
+        row.last = last;
+        row.statements.push((stmt_id, reply.clone()));
         self.statements.insert(stmt_id, reply);
+    }
+
+    /// Forgets what was noted for a transaction that was refused.
+    pub fn undo(&mut self, storage: &Storage, session: &SessionHandle) -> Result<()> {
+        // Not while somebody applies entries: what is noted for a batch is stored with it.
+        let _turn = storage.following.lock();
+        let stored = load(storage.db(), &session.key)?;
+        *self = if stored.txn_number == self.txn_number { stored } else { Self::fresh(self.txn_number, stored.last) };
+        Ok(())
     }
 
     /// Takes in a stored row; tells whether it belongs to this write.
@@ -86,15 +133,23 @@ pub(crate) struct SessionUpdate {
     pub(crate) key: Vec<u8>,
     txn_number: i64,
     statements: Vec<(i32, RawDocumentBuf)>,
+    /// The OpTime of the session's newest entry in the transaction, where it brings its OpTimes along.
+    last: Option<OpTime>,
 }
 
 impl SessionUpdate {
+    fn is_of(&self, session: &[u8]) -> bool {
+        self.key.len() == session.len() + 4 && self.key.starts_with(session)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         let statements: usize = self.statements.iter().map(|(_, reply)| 32 + reply.as_bytes().len()).sum();
         self.key.len() + 64 + statements
     }
 
+    /// The row; `last` is the last OpTime of the transaction.
     pub(crate) fn encode(&self, last: OpTime) -> Vec<u8> {
+        let last = self.last.unwrap_or(last);
         let mut statements = RawArrayBuf::new();
         for (stmt_id, reply) in &self.statements {
             let mut statement = rawdoc! { "stmtId": *stmt_id };
@@ -153,6 +208,11 @@ impl SessionTable {
         let record = Arc::new(Mutex::new(load(db, key)?));
         sessions.insert(key.to_vec(), Arc::clone(&record));
         Ok(SessionHandle { key: key.to_vec(), record })
+    }
+
+    /// Lets a session be loaded anew. Who holds its record keeps one that nobody else has.
+    pub(crate) fn forget(&self, key: &[u8]) {
+        self.sessions.lock().remove(key);
     }
 
     /// Adds to `transaction` the deletion of all rows of sessions whose newest write is older than `oldest` (seconds since
@@ -223,6 +283,11 @@ impl SessionHandle {
             *record = SessionRecord::fresh(txn_number, record.last);
         }
         Ok(record)
+    }
+
+    /// Takes the record, unless somebody has it.
+    pub(crate) fn try_take(&self) -> Option<MutexGuard<'_, SessionRecord>> {
+        self.record.try_lock()
     }
 
     /// The key it is stored under.

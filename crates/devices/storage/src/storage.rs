@@ -1,7 +1,7 @@
 //! One data directory, open: the database, the catalog, the commit queue, and what keeps them in order.
 
 use crate::catalog::{Catalog, Collection};
-use crate::commit::{CommitQueue, Durability};
+use crate::commit::{CommitQueue, Durability, ProgressListener};
 use crate::counters::Counts;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
@@ -17,7 +17,7 @@ use crate::tasks::{Gate, TaskListener, TaskRegistry};
 use crate::transaction::Transaction;
 use ahash::RandomState;
 use arc_swap::ArcSwap;
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp};
 use parking_lot::Mutex;
 use rust_rocksdb::{Cache, ColumnFamily, DB};
 use std::path::Path;
@@ -35,6 +35,8 @@ pub struct Storage {
     pub(crate) catalog: ArcSwap<Catalog>,
     /// Held by the one DDL operation that changes the catalog.
     pub(crate) catalog_change: Mutex<()>,
+    /// Held by the one who applies what another member logged, and while this member becomes primary.
+    pub(crate) following: Mutex<()>,
     pub(crate) next_id: AtomicU32,
     /// Since when the catalog reads documents rightly: no collection was dropped or renamed and no index completed after
     /// this. What is created anew does not count; it has nothing older to read.
@@ -83,6 +85,7 @@ impl Storage {
             record_cache,
             catalog: ArcSwap::from_pointee(Self::load_catalog(&db)?),
             catalog_change: Mutex::new(()),
+            following: Mutex::new(()),
             next_id: AtomicU32::new(next_id),
             catalog_stable_from: AtomicU64::new(last.timestamp.as_u64()),
             catalog_changes: AtomicU32::new(0),
@@ -180,7 +183,7 @@ impl Storage {
     }
 
     /// Commits a transaction; see [`CommitQueue::commit`].
-    pub fn commit(&self, mut transaction: Transaction, durability: Durability) -> OpTime {
+    pub fn commit(&self, mut transaction: Transaction, durability: Durability) -> Result<OpTime> {
         let mut handed_on = LockSet::default();
         // Inserts into a capped collection hold a lock on its end as well: the next must see what this one drops.
         if transaction.locks.holds_one_document()
@@ -190,9 +193,36 @@ impl Storage {
             transaction.in_flight = Some(ticket);
             handed_on = transaction.locks.take_documents();
         }
-        let optime = self.commit.commit_handing_on(transaction, durability, handed_on);
+        let optime = self.commit.commit_handing_on(transaction, durability, handed_on)?;
         self.retention.consider(self);
-        optime
+        Ok(optime)
+    }
+
+    /// Lets this member write entries of its own in a term: it is primary. Whoever applies another's entries is done by then.
+    pub fn open_to_writes(&self, term: Term) {
+        let _turn = self.following.lock();
+        self.commit.open_to_writes(term);
+    }
+
+    /// Lets this member's own writes wait; returns the last OpTime once nothing more comes.
+    pub fn block_writes(&self) -> OpTime {
+        self.commit.block_writes()
+    }
+
+    /// Lets what [`Self::block_writes`] kept waiting go on.
+    pub fn unblock_writes(&self) {
+        self.commit.unblock_writes();
+    }
+
+    /// Lets this member write no entry of its own any more: it follows. Writes that wait fail with `NotWritablePrimary`
+    /// (10107); when this returns, none of them gets an OpTime.
+    pub fn close_to_writes(&self) {
+        self.commit.close_to_writes();
+    }
+
+    /// Names who is told whenever the applied or the durable position advances; see [`CommitQueue::on_progress`].
+    pub fn on_progress(&self, listener: ProgressListener) {
+        self.commit.on_progress(listener);
     }
 
     /// Gives back the locks of a transaction that is not to be committed.
@@ -211,7 +241,7 @@ impl Storage {
         let oldest = u32::try_from(now - i64::from(age_secs)).unwrap_or(0);
         self.sessions.shrink();
         self.sessions.expire(&self.db, oldest, |transaction| {
-            self.commit(transaction, Durability::Applied);
+            self.commit.commit_unasked(transaction, Durability::Applied);
         })
     }
 
@@ -237,13 +267,17 @@ impl Storage {
 
     /// Commits a change of the catalog that reads of an older time would stumble over. `before` may make it visible; or the
     /// caller does, while it holds what this returns. Meanwhile no read of an older time is admitted.
-    pub(crate) fn commit_catalog_change(&self, transaction: Transaction, before: impl FnOnce()) -> CatalogChange<'_> {
+    pub(crate) fn commit_catalog_change(
+        &self,
+        transaction: Transaction,
+        before: impl FnOnce(),
+    ) -> Result<CatalogChange<'_>> {
         self.catalog_changes.fetch_add(1, Ordering::SeqCst);
         let guard = CatalogChange(self);
         before();
-        let optime = self.commit.commit(transaction, Durability::Synced);
+        let optime = self.commit.commit(transaction, Durability::Synced)?;
         self.catalog_stable_from.fetch_max(optime.timestamp.as_u64(), Ordering::SeqCst);
-        guard
+        Ok(guard)
     }
 
     /// The record of a logical session's retryable writes.

@@ -2,8 +2,9 @@
 //!
 //! Keys and values are copied once, into one arena; the commit queue copies them from there into its batch.
 //!
-//! Invariant: a transaction that reaches the commit queue cannot fail. Everything that can be refused (duplicate keys,
-//! sizes, parallel arrays) was checked while it was built, under the locks it holds.
+//! Invariant: a transaction that has its place in the commit queue cannot fail. Everything that can be refused (duplicate
+//! keys, sizes, parallel arrays) was checked while it was built, under the locks it holds; whether this member may write
+//! at all is asked at the queue's entrance.
 
 use crate::catalog::Collection;
 use crate::counters::Counts;
@@ -11,6 +12,8 @@ use crate::format::{document_key, family};
 use crate::in_flight::Ticket;
 use crate::locks::LockSet;
 use crate::sessions::SessionUpdate;
+use baton_types::OpTime;
+use bson::RawDocument;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,7 +47,11 @@ pub struct Transaction {
     pub(crate) oplog: Vec<Vec<u8>>,
     pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
     pub(crate) catalog_entries: SmallVec<[Arc<Collection>; 1]>,
-    pub(crate) session: Option<SessionUpdate>,
+    pub(crate) sessions: SmallVec<[SessionUpdate; 1]>,
+    /// Whether the entries are another member's and bring their OpTimes along.
+    pub(crate) is_replicated: bool,
+    /// Takes the oplog's entries after this one away, before all else.
+    pub(crate) truncation: Option<OpTime>,
     /// Where the last document changed has its key and its new version in the arena, and how many were changed.
     change: Option<(Range<usize>, Option<Range<usize>>)>,
     changes: usize,
@@ -60,13 +67,36 @@ impl Transaction {
 
     /// Whether it writes nothing.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.oplog.is_empty() && self.catalog_entries.is_empty() && self.session.is_none()
+        self.records.is_empty() && self.oplog.is_empty() && self.catalog_entries.is_empty() && self.sessions.is_empty()
+    }
+
+    /// A transaction for what another member did: it logs the entries it is given ([`Self::carry`]), none of its own.
+    pub(crate) fn replicating() -> Self {
+        Self { is_replicated: true, ..Self::default() }
+    }
+
+    /// Takes another member's entry in, as it is. What it changes was put before.
+    pub(crate) fn carry(&mut self, entry: &RawDocument) {
+        debug_assert!(self.is_replicated && crate::oplog::optime_of(entry).is_some());
+        self.oplog.push(entry.as_bytes().to_vec());
+    }
+
+    /// Whether it has entries that are to get an OpTime here.
+    pub(crate) fn has_own_entries(&self) -> bool {
+        !self.oplog.is_empty() && !self.is_replicated
+    }
+
+    /// Whether it changes documents: then the catalog's entries in it tell of indexes that have become multikey.
+    pub(crate) fn changes_documents(&self) -> bool {
+        self.changes > 0
     }
 
     /// Roughly what it adds to the log.
     pub fn bytes(&self) -> usize {
-        let session = self.session.as_ref().map_or(0, SessionUpdate::bytes);
-        self.arena.len() + self.oplog.iter().map(Vec::len).sum::<usize>() + 512 * self.catalog_entries.len() + session
+        let sessions: usize = self.sessions.iter().map(SessionUpdate::bytes).sum();
+        let truncation = 16 * usize::from(self.truncation.is_some());
+        let entries: usize = self.oplog.iter().map(Vec::len).sum();
+        self.arena.len() + entries + 512 * self.catalog_entries.len() + sessions + truncation
     }
 
     /// How many oplog entries it has.

@@ -8,7 +8,7 @@ use crate::catalog::{Collection, CollectionKind, Index};
 use crate::format::{RecordKey, document_key, family, record_key};
 use crate::index::{Entry, encodes_to, entries_of, entry_key};
 use crate::machine::read_failure;
-use crate::oplog::{OplogEntry, OplogKind, RetryableFields};
+use crate::oplog::{OplogEntry, OplogKind, RetryImage, RetryableFields};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::Stored;
@@ -30,11 +30,14 @@ pub struct Statement<'a> {
     pub stmt_id: i32,
     /// The session's newest oplog entry so far.
     pub prev: OpTime,
+    /// Which state of the document it answers with.
+    pub image: Option<RetryImage>,
 }
 
 impl<'a> Statement<'a> {
     fn fields(self) -> RetryableFields<'a> {
-        RetryableFields { lsid: self.lsid, txn_number: self.txn_number, stmt_id: self.stmt_id, prev: self.prev }
+        let Self { lsid, txn_number, stmt_id, prev, image } = self;
+        RetryableFields { lsid, txn_number, stmt_id, prev, image }
     }
 }
 
@@ -88,23 +91,39 @@ impl Storage {
         if collection.kind == CollectionKind::Clustered && self.get_locked(collection, &record)?.is_some() {
             return Err(duplicate_key(collection, None, &rawdoc! { "_id": id }));
         }
+        self.add_document(transaction, collection, &record, document, first, statement)
+    }
+
+    /// Adds a document that is not there under a record key that is locked. `may_wait` tells whether the transaction holds
+    /// nothing else, so that it may wait for unique keys.
+    pub(crate) fn add_document(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        record: &[u8],
+        document: &RawDocument,
+        may_wait: bool,
+        statement: Option<Statement<'_>>,
+    ) -> Result<Inserted> {
         let mut added = Vec::new();
         for index in collection.indexes().iter() {
             let entries = entries_of(index, document)?;
             added.push((Arc::clone(index), entries));
         }
-        let unique: Vec<_> = added.iter().filter(|(index, _)| index.definition.unique).collect();
+        // Whoever logged a replicated entry has seen to it; and applied again, entries pass through states that never were.
+        let unique: Vec<_> =
+            added.iter().filter(|(index, _)| index.definition.unique && !transaction.is_replicated).collect();
         if !unique.is_empty() {
             let keys =
                 unique.iter().flat_map(|(index, e)| e.entries.iter().map(|entry| (index.id, entry.fields.as_slice())));
-            if first {
+            if may_wait {
                 self.locks.lock_sorted(&mut transaction.locks, keys);
             } else if !self.locks.try_lock_all_new(&mut transaction.locks, keys) {
                 return Ok(Inserted::CommitFirst);
             }
             for (index, entries) in &unique {
                 for entry in &entries.entries {
-                    self.check_unique(collection, index, entry, &record, document)?;
+                    self.check_unique(collection, index, entry, record, document)?;
                 }
             }
         }
@@ -114,10 +133,10 @@ impl Storage {
         for (index, entries) in &added {
             self.note_multikey(transaction, collection, index, entries.multikey);
             for entry in &entries.entries {
-                transaction.put(family::INDEXES, &entry_key(index, &entry.fields, &record), &entry.value);
+                transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
             }
         }
-        transaction.change(collection, &record, Some(document.as_bytes()));
+        transaction.change(collection, record, Some(document.as_bytes()));
         transaction.count(collection, 1, document.as_bytes().len() as i64);
         self.log(transaction, collection, OplogKind::Insert, document, None, statement);
         Ok(Inserted::Added)
@@ -145,7 +164,8 @@ impl Storage {
                 plan.push((Arc::clone(index), gone, fresh, new.multikey));
             }
         }
-        let unique = || plan.iter().filter(|(index, ..)| index.definition.unique);
+        let is_replicated = transaction.is_replicated;
+        let unique = || plan.iter().filter(|(index, ..)| index.definition.unique && !is_replicated);
         if unique().next().is_some() {
             let keys =
                 unique().flat_map(|(index, _, fresh, _)| fresh.iter().map(|entry| (index.id, entry.fields.as_slice())));
@@ -224,7 +244,10 @@ impl Storage {
         o2: Option<RawBsonRef<'_>>,
         statement: Option<Statement<'_>>,
     ) {
-        if collection.namespace.is_local() || collection.namespace.coll() == "system.profile" {
+        if transaction.is_replicated
+            || collection.namespace.is_local()
+            || collection.namespace.coll() == "system.profile"
+        {
             return;
         }
         let entry = OplogEntry {

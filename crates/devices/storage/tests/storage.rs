@@ -28,7 +28,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocumen
     let mut transaction = Transaction::default();
     match storage.insert(&mut transaction, collection, document, None) {
         Ok(Inserted::Added) => {
-            storage.commit(transaction, Durability::Synced);
+            storage.commit(transaction, Durability::Synced).expect("committed");
             Ok(())
         }
         Ok(Inserted::CommitFirst) => unreachable!("a transaction of one never waits for itself"),
@@ -46,7 +46,7 @@ fn replace(storage: &Storage, collection: &Arc<Collection>, id: i32, after: &Raw
     let before = storage.get(collection, &record).expect("readable").expect("there").to_vec();
     let before = RawDocument::from_bytes(&before).expect("a document");
     storage.update(&mut transaction, collection, &record, (before, after), after, None).expect("updated");
-    storage.commit(transaction, Durability::Applied);
+    storage.commit(transaction, Durability::Applied).expect("committed");
 }
 
 fn documents(storage: &Storage, collection: &Collection) -> Vec<RawDocumentBuf> {
@@ -256,7 +256,7 @@ fn what_a_session_did_is_known_after_a_restart_until_it_expires() {
                 let document = rawdoc! { "_id": txn_number * 10 + i64::from(stmt_id) };
                 storage.insert(&mut transaction, &collection, &document, None).expect("inserted");
                 record.add(&mut transaction, &session, stmt_id, reply.clone());
-                storage.commit(transaction, Durability::Synced);
+                storage.commit(transaction, Durability::Synced).expect("committed");
             }
         }
     }
@@ -342,7 +342,7 @@ fn count_up(storage: &Storage, collection: &Arc<Collection>, wrap: i32) {
             storage.update(&mut transaction, collection, &record, (before, &after), &after, None).expect("updated");
         }
     }
-    storage.commit(transaction, Durability::Synced);
+    storage.commit(transaction, Durability::Synced).expect("committed");
 }
 
 #[test]

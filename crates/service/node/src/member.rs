@@ -336,7 +336,7 @@ fn begin_term(storage: &Storage, options: &Options) -> Result<(), StartError> {
     let mut o = rawdoc! { "msg": message };
     o.append(cstr!("pid"), i64::from(std::process::id()));
     let namespace = Namespace::new("admin", "$cmd").map_err(|e| StartError::new(100, e.message))?;
-    storage.note(&namespace, &o);
+    storage.note(&namespace, &o).map_err(|e| StartError::new(100, e.message))?;
     storage.sync();
     Ok(())
 }

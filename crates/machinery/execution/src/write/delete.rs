@@ -5,7 +5,7 @@ use crate::query::Hint;
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::sort::SortPattern;
-use baton_storage::Collection;
+use baton_storage::{Collection, Statement};
 use baton_types::{Namespace, Result};
 use bson::rawdoc;
 use std::sync::Arc;
@@ -82,6 +82,7 @@ fn delete_found(
     let reply = || rawdoc! { "n": 1 };
     change_each(work, collection, &target, context, retry, reply, |locked| {
         let Locked { transaction, record, before, statement: numbered, .. } = locked;
+        let numbered = numbered.map(|numbered| Statement { image: statement.image.for_retry(), ..numbered });
         work.storage.delete(transaction, collection, record, before, numbered)?;
         let image = (statement.image == Image::Before).then(|| before.to_owned());
         Ok(Changed { modified: true, image })

@@ -87,10 +87,11 @@ pub fn insert_many(
             } else {
                 // With more to come only the last batch waits for the disk; a sync covers all before it.
                 let durability = if documents.peek().is_some() && !stop { Durability::Applied } else { durability };
-                last = storage.commit(transaction, durability);
-                if let Some(retry) = &mut retry {
-                    retry.record.last = last;
-                }
+                let outcome = storage.commit(transaction, durability);
+                last = match &mut retry {
+                    Some(retry) => retry.committed(storage, outcome),
+                    None => outcome,
+                }?;
             }
             inserted += count as u64;
             Ok(!stop)

@@ -21,8 +21,8 @@ use baton_query::matcher::{MatchDetails, Matcher};
 use baton_query::planner;
 use baton_query::sort::SortPattern;
 use baton_storage::{
-    Collection, CollectionKind, Durability, RecordKey, SessionHandle, SessionRecord, Statement, Storage, Transaction,
-    record_key,
+    Collection, CollectionKind, Durability, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement, Storage,
+    Transaction, record_key,
 };
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
@@ -73,6 +73,17 @@ pub enum Image {
     After,
 }
 
+impl Image {
+    /// As a statement's oplog entry says it.
+    fn for_retry(self) -> Option<RetryImage> {
+        match self {
+            Self::None => None,
+            Self::Before => Some(RetryImage::Before),
+            Self::After => Some(RetryImage::After),
+        }
+    }
+}
+
 /// Makes writes retryable: the session's record, held while the command runs.
 pub struct Retry<'a> {
     /// The session.
@@ -87,11 +98,31 @@ pub struct Retry<'a> {
 
 impl Retry<'_> {
     fn statement(&self) -> Statement<'_> {
-        Statement { lsid: self.lsid, txn_number: self.record.txn_number, stmt_id: self.stmt_id, prev: self.record.last }
+        Statement {
+            lsid: self.lsid,
+            txn_number: self.record.txn_number,
+            stmt_id: self.stmt_id,
+            prev: self.record.last,
+            image: None,
+        }
     }
 
     fn done(&mut self, transaction: &mut Transaction, reply: RawDocumentBuf) {
         self.record.add(transaction, self.handle, self.stmt_id, reply);
+    }
+
+    /// Forgets what [`Self::done`] noted for a transaction that was refused.
+    fn undo(&mut self, storage: &Storage) -> Result<()> {
+        self.record.undo(storage, self.handle)
+    }
+
+    /// Takes in how the transaction went that [`Self::done`] noted statements in.
+    fn committed(&mut self, storage: &Storage, outcome: Result<OpTime>) -> Result<OpTime> {
+        match &outcome {
+            Ok(optime) => self.record.last = *optime,
+            Err(_) => self.undo(storage)?,
+        }
+        outcome
     }
 }
 
@@ -301,15 +332,22 @@ fn change_each(
     let each = Work { durability: if target.single { work.durability } else { Durability::Applied }, ..*work };
     for record in &found.records {
         (work.interrupt)()?;
-        let (changed, optime) =
-            with_document(&each, collection, record, target.filter, |transaction, before, details| {
-                let statement = retry.as_ref().map(|retry| retry.statement());
-                let changed = change(Locked { transaction, record, before, details, statement })?;
-                if let Some(retry) = retry.as_mut().filter(|_| changed.modified) {
-                    retry.done(transaction, with_image(reply(), changed.image.as_deref()));
-                }
-                Ok(changed)
-            })?;
+        let mut is_noted = false;
+        let outcome = with_document(&each, collection, record, target.filter, |transaction, before, details| {
+            let statement = retry.as_ref().map(|retry| retry.statement());
+            let changed = change(Locked { transaction, record, before, details, statement })?;
+            if let Some(retry) = retry.as_mut().filter(|_| changed.modified) {
+                retry.done(transaction, with_image(reply(), changed.image.as_deref()));
+                is_noted = true;
+            }
+            Ok(changed)
+        });
+        if outcome.is_err()
+            && let Some(retry) = retry.as_mut().filter(|_| is_noted)
+        {
+            retry.undo(work.storage)?;
+        }
+        let (changed, optime) = outcome?;
         match changed {
             Some(Changed { modified, image }) => {
                 written.matched += 1;
@@ -351,7 +389,7 @@ fn with_document<T>(
         change(&mut transaction, before, &details).map(Some)
     })();
     match attempt {
-        Ok(attempt) if !transaction.is_empty() => Ok((attempt, storage.commit(transaction, work.durability))),
+        Ok(attempt) if !transaction.is_empty() => Ok((attempt, storage.commit(transaction, work.durability)?)),
         Ok(attempt) => {
             storage.abandon(transaction);
             Ok((attempt, OpTime::ZERO))

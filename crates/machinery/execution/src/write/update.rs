@@ -9,7 +9,7 @@ use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::sort::SortPattern;
 use baton_query::update::{OplogUpdate, Update};
-use baton_storage::{Collection, Transaction};
+use baton_storage::{Collection, RetryImage, Statement, Transaction};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawDocument, rawdoc};
@@ -125,6 +125,7 @@ fn update_found(
             OplogUpdate::Replacement | OplogUpdate::Unchanged => &after,
         };
         let Locked { transaction, record, statement: numbered, .. } = locked;
+        let numbered = numbered.map(|numbered| Statement { image: statement.image.for_retry(), ..numbered });
         work.storage.update(transaction, collection, record, (before, &after), change, numbered)?;
         let image = match statement.image {
             Image::None => None,
@@ -159,9 +160,9 @@ fn upsert(
         }
         let image = (statement.image == Image::After).then(|| document.clone());
         let mut transaction = Transaction::default();
-        if let Err(error) =
-            storage.insert(&mut transaction, collection, &document, retry.as_ref().map(|r| r.statement()))
-        {
+        let of_insert = image.as_ref().map(|_| RetryImage::After);
+        let numbered = retry.as_ref().map(|retry| Statement { image: of_insert, ..retry.statement() });
+        if let Err(error) = storage.insert(&mut transaction, collection, &document, numbered) {
             storage.abandon(transaction);
             return Err(error);
         }
@@ -170,10 +171,11 @@ fn upsert(
             reply.append(cstr!("upserted"), baton_storage::id_of(&document)?);
             retry.done(&mut transaction, with_image(reply, image.as_deref()));
         }
-        let optime = storage.commit(transaction, work.durability);
-        if let Some(retry) = retry {
-            retry.record.last = optime;
-        }
+        let outcome = storage.commit(transaction, work.durability);
+        let optime = match retry {
+            Some(retry) => retry.committed(storage, outcome),
+            None => outcome,
+        }?;
         Ok(Written { matched: 0, modified: 0, upserted: Some(id), optime, image })
     })
 }

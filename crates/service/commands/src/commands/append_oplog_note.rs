@@ -19,7 +19,7 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     set_of(call)?;
     let data = call.fields.required::<&RawDocument>("data")?;
     call.fields.finish()?;
-    call.server.storage.note(&Namespace::new("admin", "$cmd")?, &data.to_owned());
+    call.server.storage.note(&Namespace::new("admin", "$cmd")?, &data.to_owned())?;
     if call.write_concern().wants_sync() {
         call.server.storage.sync();
     }

@@ -8,15 +8,10 @@
 use crate::call::{Call, Reply};
 use crate::commands::{coll_mod, rename_collection};
 use crate::crud;
-use crate::ddl::{self, draw_uuid, indexes, options, specification, stored_context};
+use crate::ddl::{self, draw_uuid, indexes, options, specification};
 use crate::fields::{Fields, is_truthy, wrong_type};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::{Query, QuerySpec};
-use baton_query::matcher::Matcher;
-use baton_query::update::{Update, diff};
-use baton_storage::{
-    Collection, CollectionKind, Durability, Inserted, RecordKey, Storage, Transaction, record_key, stored_document,
-};
+use baton_storage::{CarriedOut, Collection, Durability, EntryChange, Storage, Transaction, updated};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::sync::Arc;
@@ -104,106 +99,36 @@ fn id_of_entry<'a>(document: &'a RawDocument, what: &str) -> Result<RawBsonRef<'
     })
 }
 
-/// Where the document of that `_id` lies.
-fn find(storage: &Arc<Storage>, collection: &Arc<Collection>, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
-    match collection.kind {
-        CollectionKind::Clustered => record_key(id).map(Some),
-        CollectionKind::Capped => {
-            let context = Arc::new(stored_context());
-            let filter = Arc::new(Matcher::parse(&rawdoc! { "_id": { "$eq": id } }, &context)?);
-            let spec = QuerySpec { limit: Some(1), ..QuerySpec::matching(filter) };
-            let mut query = Query::new(storage, Some(Arc::clone(collection)), spec, context)?;
-            Ok(query.first(&|| Ok(()))?.map(|(record, _)| record))
-        }
-        CollectionKind::View => {
-            Err(Error::new(ErrorCode::CommandNotSupportedOnView, format!("{} is a view", collection.namespace)))
-        }
-        CollectionKind::Oplog => {
-            Err(Error::new(ErrorCode::InvalidNamespace, format!("cannot write to {}", collection.namespace)))
+/// Carries out what an entry does to a document of `collection`; `false` if there is none.
+fn change(storage: &Arc<Storage>, collection: &Arc<Collection>, change: EntryChange<'_>) -> Result<bool> {
+    loop {
+        let mut transaction = Transaction::empty();
+        match storage.carry_out(&mut transaction, collection, change, None) {
+            Ok(CarriedOut::Done(_)) => return storage.commit(transaction, Durability::Applied).map(|_| true),
+            Ok(CarriedOut::Absent) => {
+                storage.abandon(transaction);
+                return Ok(false);
+            }
+            Ok(CarriedOut::CommitFirst) => storage.abandon(transaction),
+            Err(error) => {
+                storage.abandon(transaction);
+                return Err(error);
+            }
         }
     }
-}
-
-/// Locks the document of that `_id` and lets `change` fill the transaction; `false` if there is none.
-fn with_document(
-    storage: &Arc<Storage>,
-    collection: &Arc<Collection>,
-    id: RawBsonRef<'_>,
-    change: impl FnOnce(&mut Transaction, &[u8], &RawDocument) -> Result<()>,
-) -> Result<bool> {
-    let Some(record) = find(storage, collection, id)? else { return Ok(false) };
-    let mut transaction = Transaction::empty();
-    storage.lock_document(&mut transaction, collection, &record);
-    let changed = match storage.get_locked(collection, &record) {
-        Ok(Some(before)) => {
-            stored_document(&before).and_then(|before| change(&mut transaction, &record, before)).map(|()| true)
-        }
-        Ok(None) => Ok(false),
-        Err(error) => Err(error),
-    };
-    if matches!(changed, Ok(true)) {
-        storage.commit(transaction, Durability::Applied);
-    } else {
-        storage.abandon(transaction);
-    }
-    changed
 }
 
 /// Inserts a document, or replaces the one with its `_id`.
 fn put(storage: &Arc<Storage>, namespace: &Namespace, document: &RawDocument) -> Result<()> {
-    let id = id_of_entry(document, "insert")?;
+    id_of_entry(document, "insert")?;
     storage.collection_or_create(namespace, draw_uuid)?;
-    storage.with_collection(namespace, |collection| {
-        let Some(collection) = collection else { return Err(dropped(namespace)) };
-        loop {
-            let replaced = with_document(storage, collection, id, |transaction, record, before| {
-                storage.update(transaction, collection, record, (before, document), document, None)
-            })?;
-            if replaced {
-                return Ok(());
-            }
-            let mut transaction = Transaction::empty();
-            match storage.insert(&mut transaction, collection, document, None) {
-                Ok(Inserted::Added) => {
-                    storage.commit(transaction, Durability::Applied);
-                    return Ok(());
-                }
-                Ok(Inserted::CommitFirst) => storage.abandon(transaction),
-                Err(error) => {
-                    storage.abandon(transaction);
-                    // Inserted by somebody else since the look: then it is replaced after all.
-                    if error.code != ErrorCode::DuplicateKey || find_now(storage, collection, id)?.is_none() {
-                        return Err(error);
-                    }
-                }
-            }
+    storage.with_collection(namespace, |collection| match collection {
+        Some(collection) => change(storage, collection, EntryChange::Put(document)).map(|_| ()),
+        None => {
+            let message = format!("collection {namespace} was dropped meanwhile");
+            Err(Error::new(ErrorCode::NamespaceNotFound, message))
         }
     })
-}
-
-fn find_now(storage: &Arc<Storage>, collection: &Arc<Collection>, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
-    let Some(record) = find(storage, collection, id)? else { return Ok(None) };
-    Ok(storage.get(collection, &record)?.map(|_| record))
-}
-
-fn dropped(namespace: &Namespace) -> Error {
-    Error::new(ErrorCode::NamespaceNotFound, format!("collection {namespace} was dropped meanwhile"))
-}
-
-/// What an update entry makes of a document.
-fn changed(before: &RawDocument, o: &RawDocument) -> Result<RawDocumentBuf> {
-    if let Some(delta) = o.get("diff")?.and_then(|delta| delta.as_document())
-        && o.get("$v")?.is_some()
-    {
-        return diff::apply(before, delta);
-    }
-    if !o.iter().next().transpose()?.is_some_and(|(name, _)| name.as_str().starts_with('$')) {
-        return Ok(o.to_owned());
-    }
-    let operators = options::replaced(o, &RawDocumentBuf::new(), &["$v"])?;
-    let filters: [&RawDocument; 0] = [];
-    let update = Update::parse(RawBsonRef::Document(&operators), &filters, &stored_context())?;
-    Ok(update.apply(before, None)?.document.unwrap_or_else(|| before.to_owned()))
 }
 
 fn update(
@@ -213,20 +138,16 @@ fn update(
     o: &RawDocument,
     upsert: bool,
 ) -> Result<()> {
-    let found = storage.with_collection(namespace, |collection| {
-        let Some(collection) = collection else { return Ok(false) };
-        with_document(storage, collection, id, |transaction, record, before| {
-            let after = changed(before, o)?;
-            let change = if o.get("diff")?.is_some() { o } else { &*after };
-            storage.update(transaction, collection, record, (before, &after), change, None)
-        })
+    let found = storage.with_collection(namespace, |collection| match collection {
+        Some(collection) => change(storage, collection, EntryChange::Update { id, o }),
+        None => Ok(false),
     })?;
     if found {
         Ok(())
     } else if upsert {
         // A delta makes of nothing what it can: when a log is applied from before the document was deleted, to a state
         // after that, the deletion follows.
-        put(storage, namespace, &changed(&rawdoc! { "_id": id }, o)?)
+        put(storage, namespace, &updated(&rawdoc! { "_id": id }, o)?)
     } else {
         Err(Error::new(
             ErrorCode::OperationFailed,
@@ -236,12 +157,9 @@ fn update(
 }
 
 fn delete(storage: &Arc<Storage>, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<()> {
-    storage.with_collection(namespace, |collection| {
-        let Some(collection) = collection else { return Ok(()) };
-        with_document(storage, collection, id, |transaction, record, before| {
-            storage.delete(transaction, collection, record, before, None)
-        })
-        .map(|_| ())
+    storage.with_collection(namespace, |collection| match collection {
+        Some(collection) => change(storage, collection, EntryChange::Delete { id }).map(|_| ()),
+        None => Ok(()),
     })
 }
 

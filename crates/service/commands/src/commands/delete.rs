@@ -93,6 +93,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             let retry = statements.as_deref_mut().map(|statements| statements.retry(stmt_id));
             match one(call, &work, &namespace, element, &context, retry) {
                 Ok(count) => deleted += count,
+                // Not the statement's failure but the member's: drivers look for it at the top of a reply.
+                Err(error) if error.code == ErrorCode::NotWritablePrimary => return Err(error),
                 Err(error) => {
                     errors.push(index, error);
                     if ordered {

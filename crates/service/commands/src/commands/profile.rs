@@ -80,7 +80,7 @@ pub fn keep(storage: &Arc<Storage>, db: &str, entry: &RawDocument) -> Result<()>
         let mut transaction = Transaction::empty();
         match storage.insert(&mut transaction, collection, &document, None) {
             Ok(Inserted::Added) => {
-                storage.commit(transaction, Durability::Applied);
+                storage.commit(transaction, Durability::Applied)?;
                 Ok(())
             }
             // Another entry is being written to the same place; a profile may miss one.

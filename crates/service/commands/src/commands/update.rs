@@ -12,7 +12,7 @@ use baton_execution::write::{self, Image, Retry, UpdateStatement, Work, Written}
 use baton_query::Context;
 use baton_query::update::Update;
 use baton_storage::Durability;
-use baton_types::{Error, Namespace, Result};
+use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, RawArray, RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -199,6 +199,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             let retry = statements.as_deref_mut().map(|statements| statements.retry(stmt_id));
             match one(call, &work, &namespace, element, &context, rules, retry) {
                 Ok(written) => sums.add(index, written),
+                // Not the statement's failure but the member's: drivers look for it at the top of a reply.
+                Err(error) if error.code == ErrorCode::NotWritablePrimary => return Err(error),
                 Err(error) => {
                     errors.push(index, error);
                     if ordered {

@@ -1,0 +1,246 @@
+//! Entries that another member logged, carried out here: what a member that follows does instead of writing.
+//!
+//! Invariants:
+//! - An entry keeps its bytes and its OpTime, which is also the timestamp of the versions it makes. It reaches RocksDB in
+//!   one `WriteBatch` with what it changes: documents, index entries, counters, the session's row. No crash shows a part.
+//! - Entries are applied in the order of their OpTimes, each once: one that is in the log already is skipped.
+//! - Only while the gate is closed to this member's own entries, so that none of these gets an OpTime in between; and
+//!   nothing changes the catalog meanwhile.
+//!
+//! Not here: entries of commands ([`crate::replay`]); from whom entries come and when they are synced (the caller); undoing.
+
+use crate::catalog::Collection;
+use crate::commit::{Durability, WriteGate};
+use crate::entry_change::{CarriedOut, EntryChange};
+use crate::oplog::{RetryImage, optime_of};
+use crate::sessions::SessionHandle;
+use crate::storage::Storage;
+use crate::transaction::Transaction;
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+
+/// Entries and bytes that one transaction takes in, at the most (bytes: reached, not exceeded by more than one entry).
+const BATCH_ENTRIES_MAX: usize = 256;
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// An entry that changes one document, or none, taken apart.
+struct Entry<'a> {
+    whole: &'a RawDocument,
+    optime: OpTime,
+    namespace: Namespace,
+    uuid: Option<[u8; 16]>,
+    /// Absent: a message for readers of the oplog.
+    change: Option<EntryChange<'a>>,
+    statement: Option<LoggedStatement<'a>>,
+}
+
+/// What an entry of a retryable write tells of its statement.
+pub(crate) struct LoggedStatement<'a> {
+    session: &'a [u8],
+    pub(crate) txn_number: i64,
+    pub(crate) stmt_id: i32,
+    image: Option<RetryImage>,
+}
+
+impl<'a> Entry<'a> {
+    fn parse(whole: &'a RawDocument) -> Result<Self> {
+        let broken = |what: &str| {
+            Error::new(ErrorCode::FailedToParse, format!("An oplog entry has no valid '{what}': {whole:?}"))
+        };
+        let optime = optime_of(whole).ok_or_else(|| broken("ts"))?;
+        let o = || whole.get_document("o").map_err(|_| broken("o"));
+        let id_in = |document: &'a RawDocument| document.get("_id")?.ok_or_else(|| broken("_id"));
+        let change = match whole.get_str("op").map_err(|_| broken("op"))? {
+            "i" => Some(EntryChange::Put(o()?)),
+            "u" => {
+                let o2 = whole.get_document("o2").map_err(|_| broken("o2"))?;
+                Some(EntryChange::Update { id: id_in(o2)?, o: o()? })
+            }
+            "d" => Some(EntryChange::Delete { id: id_in(o()?)? }),
+            "n" => None,
+            _ => return Err(broken("op")),
+        };
+        Ok(Self {
+            whole,
+            optime,
+            namespace: Namespace::parse(whole.get_str("ns").map_err(|_| broken("ns"))?)?,
+            uuid: whole.get_binary("ui").ok().and_then(|uuid| uuid.bytes.try_into().ok()),
+            change,
+            statement: LoggedStatement::parse(whole),
+        })
+    }
+
+    /// What the statement answers when it is sent again. An insert stands for an upsert too: who asks knows which it was.
+    fn reply(&self, image: Option<RawDocumentBuf>) -> Option<RawDocumentBuf> {
+        let mut reply = match self.change? {
+            EntryChange::Put(document) => {
+                let mut reply = rawdoc! { "n": 1, "nModified": 0 };
+                reply.append(cstr!("upserted"), document.get("_id").ok()??);
+                reply
+            }
+            EntryChange::Update { .. } => rawdoc! { "n": 1, "nModified": 1 },
+            EntryChange::Delete { .. } => rawdoc! { "n": 1 },
+        };
+        if let Some(image) = image {
+            reply.append(cstr!("image"), image);
+        }
+        Some(reply)
+    }
+}
+
+impl<'a> LoggedStatement<'a> {
+    fn parse(entry: &'a RawDocument) -> Option<Self> {
+        let id = entry.get_document("lsid").ok()?.get_binary("id").ok()?;
+        Some(Self {
+            session: id.bytes,
+            txn_number: entry.get_i64("txnNumber").ok()?,
+            stmt_id: entry.get_i32("stmtId").ok()?,
+            image: entry.get_str("needsRetryImage").ok().and_then(RetryImage::from_code),
+        })
+    }
+}
+
+/// What is applied together.
+struct Batch {
+    transaction: Transaction,
+    last: OpTime,
+    /// Collections that entries named, by UUID.
+    collections: Vec<([u8; 16], Option<Arc<Collection>>)>,
+    /// Sessions whose records in memory are ahead of what is applied; held, so that they stay there.
+    sessions: Vec<SessionHandle>,
+}
+
+impl Storage {
+    /// Carries out entries of documents (`i`, `u`, `d`) and messages (`n`) from another member's oplog, given in order, and
+    /// puts them into this one's. Returns the last OpTime of the log. They are readable then, and durable once synced.
+    ///
+    /// On an error the log ends with the last entry that could be carried out, or before it. `IllegalOperation` (20) unless
+    /// the gate is closed to this member's own writes.
+    pub fn apply_entries(&self, entries: &[&RawDocument]) -> Result<OpTime> {
+        let _turn = self.follow()?;
+        // No command may stand half way through a change of the catalog, not even one that will be refused.
+        let _catalog = self.catalog_change.lock();
+        let mut batch = Batch {
+            transaction: Transaction::replicating(),
+            last: self.commit.applied(),
+            collections: Vec::new(),
+            sessions: Vec::new(),
+        };
+        for entry in entries {
+            if let Err(error) = self.apply_entry(&mut batch, entry) {
+                self.abandon(batch.transaction);
+                batch.sessions.iter().for_each(|session| self.sessions().forget(session.key()));
+                return Err(error);
+            }
+        }
+        self.commit_batch(&mut batch);
+        Ok(batch.last)
+    }
+
+    /// Takes the turn of the one who applies.
+    pub(crate) fn follow(&self) -> Result<MutexGuard<'_, ()>> {
+        let turn = self.following.lock();
+        if self.commit.write_gate() != WriteGate::Closed {
+            return Err(Error::new(
+                ErrorCode::IllegalOperation,
+                "A member does not follow another's oplog while it may write entries of its own",
+            ));
+        }
+        Ok(turn)
+    }
+
+    fn commit_batch(&self, batch: &mut Batch) {
+        let transaction = std::mem::replace(&mut batch.transaction, Transaction::replicating());
+        crash_point!("apply-before-commit");
+        self.commit.commit_unasked(transaction, Durability::Applied);
+        crash_point!("apply-after-commit");
+        self.retention.consider(self);
+        batch.sessions.clear();
+    }
+
+    fn apply_entry(&self, batch: &mut Batch, entry: &RawDocument) -> Result<()> {
+        if optime_of(entry).is_some_and(|optime| optime.timestamp <= batch.last.timestamp) {
+            return Ok(());
+        }
+        let entry = Entry::parse(entry)?;
+        let collection = match entry.change {
+            Some(_) => self.collection_of(batch, &entry),
+            None => None,
+        };
+        match (entry.change, collection, &entry.statement) {
+            (Some(change), Some(collection), Some(statement)) => {
+                self.apply_statement(batch, &entry, change, &collection, statement)?;
+            }
+            (Some(change), Some(collection), None) => {
+                self.apply_change(batch, change, &collection, None)?;
+            }
+            // A collection that is not there was dropped later.
+            (Some(_), None, _) | (None, ..) => {}
+        }
+        batch.transaction.carry(entry.whole);
+        batch.last = entry.optime;
+        if batch.transaction.oplog_entries() >= BATCH_ENTRIES_MAX || batch.transaction.bytes() >= BATCH_BYTES_MAX {
+            self.commit_batch(batch);
+        }
+        Ok(())
+    }
+
+    /// The collection an entry names. It may have been renamed since; its UUID stays.
+    fn collection_of(&self, batch: &mut Batch, entry: &Entry<'_>) -> Option<Arc<Collection>> {
+        let Some(uuid) = entry.uuid else { return self.collection(&entry.namespace) };
+        if let Some((_, known)) = batch.collections.iter().find(|(known, _)| *known == uuid) {
+            return known.clone();
+        }
+        let found = self.catalog.load().by_uuid(uuid).cloned();
+        batch.collections.push((uuid, found.clone()));
+        found
+    }
+
+    fn apply_change(
+        &self,
+        batch: &mut Batch,
+        change: EntryChange<'_>,
+        collection: &Arc<Collection>,
+        image: Option<RetryImage>,
+    ) -> Result<Option<RawDocumentBuf>> {
+        loop {
+            match self.carry_out(&mut batch.transaction, collection, change, image)? {
+                CarriedOut::Done(image) => return Ok(image),
+                CarriedOut::Absent => return Ok(None),
+                CarriedOut::CommitFirst => self.commit_batch(batch),
+            }
+        }
+    }
+
+    /// Applies a change that is a statement of a retryable write, and notes the statement in its session's record.
+    fn apply_statement(
+        &self,
+        batch: &mut Batch,
+        entry: &Entry<'_>,
+        change: EntryChange<'_>,
+        collection: &Arc<Collection>,
+        statement: &LoggedStatement<'_>,
+    ) -> Result<()> {
+        loop {
+            let handle = self.session(statement.session)?;
+            let Some(mut record) = handle.try_take() else {
+                // Somebody began a write while this member was primary, and will be refused. Nobody waits for that.
+                self.commit_batch(batch);
+                self.sessions().forget(statement.session);
+                continue;
+            };
+            let image = self.apply_change(batch, change, collection, statement.image)?;
+            if let Some(reply) = entry.reply(image) {
+                record.add_replicated(&mut batch.transaction, &handle, statement, reply, entry.optime);
+            }
+            drop(record);
+            if batch.sessions.last().is_none_or(|last| last.key() != handle.key()) {
+                batch.sessions.push(handle);
+            }
+            return Ok(());
+        }
+    }
+}

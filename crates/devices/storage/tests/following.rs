@@ -1,0 +1,596 @@
+//! Members that follow: what one logged is carried out by another, and the gate keeps a member from logging while it
+//! follows.
+
+use baton_storage::tasks::AlwaysOpen;
+use baton_storage::{
+    Bounds, CarriedOut, Collection, CollectionOptions, CreateOutcome, Durability, EntryChange, Fact, IndexDefinition,
+    Inserted, Order, RetryImage, Statement, Storage, StorageOptions, Transaction, WriteGate, optime_of, record_key,
+};
+use baton_types::{ErrorCode, Namespace, OpTime, Result, Timestamp};
+use bson::{Binary, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn open(path: &Path) -> Arc<Storage> {
+    let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
+    Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+}
+
+/// A member that follows.
+fn open_to_follow(path: &Path) -> Arc<Storage> {
+    let storage = open(path);
+    storage.close_to_writes();
+    storage
+}
+
+fn name(collection: &str) -> Namespace {
+    Namespace::new("test", collection).expect("a valid name")
+}
+
+fn create(storage: &Storage, collection: &str, uuid: [u8; 16], options: &RawDocument) -> Result<Arc<Collection>> {
+    let options = CollectionOptions::parse(options).expect("valid options");
+    let outcome = storage.create_collection(&name(collection), options, uuid)?;
+    let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;
+    Ok(collection)
+}
+
+fn index(storage: &Storage, collection: &str, spec: &RawDocument) -> Result<()> {
+    storage.create_index(&name(collection), IndexDefinition::parse(spec)?, &mut |_, _| Ok(()))
+}
+
+fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocument) -> Result<OpTime> {
+    let mut transaction = Transaction::default();
+    match storage.insert(&mut transaction, collection, document, None) {
+        Ok(Inserted::Added) => storage.commit(transaction, Durability::Applied),
+        Ok(Inserted::CommitFirst) => unreachable!("a transaction of one never waits for itself"),
+        Err(error) => {
+            storage.abandon(transaction);
+            Err(error)
+        }
+    }
+}
+
+/// Lets `change` make a document of the one with this `_id`; no document deletes it.
+fn change(
+    storage: &Storage,
+    collection: &Arc<Collection>,
+    id: i32,
+    statement: Option<Statement<'_>>,
+    change: impl FnOnce(&RawDocument) -> Option<RawDocumentBuf>,
+) -> Result<OpTime> {
+    let record = record_key(RawBsonRef::Int32(id)).expect("a key");
+    let mut transaction = Transaction::default();
+    storage.lock_document(&mut transaction, collection, &record);
+    let before = storage.get_locked(collection, &record).expect("readable").expect("there").to_vec();
+    let before = RawDocument::from_bytes(&before).expect("a document");
+    match change(before) {
+        Some(after) => {
+            storage
+                .update(&mut transaction, collection, &record, (before, &after), &after, statement)
+                .expect("updated");
+        }
+        None => storage.delete(&mut transaction, collection, &record, before, statement).expect("deleted"),
+    }
+    storage.commit(transaction, Durability::Applied)
+}
+
+fn documents(storage: &Storage, collection: &str) -> Vec<RawDocumentBuf> {
+    let collection = storage.collection(&name(collection)).expect("there");
+    let mut cursor = storage.view().documents(&collection, &Bounds::default(), Order::Forward);
+    let mut all = Vec::new();
+    while let Some((_, document)) = cursor.next_document().expect("readable") {
+        all.push(document.to_owned());
+    }
+    all
+}
+
+fn log(storage: &Storage) -> Vec<RawDocumentBuf> {
+    storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable")
+}
+
+fn kind(entry: &RawDocument) -> &str {
+    entry.get_str("op").expect("an entry has a kind")
+}
+
+/// Carries out the command of an entry, as far as these tests have commands.
+fn carry_out(storage: &Storage, entry: &RawDocument) -> Result<()> {
+    let o = entry.get_document("o").expect("o");
+    let (command, value) = o.iter().next().expect("a command").expect("well-formed");
+    let target = value.as_str().expect("a collection");
+    let rest = || {
+        let mut rest = RawDocumentBuf::new();
+        for element in o.iter().skip(1) {
+            let (name, value) = element.expect("well-formed");
+            if name != "idIndex" {
+                rest.append(name, value);
+            }
+        }
+        rest
+    };
+    match command.as_str() {
+        "create" => {
+            let uuid = entry.get_binary("ui").expect("a uuid").bytes.try_into().expect("16 bytes");
+            create(storage, target, uuid, &rest()).map(|_| ())
+        }
+        "createIndexes" => index(storage, target, &rest()),
+        "drop" => storage.drop_collection(&name(target)).map(|_| ()),
+        "dropIndexes" => {
+            let collection = storage.collection(&name(target)).expect("there");
+            storage.drop_index(&collection, o.get_str("index").expect("an index"))
+        }
+        other => unreachable!("no test logs {other}"),
+    }
+}
+
+/// Brings a follower up to what `entries` say.
+fn follow(follower: &Storage, entries: &[RawDocumentBuf]) {
+    for part in entries.chunk_by(|a, b| (kind(a) == "c") == (kind(b) == "c")) {
+        if kind(&part[0]) == "c" {
+            for entry in part {
+                follower.replay(entry, || carry_out(follower, entry)).expect("replayed");
+            }
+        } else {
+            let part: Vec<&RawDocument> = part.iter().map(AsRef::as_ref).collect();
+            follower.apply_entries(&part).expect("applied");
+        }
+    }
+}
+
+fn assert_same(primary: &Storage, follower: &Storage) {
+    assert_eq!(log(primary), log(follower), "the logs are the same, byte for byte");
+    assert_eq!(primary.last_entry(), follower.last_entry());
+    let names = |storage: &Storage| -> Vec<_> {
+        let catalog = storage.catalog();
+        catalog
+            .database("test")
+            .map(|c| (c.namespace.clone(), c.uuid, c.counts(), c.options.document.clone()))
+            .collect()
+    };
+    assert_eq!(names(primary), names(follower));
+    for collection in follower.catalog().database("test") {
+        assert_eq!(documents(primary, collection.namespace.coll()), documents(follower, collection.namespace.coll()));
+        let indexes = |storage: &Storage| -> Vec<_> {
+            let collection = storage.collection(&collection.namespace).expect("there");
+            collection.indexes().iter().map(|i| (i.definition.name.clone(), i.state(), i.multikey())).collect()
+        };
+        assert_eq!(indexes(primary), indexes(follower));
+        let report = follower.validate(collection, &mut |_, _| Ok(())).expect("validated");
+        assert!(report.is_valid() && !report.counters_mended, "{:?}", report.errors);
+    }
+}
+
+fn lsid(session: &[u8; 16]) -> RawDocumentBuf {
+    rawdoc! { "id": Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: session.to_vec() } }
+}
+
+/// A primary's life: a collection with a unique and a multikey index, documents that trade unique values, a capped
+/// collection that overflows, one that is dropped, and retryable writes.
+fn live(primary: &Storage) {
+    let users = create(primary, "users", [1; 16], &rawdoc! {}).expect("created");
+    for id in 0..40 {
+        insert(primary, &users, &rawdoc! { "_id": id, "u": id, "tags": "one" }).expect("inserted");
+    }
+    index(primary, "users", &rawdoc! { "v": 2, "key": { "u": 1 }, "name": "u_1", "unique": true }).expect("built");
+    index(primary, "users", &rawdoc! { "v": 2, "key": { "tags": 1 }, "name": "tags_1" }).expect("built");
+    let set = |id: i32, u: i32| {
+        change(primary, &users, id, None, |_| Some(rawdoc! { "_id": id, "u": u, "tags": [id, u] })).expect("changed");
+    };
+    // Two documents trade places by way of a third value.
+    set(1, 1000);
+    set(2, 1);
+    set(1, 2);
+    change(primary, &users, 3, None, |_| None).expect("deleted");
+    set(4, 3);
+    insert(primary, &users, &rawdoc! { "_id": 3, "u": 4 }).expect("inserted again");
+    let ring = create(primary, "ring", [2; 16], &rawdoc! { "capped": true, "size": 4096, "max": 5 }).expect("created");
+    for id in 0..12 {
+        insert(primary, &ring, &rawdoc! { "_id": id, "x": "y" }).expect("inserted");
+    }
+    let short = create(primary, "short", [3; 16], &rawdoc! {}).expect("created");
+    insert(primary, &short, &rawdoc! { "_id": 1 }).expect("inserted");
+    index(primary, "short", &rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("built");
+    primary.drop_index(&short, "a_1").expect("dropped");
+    primary.drop_collection(&name("short")).expect("dropped");
+    primary.note(&Namespace::new("admin", "$cmd").expect("valid"), &rawdoc! { "msg": "hello" }).expect("noted");
+    let (key, lsid) = ([5; 16], lsid(&[5; 16]));
+    let session = primary.session(&key).expect("readable");
+    let mut record = session.begin(9).expect("the first write");
+    for (stmt_id, id, image, gone) in [(0, 10, None, false), (1, 11, Some(RetryImage::Before), true)] {
+        let before = documents(primary, "users")[id as usize].clone();
+        let statement = Statement { lsid: &lsid, txn_number: 9, stmt_id, prev: record.last, image };
+        let mut transaction = Transaction::default();
+        let at = record_key(RawBsonRef::Int32(id)).expect("a key");
+        primary.lock_document(&mut transaction, &users, &at);
+        let mut reply = rawdoc! { "n": 1 };
+        if gone {
+            primary.delete(&mut transaction, &users, &at, &before, Some(statement)).expect("deleted");
+            reply.append(bson::cstr!("image"), before);
+        } else {
+            let after = rawdoc! { "_id": id, "u": 500 };
+            primary.update(&mut transaction, &users, &at, (&before, &after), &after, Some(statement)).expect("updated");
+            reply.append(bson::cstr!("nModified"), 1);
+        }
+        record.add(&mut transaction, &session, stmt_id, reply);
+        record.last = primary.commit(transaction, Durability::Applied).expect("committed");
+    }
+}
+
+#[test]
+fn what_a_primary_logged_makes_the_same_documents_indexes_counts_sessions_and_log() {
+    let folders = [tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder")];
+    let primary = open(folders[0].path());
+    live(&primary);
+    let entries = log(&primary);
+    {
+        let follower = open_to_follow(folders[1].path());
+        follow(&follower, &entries);
+        assert_same(&primary, &follower);
+        // What is in the log already is skipped.
+        follow(&follower, &entries[entries.len() / 2..]);
+        assert_same(&primary, &follower);
+        follower.sync();
+    }
+    let follower = open_to_follow(folders[1].path());
+    assert_same(&primary, &follower);
+    let (theirs, ours) = (primary.session(&[5; 16]).expect("readable"), follower.session(&[5; 16]).expect("readable"));
+    let (theirs, ours) = (theirs.begin(9).expect("the same write"), ours.begin(9).expect("the same write"));
+    assert_eq!(theirs.last, ours.last);
+    assert_eq!(theirs.statement(0), ours.statement(0));
+    assert_eq!(theirs.statement(1), ours.statement(1), "the image of what was deleted");
+    assert!(ours.statement(1).is_some() && ours.statement(2).is_none());
+}
+
+#[test]
+fn a_log_applied_to_documents_that_are_ahead_of_it_ends_the_same() {
+    let folders = [tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder")];
+    let primary = open(folders[0].path());
+    live(&primary);
+    let entries = log(&primary);
+    let follower = open_to_follow(folders[1].path());
+    let ahead = documents(&primary, "users");
+    // As a copy taken late would be: the documents of the end, and then the whole log.
+    follower
+        .replay(&entries[0], || {
+            carry_out(&follower, &entries[0])?;
+            let users = follower.collection(&name("users")).expect("created");
+            for document in &ahead {
+                let mut transaction = Transaction::default();
+                let done = follower.carry_out(&mut transaction, &users, EntryChange::Put(document), None)?;
+                assert!(matches!(done, CarriedOut::Done(None)));
+                follower.commit(transaction, Durability::Applied)?;
+            }
+            Ok(())
+        })
+        .expect("replayed");
+    assert_eq!(log(&follower).len(), 1, "what the copy wrote is not logged");
+    follow(&follower, &entries[1..]);
+    assert_same(&primary, &follower);
+}
+
+#[test]
+fn a_member_that_is_stopped_while_it_applies_has_an_entry_and_its_effect_or_neither() {
+    let folders = [tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder")];
+    let primary = open(folders[0].path());
+    let c = create(&primary, "c", [1; 16], &rawdoc! {}).expect("created");
+    index(&primary, "c", &rawdoc! { "v": 2, "key": { "x": 1 }, "name": "x_1" }).expect("built");
+    let lsid = lsid(&[6; 16]);
+    for id in 0..4000 {
+        let mut transaction = Transaction::default();
+        let statement = Statement { lsid: &lsid, txn_number: 1, stmt_id: id, prev: OpTime::ZERO, image: None };
+        let added = primary.insert(&mut transaction, &c, &rawdoc! { "_id": id, "x": id }, Some(statement));
+        assert_eq!(added.expect("inserted"), Inserted::Added);
+        primary.commit(transaction, Durability::Applied).expect("committed");
+    }
+    let entries = log(&primary);
+    let follower = open_to_follow(folders[1].path());
+    follow(&follower, &entries[..2]);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for part in entries[2..].chunks(300) {
+                follow(&follower, part);
+            }
+            is_done.store(true, Ordering::Release);
+        });
+        let mut stopped = 0;
+        while !is_done.load(Ordering::Acquire) || stopped == 0 {
+            stopped += 1;
+            // What a process that ends here would leave: the files as they are.
+            let left = tempfile::tempdir().expect("a folder");
+            for file in std::fs::read_dir(folders[1].path()).expect("a folder") {
+                let file = file.expect("a file");
+                if file.file_name() != "LOCK" {
+                    std::fs::copy(file.path(), left.path().join(file.file_name())).expect("copied");
+                }
+            }
+            let left = open_to_follow(left.path());
+            let (logged, there) = (log(&left), documents(&left, "c"));
+            assert_eq!(logged[..], entries[..logged.len()], "a beginning of the log");
+            assert_eq!(logged.len(), there.len() + 2, "as many entries as documents");
+            let record = left.session(&[6; 16]).expect("readable");
+            let record = record.begin(1).expect("the same write");
+            for id in 0..there.len() as i32 {
+                assert!(record.statement(id).is_some(), "statement {id} of {}", there.len());
+            }
+            assert!(record.statement(there.len() as i32).is_none());
+            let c = left.collection(&name("c")).expect("there");
+            let report = left.validate(&c, &mut |_, _| Ok(())).expect("validated");
+            assert!(report.is_valid() && !report.counters_mended, "{:?}", report.errors);
+        }
+    });
+    assert_same(&primary, &follower);
+}
+
+#[test]
+fn entries_keep_their_terms_and_own_ones_come_after_them() {
+    let folders = [tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder")];
+    let primary = open(folders[0].path());
+    let c = create(&primary, "c", [1; 16], &rawdoc! {}).expect("created");
+    insert(&primary, &c, &rawdoc! { "_id": 1 }).expect("inserted");
+    primary.open_to_writes(7);
+    let seventh = insert(&primary, &c, &rawdoc! { "_id": 2 }).expect("inserted");
+    assert_eq!(seventh.term, 7);
+    assert_eq!(primary.queue().applied(), seventh);
+    let entries = log(&primary);
+    assert_eq!(entries.iter().map(|e| optime_of(e).expect("an OpTime").term).collect::<Vec<_>>(), [1, 1, 7]);
+    let follower = open_to_follow(folders[1].path());
+    follow(&follower, &entries[..2]);
+    assert_eq!(follower.last_entry(), optime_of(&entries[1]).expect("an OpTime"));
+    // A clock of the set that is ahead is not taken for an entry's, whatever this member writes for itself.
+    follower.queue().advance_floor(Timestamp { seconds: u32::MAX - 1, increment: 1 });
+    follower.put_fact(Fact::CommitPoint, b"somewhere");
+    follow(&follower, &entries[2..]);
+    assert_eq!(follower.last_entry(), seventh);
+    assert_eq!(follower.sync(), seventh);
+    assert_eq!(follower.queue().durable(), seventh);
+    follower.open_to_writes(9);
+    assert_eq!(follower.last_entry(), seventh, "a new term alone moves no position");
+    let c = follower.collection(&name("c")).expect("there");
+    let ninth = insert(&follower, &c, &rawdoc! { "_id": 3 }).expect("inserted");
+    assert!(ninth.term == 9 && ninth.timestamp > seventh.timestamp && ninth.timestamp.seconds == u32::MAX - 1);
+    let refused = follower.apply_entries(&[&*entries[0]]).expect_err("it writes itself");
+    assert_eq!(refused.code, ErrorCode::IllegalOperation);
+}
+
+#[test]
+fn a_closed_gate_lets_nothing_through_and_loses_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = open(folder.path());
+    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+    insert(&storage, &c, &rawdoc! { "_id": 0, "n": 0 }).expect("inserted");
+    for round in 0..20 {
+        let written = AtomicU64::new(0);
+        let before = documents(&storage, "c")[0].get_i32("n").expect("a number");
+        let at_close = std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    loop {
+                        let more = |d: &RawDocument| Some(rawdoc! { "_id": 0, "n": d.get_i32("n").expect("n") + 1 });
+                        match change(&storage, &c, 0, None, more) {
+                            Ok(_) => written.fetch_add(1, Ordering::Relaxed),
+                            Err(error) => {
+                                assert_eq!(error.code, ErrorCode::NotWritablePrimary);
+                                assert_eq!(error.message, "not primary");
+                                break;
+                            }
+                        };
+                    }
+                });
+            }
+            while written.load(Ordering::Relaxed) < 10 {
+                std::thread::yield_now();
+            }
+            if round % 2 == 1 {
+                let blocked = storage.block_writes();
+                assert_eq!(storage.queue().applied(), blocked);
+            }
+            storage.close_to_writes();
+            storage.queue().applied()
+        });
+        assert_eq!(storage.queue().applied(), at_close, "nothing got an OpTime after the gate was closed");
+        assert_eq!(storage.queue().write_gate(), WriteGate::Closed);
+        let after = documents(&storage, "c")[0].get_i32("n").expect("a number");
+        assert_eq!((after - before) as u64, written.load(Ordering::Relaxed), "every acknowledged write and no other");
+        storage.open_to_writes(round + 2);
+    }
+    assert_eq!(log(&storage).len() as i32, 2 + documents(&storage, "c")[0].get_i32("n").expect("a number"));
+}
+
+#[test]
+fn a_refused_change_of_the_catalog_or_of_an_index_leaves_memory_and_disk_as_they_were() {
+    let folder = tempfile::tempdir().expect("a folder");
+    {
+        let storage = open(folder.path());
+        let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+        index(&storage, "c", &rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("built");
+        storage.close_to_writes();
+        let not_primary = |code: Option<ErrorCode>| assert_eq!(code, Some(ErrorCode::NotWritablePrimary));
+        not_primary(create(&storage, "other", [2; 16], &rawdoc! {}).err().map(|e| e.code));
+        not_primary(storage.drop_collection(&name("c")).err().map(|e| e.code));
+        not_primary(storage.rename_collection(&name("c"), &name("d"), false).err().map(|e| e.code));
+        not_primary(storage.drop_index(&c, "a_1").err().map(|e| e.code));
+        let hidden = rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1", "hidden": true };
+        not_primary(storage.alter_index(&c, "a_1", &hidden, &rawdoc! { "collMod": "c" }).err().map(|e| e.code));
+        let b = rawdoc! { "v": 2, "key": { "b": 1 }, "name": "b_1" };
+        not_primary(index(&storage, "c", &b).err().map(|e| e.code));
+        not_primary(insert(&storage, &c, &rawdoc! { "_id": 1, "a": [1, 2] }).err().map(|e| e.code));
+        assert_eq!(c.counts().documents, 0);
+        // Memory knows by now that the index is multikey, and so must the disk.
+        storage.open_to_writes(2);
+        insert(&storage, &c, &rawdoc! { "_id": 2, "a": [3, 4] }).expect("inserted");
+        storage.sync();
+    }
+    let storage = open(folder.path());
+    let names: Vec<_> = storage.catalog().database("test").map(|c| c.namespace.clone()).collect();
+    assert_eq!(names, [name("c")]);
+    let c = storage.collection(&name("c")).expect("there");
+    let indexes: Vec<_> =
+        c.indexes().iter().map(|i| (i.definition.name.clone(), i.definition.hidden, i.multikey())).collect();
+    assert_eq!(indexes, [(String::from("a_1"), false, 1)]);
+    assert_eq!(c.counts().documents, 1);
+}
+
+#[test]
+fn a_refused_statement_of_a_retryable_write_counts_as_not_carried_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = open(folder.path());
+    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+    let session = storage.session(&[5; 16]).expect("readable");
+    let mut record = session.begin(3).expect("the first write");
+    for (stmt_id, is_open) in [(0, true), (1, false), (1, true)] {
+        if is_open {
+            storage.open_to_writes(2)
+        } else {
+            storage.close_to_writes()
+        }
+        let mut transaction = Transaction::default();
+        storage.insert(&mut transaction, &c, &rawdoc! { "_id": stmt_id }, None).expect("added");
+        record.add(&mut transaction, &session, stmt_id, rawdoc! { "n": 1 });
+        let outcome = storage.commit(transaction, Durability::Applied);
+        assert_eq!(outcome.is_ok(), is_open);
+        if !is_open {
+            record.undo(&storage, &session).expect("undone");
+        }
+        assert!(record.statement(0).is_some());
+        assert_eq!(record.statement(1).is_some(), stmt_id == 1 && is_open);
+    }
+    drop(record);
+    storage.sessions().shrink();
+    drop(session);
+    storage.sessions().shrink();
+    let session = storage.session(&[5; 16]).expect("readable");
+    let record = session.begin(3).expect("the same write");
+    assert!(record.statement(0).is_some() && record.statement(1).is_some(), "both are on disk");
+}
+
+#[test]
+fn a_blocked_write_waits_and_a_local_one_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = open(folder.path());
+    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+    let last = storage.block_writes();
+    assert_eq!(last, storage.last_entry());
+    let (done, outcome) = std::sync::mpsc::channel();
+    let waiting = std::thread::spawn({
+        let (storage, c) = (Arc::clone(&storage), Arc::clone(&c));
+        move || done.send(insert(&storage, &c, &rawdoc! { "_id": 1 })).expect("awaited")
+    });
+    assert!(outcome.recv_timeout(Duration::from_millis(100)).is_err(), "it waits");
+    storage.put_fact(Fact::LastVote, b"somebody");
+    assert_eq!(storage.last_entry(), last);
+    assert!(documents(&storage, "c").is_empty());
+    storage.unblock_writes();
+    let optime = outcome.recv().expect("an answer").expect("inserted");
+    assert!(optime > last);
+    waiting.join().expect("done");
+    assert_eq!(documents(&storage, "c").len(), 1);
+}
+
+#[test]
+fn whoever_listens_hears_of_each_position() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = open(folder.path());
+    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+    let heard = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    storage.on_progress(Box::new({
+        let (heard, storage) = (Arc::clone(&heard), Arc::downgrade(&storage));
+        move || {
+            // Positions can be asked for, and locks taken: none is held.
+            let Some(storage) = storage.upgrade() else { return };
+            heard.0.fetch_max(storage.queue().applied().timestamp.as_u64(), Ordering::SeqCst);
+            heard.1.fetch_max(storage.queue().durable().timestamp.as_u64(), Ordering::SeqCst);
+            assert_eq!(storage.queue().write_gate(), WriteGate::Open { term: 1 });
+        }
+    }));
+    let applied = insert(&storage, &c, &rawdoc! { "_id": 1 }).expect("inserted").timestamp.as_u64();
+    assert_eq!(heard.0.load(Ordering::SeqCst), applied);
+    assert!(heard.1.load(Ordering::SeqCst) < applied);
+    storage.sync();
+    assert_eq!(heard.1.load(Ordering::SeqCst), applied);
+}
+
+#[test]
+fn facts_survive_and_those_not_kept_are_not_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    {
+        let storage = open_to_follow(folder.path());
+        storage.put_fact(Fact::LastVote, b"first");
+        storage.put_fact(Fact::LastVote, b"second");
+        storage.put_fact(Fact::RollbackId, &[3]);
+    }
+    let storage = open(folder.path());
+    assert_eq!(storage.fact(Fact::LastVote).expect("readable").as_deref(), Some(&b"second"[..]));
+    assert_eq!(storage.fact(Fact::RollbackId).expect("readable"), Some(vec![3]));
+    assert_eq!(storage.fact(Fact::Configuration).expect("readable"), None);
+}
+
+#[test]
+fn a_member_of_a_set_logs_nothing_when_it_opens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let last = {
+        let storage = open(folder.path());
+        create(&storage, "left", [1; 16], &rawdoc! { "temp": true }).expect("created");
+        storage.put_fact(Fact::Configuration, b"a set's");
+        storage.last_entry()
+    };
+    let storage = open(folder.path());
+    assert_eq!(storage.last_entry(), last);
+    storage.drop_temporary_collections().expect("dropped");
+    assert!(storage.collection(&name("left")).is_none());
+    assert!(storage.last_entry() > last);
+}
+
+#[test]
+fn a_truncated_log_ends_where_it_was_cut_and_goes_on_from_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (kept, entries) = {
+        let storage = open(folder.path());
+        let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+        for id in 0..10 {
+            insert(&storage, &c, &rawdoc! { "_id": id }).expect("inserted");
+        }
+        storage.sync();
+        let entries = log(&storage);
+        let kept = optime_of(&entries[4]).expect("an OpTime");
+        let refused = storage.truncate_oplog_after(kept).expect_err("it writes itself");
+        assert_eq!(refused.code, ErrorCode::IllegalOperation);
+        storage.close_to_writes();
+        assert_eq!(storage.truncate_oplog_after(kept).expect("cut"), kept);
+        assert_eq!(storage.last_entry(), kept);
+        assert_eq!(storage.queue().durable(), kept);
+        assert_eq!(log(&storage), entries[..5]);
+        assert_eq!(storage.sync(), kept);
+        (kept, entries)
+    };
+    let storage = open_to_follow(folder.path());
+    assert_eq!(storage.last_entry(), kept);
+    assert_eq!(log(&storage), entries[..5]);
+    follow(&storage, &entries[5..]);
+    assert_eq!(log(&storage), entries);
+}
+
+#[test]
+fn the_log_is_read_from_a_place_in_portions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = open(folder.path());
+    assert_eq!(storage.last_entry(), OpTime::ZERO);
+    assert_eq!(storage.oldest_entry().expect("readable"), None);
+    assert_eq!(storage.entry_until(Timestamp::from_u64(u64::MAX)).expect("readable"), OpTime::ZERO);
+    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+    for id in 0..10 {
+        insert(&storage, &c, &rawdoc! { "_id": id }).expect("inserted");
+    }
+    let all = log(&storage);
+    assert_eq!(all.len(), 11);
+    let optimes: Vec<OpTime> = all.iter().map(|entry| optime_of(entry).expect("an OpTime")).collect();
+    assert_eq!(storage.oldest_entry().expect("readable"), Some(optimes[0]));
+    assert_eq!(storage.last_entry(), optimes[10]);
+    assert_eq!(storage.entries_from(optimes[4].timestamp, 1).expect("readable"), all[4..5], "at least one");
+    let two = all[4].as_bytes().len() + all[5].as_bytes().len();
+    assert_eq!(storage.entries_from(optimes[4].timestamp, two).expect("readable"), all[4..6]);
+    let after = Timestamp::from_u64(optimes[10].timestamp.as_u64() + 1);
+    assert!(storage.entries_from(after, 1).expect("readable").is_empty());
+    assert_eq!(storage.entry_until(after).expect("readable"), optimes[10]);
+}
