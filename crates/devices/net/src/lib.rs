@@ -2,7 +2,7 @@
 //!
 //! A [`Service`] makes a [`Handler`] for each connection; the handler sees decoded [`baton_wire::Request`]s and writes
 //! replies into the send buffer. Everything is blocking: a request costs one `recv` and one `send`, and no hand-over
-//! between threads.
+//! between threads. In the other direction, [`Outgoing`] is a connection by which a member asks another one.
 //!
 //! Invariants:
 //! - a peer cannot make a connection hold more memory than the bytes it has really sent, nor an idle one more than a few
@@ -12,19 +12,23 @@
 //! - a malformed message ends its own connection and nothing else.
 //!
 //! What it deliberately does not do: know commands, or authenticate. TLS will be another kind of stream below
-//! [`connection`]; `Transport`, by which members talk to members, will be a module beside [`server`].
+//! [`connection`].
 
 mod buffer;
 mod connection;
 mod counters;
 mod listen;
+mod outgoing;
 mod probe;
 mod server;
 mod service;
+mod waker;
 
 pub use connection::STACK_SIZE_BYTES;
 pub use counters::{Counters, CountersSnapshot};
 pub use listen::Options;
+pub use outgoing::{CallError, Closer, Idle, Outgoing};
 pub use probe::ConnectionProbe;
 pub use server::Server;
 pub use service::{After, ConnectionInfo, Handler, Peer, Service};
+pub use waker::Waker;
