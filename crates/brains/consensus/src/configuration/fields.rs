@@ -190,7 +190,7 @@ pub(super) fn show(value: RawBsonRef<'_>) -> String {
 }
 
 /// MongoDB's name of a value's type.
-pub(super) fn type_name(value: RawBsonRef<'_>) -> &'static str {
+pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
     match value.element_type() {
         ElementType::Double => "double",
         ElementType::String => "string",

@@ -17,6 +17,7 @@ mod host;
 mod tests;
 mod validate;
 
+pub use fields::type_name;
 pub use host::{DEFAULT_PORT, HostAndPort};
 
 use baton_types::{Result, Term};
