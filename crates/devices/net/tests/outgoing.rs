@@ -125,7 +125,8 @@ fn what_is_no_host_is_not_a_refusal() {
 
 #[test]
 fn where_nobody_listens_the_connection_is_refused() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // No other test listens at this address, and so none at the port that is given back.
+    let listener = TcpListener::bind("127.0.77.1:0").unwrap();
     let host = listener.local_addr().unwrap().to_string();
     drop(listener);
     let error = Outgoing::connect(&host, PATIENCE).unwrap_err();

@@ -18,6 +18,7 @@ use baton_wire::{Flags, Header};
 use bson::{RawDocumentBuf, cstr, rawdoc};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -34,6 +35,12 @@ const PEER: MemberId = MemberId(1);
 const OTHER_PEER: MemberId = MemberId(2);
 
 // ---- members as they are played ----
+
+/// An address of this machine that no other test uses, so that nobody listens at a port once its member is gone.
+fn fresh_address() -> String {
+    static LAST: AtomicU8 = AtomicU8::new(1);
+    format!("127.0.77.{}:0", LAST.fetch_add(1, SeqCst))
+}
 
 /// One connection to a member, as the member has it.
 struct Caller(TcpStream);
@@ -67,9 +74,9 @@ struct Member {
 }
 
 impl Member {
-    /// Listens at a free port, accepts two connections (a caller makes no more), and has each served.
+    /// Listens at a free port and has every connection served.
     fn serve(serve: impl Fn(&mut Caller) + Clone + Send + 'static) -> Self {
-        Self::serve_at("127.0.0.1:0", serve)
+        Self::serve_at(&fresh_address(), serve)
     }
 
     fn serve_at(address: &str, serve: impl Fn(&mut Caller) + Clone + Send + 'static) -> Self {
@@ -196,7 +203,7 @@ fn expect_nothing(received: &Receiver<Input>) {
 
 /// A port where nobody listens.
 fn deserted_host() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    TcpListener::bind(fresh_address()).unwrap().local_addr().unwrap().to_string()
 }
 
 // ---- answers ----
