@@ -3,7 +3,8 @@
 //! A process that dies closes its connections, and its port refuses new ones. So a lane whose idle connection is closed by the
 //! other side tries to connect again at once; if it is refused, the process is gone, and nobody had to wait for a timeout.
 //! The closing may overtake the refusing by a moment, while the dying process still listens: then the lane tries again, first
-//! at once, then at growing intervals.
+//! at once, then at growing intervals. What remains is the system's: it frees the memory of a process before it closes its
+//! sockets, some 0.1 ms for each resident megabyte.
 //!
 //! Invariants: at most one request of each kind waits; an exchange ends in one [`Input`], or in none if the lane is ending;
 //! a request is sent a second time only if the connection ended before its answer (every request may be received twice).
