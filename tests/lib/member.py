@@ -62,6 +62,8 @@ class Member:
         self.replica_set = replica_set
         self.parameters = {"enableTestCommands": 1} if parameters is None else parameters
         self.arguments = list(arguments)
+        # Makes a set of itself alone, if it is in none.
+        self.initiates = bool(replica_set)
         self.process = None
         self.log_path = self.data.parent / (self.data.name + ".log")
 
@@ -81,10 +83,11 @@ class Member:
         options.setdefault("serverSelectionTimeoutMS", 10_000)
         return pymongo.MongoClient(self.uri, **options)
 
-    def log(self, lines=30):
-        """The last lines that the member wrote."""
+    def log(self, lines=30, but=None):
+        """The last lines that the member wrote; without those of a component, if that is named."""
         try:
-            return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+            written = self.log_path.read_text(errors="replace").splitlines()[-lines:]
+            return "\n".join(line for line in written if but is None or f'"c":"{but}"' not in line)
         except FileNotFoundError:
             return "(no log)"
 
@@ -126,7 +129,10 @@ class Member:
         try:
             with pymongo.MongoClient("127.0.0.1", self.port, directConnection=True,
                                      serverSelectionTimeoutMS=2000) as client:
-                return bool(client.admin.command("hello")["isWritablePrimary"])
+                hello = client.admin.command("hello")
+                if self.initiates and hello.get("isreplicaset") and "setName" not in hello:
+                    client.admin.command("replSetInitiate")
+                return bool(hello["isWritablePrimary"])
         except pymongo.errors.PyMongoError:
             return False
 

@@ -386,6 +386,7 @@ impl Consensus {
             sync_source: self.sync_source,
             election_at: self.election_deadline(),
             configuration: self.configuration.clone(),
+            configuration_is_committed: self.configuration_is_committed(),
             peers: members.into_iter().map(|id| (id, self.peer_view(id))).collect(),
         }
     }
@@ -402,7 +403,7 @@ impl Consensus {
                 MemberState::Unknown
             },
             position: peer.position,
-            heard_at: peer.heard_at,
+            silence: peer.heard_at.map(|at| self.now.saturating_sub(at)),
             round_trip: peer.round_trip,
             sync_source: peer.gossip.as_ref().and_then(|gossip| gossip.sync_source),
             term: peer.gossip.as_ref().map_or(0, |gossip| gossip.term),
@@ -471,8 +472,32 @@ pub struct View {
     pub election_at: Option<Moment>,
     /// The configuration.
     pub configuration: Option<Configuration>,
+    /// Whether a majority of its voters have it.
+    pub configuration_is_committed: bool,
     /// The other members.
     pub peers: BTreeMap<MemberId, PeerView>,
+}
+
+impl View {
+    /// What a member has to say that has not begun.
+    pub fn of_nobody() -> Self {
+        Self {
+            me: None,
+            state: MemberState::Startup,
+            is_writable: false,
+            is_catching_up: false,
+            term: 0,
+            vote: LastVote::default(),
+            primary: None,
+            position: Position::default(),
+            commit_point: OpTime::ZERO,
+            sync_source: None,
+            election_at: None,
+            configuration: None,
+            configuration_is_committed: false,
+            peers: BTreeMap::new(),
+        }
+    }
 }
 
 /// What a member knows of another.
@@ -482,8 +507,8 @@ pub struct PeerView {
     pub state: MemberState,
     /// Its log.
     pub position: Position,
-    /// Its last sign of life.
-    pub heard_at: Option<Moment>,
+    /// How long ago it gave a sign of life.
+    pub silence: Option<Duration>,
     /// Smoothed time from request to answer.
     pub round_trip: Option<Duration>,
     /// Whom it fetches from.

@@ -1,7 +1,7 @@
 //! From whom to fetch.
 //!
 //! A source must be strictly ahead, so that no circle of members waits for itself; the primary, which fetches from nobody,
-//! may also be level. Among those that qualify the nearest is taken; the primary is preferred unless another is nearer by
+//! may also be level, and so may whoever has data be to one that has none. Among those that qualify the nearest is taken; the primary is preferred unless another is nearer by
 //! more than [`NEARER_BY`]. A source is kept while it serves: changing costs a fetch.
 //!
 //! When a member hears who won an election, it chooses anew at once: the paper waits for the next heartbeat, and all that time
@@ -85,6 +85,11 @@ impl Consensus {
         }
     }
 
+    /// Whether the peer has what this member lacks: entries, or data at all.
+    fn is_behind(&self, peer: &Peer) -> bool {
+        self.data == DataState::InitialSync || peer.position.written > self.position.written
+    }
+
     /// Whether the present source is still worth fetching from.
     fn serves(&self, source: MemberId) -> bool {
         let Some((peer, configuration)) = self.peers.get(&source).zip(self.configuration.as_ref()) else {
@@ -100,7 +105,7 @@ impl Consensus {
             return true;
         }
         let is_primary = self.primary == Some(source);
-        let is_ahead = peer.position.written > self.position.written;
+        let is_ahead = self.is_behind(peer);
         let feeds = peer.gossip.as_ref().and_then(|gossip| gossip.sync_source);
         // Level with a source that gets nothing from anybody, or gets it from us: there is nothing to come.
         if !is_primary && !is_ahead && (feeds.is_none() || feeds == self.me) {
@@ -138,7 +143,7 @@ impl Consensus {
         let (Some(configuration), Some(me)) = (&self.configuration, self.my_member()) else { return false };
         let Some(member) = configuration.member(id) else { return false };
         let is_primary = self.primary == Some(id) && peer.state() == MemberState::Primary;
-        let is_ahead = peer.position.written > self.position.written;
+        let is_ahead = self.is_behind(peer);
         let catches_up = matches!(self.role, Role::Leader(_));
         if !member.bears_data()
             || !peer.state().is_readable()

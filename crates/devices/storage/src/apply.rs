@@ -27,26 +27,26 @@ const BATCH_ENTRIES_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
 /// An entry that changes one document, or none, taken apart.
-struct Entry<'a> {
-    whole: &'a RawDocument,
-    optime: OpTime,
+pub(crate) struct Entry<'a> {
+    pub(crate) whole: &'a RawDocument,
+    pub(crate) optime: OpTime,
     namespace: Namespace,
-    uuid: Option<[u8; 16]>,
+    pub(crate) uuid: Option<[u8; 16]>,
     /// Absent: a message for readers of the oplog.
-    change: Option<EntryChange<'a>>,
-    statement: Option<LoggedStatement<'a>>,
+    pub(crate) change: Option<EntryChange<'a>>,
+    pub(crate) statement: Option<LoggedStatement<'a>>,
 }
 
 /// What an entry of a retryable write tells of its statement.
 pub(crate) struct LoggedStatement<'a> {
-    session: &'a [u8],
+    pub(crate) session: &'a [u8],
     pub(crate) txn_number: i64,
     pub(crate) stmt_id: i32,
     image: Option<RetryImage>,
 }
 
 impl<'a> Entry<'a> {
-    fn parse(whole: &'a RawDocument) -> Result<Self> {
+    pub(crate) fn parse(whole: &'a RawDocument) -> Result<Self> {
         let broken = |what: &str| {
             Error::new(ErrorCode::FailedToParse, format!("An oplog entry has no valid '{what}': {whole:?}"))
         };
@@ -74,7 +74,7 @@ impl<'a> Entry<'a> {
     }
 
     /// What the statement answers when it is sent again. An insert stands for an upsert too: who asks knows which it was.
-    fn reply(&self, image: Option<RawDocumentBuf>) -> Option<RawDocumentBuf> {
+    pub(crate) fn reply(&self, image: Option<RawDocumentBuf>) -> Option<RawDocumentBuf> {
         let mut reply = match self.change? {
             EntryChange::Put(document) => {
                 let mut reply = rawdoc! { "n": 1, "nModified": 0 };

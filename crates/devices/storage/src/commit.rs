@@ -17,11 +17,13 @@
 //!   handed on once the transaction is in the queue; who gets it reads the new value from [`crate::in_flight`].
 
 mod gate;
+mod stamps;
 mod terms;
 
 pub use gate::WriteGate;
 
 use crate::counters::Counts;
+use crate::facts::Fact;
 use crate::format::{counts_key, family, is_versioned, oplog_key};
 use crate::in_flight::InFlight;
 use crate::locks::{LockSet, LockTable};
@@ -36,6 +38,7 @@ use hashbrown::HashTable;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
+use stamps::Stamps;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -129,6 +132,7 @@ pub struct CommitQueue {
     /// The term of this member's own entries.
     own_term: AtomicI64,
     terms: Terms,
+    stamps: Stamps,
     /// Last OpTime's timestamp given out and readable.
     applied: AtomicU64,
     durable: AtomicU64,
@@ -146,13 +150,14 @@ pub struct CommitQueue {
 }
 
 impl CommitQueue {
-    /// A queue whose next OpTime follows `last`, which is on disk.
+    /// A queue whose next OpTime follows `last`, which is on disk. `stamp`: what a rollback kept (see [`stamps`]), or zero.
     pub(crate) fn new(
         db: Arc<DB>,
         locks: Arc<LockTable>,
         in_flight: Arc<InFlight>,
         record_cache: Arc<RecordCache>,
         last: OpTime,
+        stamp: u64,
     ) -> Self {
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
@@ -173,6 +178,7 @@ impl CommitQueue {
             gate_turned: Condvar::new(),
             own_term: AtomicI64::new(term),
             terms: Terms::new(last),
+            stamps: Stamps::new(last.timestamp.as_u64().max(stamp)),
             applied: AtomicU64::new(last.timestamp.as_u64()),
             durable: AtomicU64::new(last.timestamp.as_u64()),
             floor: AtomicU64::new(0),
@@ -199,6 +205,11 @@ impl CommitQueue {
     /// synced, which holds no lock but writes or syncs nothing more until it is back. There can be one.
     pub fn on_progress(&self, listener: ProgressListener) {
         assert!(self.progress.set(listener).is_ok(), "one listener hears of progress");
+    }
+
+    /// From this timestamp on, the stamps of versions are their entries' timestamps; see [`stamps`].
+    pub(crate) fn stamps_settle_at(&self) -> u64 {
+        self.stamps.settle_at()
     }
 
     fn tell_progress(&self) {
@@ -471,13 +482,16 @@ impl CommitQueue {
             let (from, to) = (oplog_key(Timestamp::from_u64(kept.timestamp.as_u64() + 1)), [u8::MAX; 9]);
             batch.delete_range_cf(handle(family::OPLOG), from.as_slice(), to.as_slice());
             last = kept;
+            self.stamps.of(0);
+            batch.put_cf(handle(family::META), Fact::Stamp.key(), self.stamps.reserve().to_le_bytes());
         }
         let optimes = self.optimes_of(transaction, &mut last, wall_ms);
-        // What belongs to no entry (local writes, clean-up) gets the newest entry's timestamp.
-        let clock = last.timestamp;
+        let stamps: SmallVec<[u64; 4]> =
+            optimes.iter().map(|optime| self.stamps.of(optime.timestamp.as_u64())).collect();
+        // What belongs to no entry (local writes, clean-up, what a rollback restores) gets the highest.
+        let highest = self.stamps.highest();
         for action in transaction.actions() {
-            let stamp =
-                |entry: usize| optimes.get(entry).map_or(clock, |optime| optime.timestamp).as_u64().to_le_bytes();
+            let stamp = |entry: usize| stamps.get(entry).unwrap_or(&highest).to_le_bytes();
             match action {
                 Action::Put { family, entry, key, value } if is_versioned(family) => {
                     batch.put_cf_with_ts(handle(family), key, stamp(entry), value);

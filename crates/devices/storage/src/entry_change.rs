@@ -132,7 +132,7 @@ impl Storage {
     }
 
     /// Where the document of that `_id` lies, or would; `None` if only a document itself can tell, and there is none.
-    fn record_of(&self, collection: &Collection, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
+    pub(crate) fn record_of(&self, collection: &Collection, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
         match collection.kind {
             CollectionKind::Clustered => record_key(id).map(Some),
             CollectionKind::Capped => {

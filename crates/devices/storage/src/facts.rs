@@ -21,16 +21,22 @@ pub enum Fact {
     CommitPoint,
     /// Counts the rollbacks, so that others notice them.
     RollbackId,
+    /// There while this member is being filled from another: what it has is not whole.
+    Cloning,
+    /// After a rollback, a stamp above all that were given (see `commit::stamps`).
+    Stamp,
 }
 
 impl Fact {
     /// Its name in the meta family.
-    fn key(self) -> &'static [u8] {
+    pub(crate) fn key(self) -> &'static [u8] {
         match self {
             Self::LastVote => b"set/vote",
             Self::Configuration => b"set/configuration",
             Self::CommitPoint => b"set/commit-point",
             Self::RollbackId => b"set/rollback-id",
+            Self::Cloning => b"set/cloning",
+            Self::Stamp => b"set/stamp",
         }
     }
 }

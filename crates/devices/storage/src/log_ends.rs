@@ -1,15 +1,11 @@
-//! The oplog's two ends, what lies from a place to the new end, and cutting the new end off.
+//! The oplog's two ends, and what lies from a place to the new end.
 //!
-//! Invariant: entries are cut off in one batch with nothing else, and synced; then the positions have gone back to the
-//! newest entry left, and what is logged next comes after that one.
-//! Not here: undoing what the entries cut off did to documents; dropping the old end ([`crate::retention`]).
+//! Not here: cutting the new end off ([`crate::rollback`]); dropping the old end ([`crate::retention`]).
 
-use crate::commit::Durability;
 use crate::format::{family, oplog_key};
 use crate::machine::read_failure;
 use crate::oplog::optime_of;
 use crate::storage::Storage;
-use crate::transaction::Transaction;
 use crate::view::stored_document;
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawDocument, RawDocumentBuf};
@@ -56,21 +52,12 @@ impl Storage {
         Ok(entries)
     }
 
-    /// Removes all entries newer than `last`, synced; returns the OpTime of the newest one left. The documents stay as the
-    /// entries made them.
-    ///
-    /// `IllegalOperation` (20) unless the gate is closed to this member's own writes.
-    pub fn truncate_oplog_after(&self, last: OpTime) -> Result<OpTime> {
-        let _turn = self.follow()?;
-        let kept = self.entry_until(last.timestamp)?;
-        if kept.timestamp < self.commit.applied().timestamp {
-            let mut transaction = Transaction::empty();
-            transaction.truncation = Some(kept);
-            crash_point!("truncation-before-commit");
-            self.commit.commit_unasked(transaction, Durability::Synced);
-            crash_point!("truncation-after-commit");
-        }
-        Ok(kept)
+    /// The entry with this OpTime, if it is in the log.
+    pub fn entry_at(&self, optime: OpTime) -> Result<Option<RawDocumentBuf>> {
+        let stored = self.db().get_pinned_cf(self.family(family::OPLOG), oplog_key(optime.timestamp));
+        let Some(stored) = stored.map_err(read_failure)? else { return Ok(None) };
+        let entry = stored_document(&stored)?;
+        Ok((optime_of(entry) == Some(optime)).then(|| entry.to_owned()))
     }
 }
 

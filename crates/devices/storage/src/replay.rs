@@ -21,7 +21,8 @@ use bson::{RawDocument, RawDocumentBuf};
 use std::cell::RefCell;
 
 struct Scope {
-    entry: RawDocumentBuf,
+    /// Absent: nothing at all is to be logged.
+    entry: Option<RawDocumentBuf>,
     /// Whether the entry is in a transaction that takes it to the log.
     is_carried: bool,
 }
@@ -50,8 +51,10 @@ pub(crate) fn carry(transaction: &mut Transaction, o: &RawDocument) -> bool {
     SCOPE.with_borrow_mut(|scope| {
         let Some(scope) = scope else { return false };
         transaction.is_replicated = true;
-        if !scope.is_carried && command_of(&scope.entry).is_some_and(|name| Some(name) == first_name(o)) {
-            transaction.carry(&scope.entry);
+        if let Some(entry) = scope.entry.as_deref().filter(|_| !scope.is_carried)
+            && command_of(entry).is_some_and(|name| Some(name) == first_name(o))
+        {
+            transaction.carry(entry);
             scope.is_carried = true;
         }
         true
@@ -64,6 +67,13 @@ fn command_of(entry: &RawDocument) -> Option<&str> {
 
 fn first_name(o: &RawDocument) -> Option<&str> {
     Some(o.iter().next()?.ok()?.0.as_str())
+}
+
+/// Lets `change` change the catalog and log nothing: what it undoes goes from the log with it.
+pub(crate) fn silently<T>(change: impl FnOnce() -> Result<T>) -> Result<T> {
+    SCOPE.set(Some(Scope { entry: None, is_carried: false }));
+    let _guard = Guard;
+    change()
 }
 
 impl Storage {
@@ -80,7 +90,7 @@ impl Storage {
         if optime.timestamp <= self.commit.applied().timestamp {
             return Ok(None);
         }
-        SCOPE.set(Some(Scope { entry: entry.to_owned(), is_carried: false }));
+        SCOPE.set(Some(Scope { entry: Some(entry.to_owned()), is_carried: false }));
         let guard = Guard;
         let done = apply()?;
         if SCOPE.with_borrow(|scope| scope.as_ref().is_some_and(|scope| !scope.is_carried)) {

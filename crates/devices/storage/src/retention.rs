@@ -7,7 +7,7 @@ use crate::format::{family, oplog_key};
 use crate::options::StorageOptions;
 use crate::storage::Storage;
 use crate::tasks::{Admission, TaskKind};
-use baton_types::Timestamp;
+use baton_types::{OpTime, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +24,8 @@ pub struct Retention {
     oldest: AtomicU64,
     /// Versions of documents below this timestamp may be gone, unless they are the newest.
     history_from: AtomicU64,
+    /// Versions as of this timestamp are kept: a rollback reads them. The highest there is while no set says otherwise.
+    commit_point: AtomicU64,
 }
 
 impl Retention {
@@ -35,6 +37,7 @@ impl Retention {
             retention_secs_min: AtomicU64::new(options.oplog_retention_secs_min),
             oldest: AtomicU64::new(0),
             history_from: AtomicU64::new(0),
+            commit_point: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -73,11 +76,25 @@ impl Retention {
 }
 
 impl Storage {
+    /// Notes what the set has committed: no rollback goes back behind it, so history is kept from there on.
+    pub fn set_commit_point(&self, optime: OpTime) {
+        self.retention.commit_point.store(optime.timestamp.as_u64(), Ordering::Release);
+    }
+
+    /// What the set is known to have committed; nothing, if no set has said so.
+    pub fn commit_point(&self) -> Option<Timestamp> {
+        let known = self.retention.commit_point.load(Ordering::Acquire);
+        (known != u64::MAX).then_some(Timestamp::from_u64(known))
+    }
+
     /// Lets compaction drop versions of documents older than the history window. Called now and then.
     pub fn forget_history(&self) {
         let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let seconds = now_secs.saturating_sub(u64::from(self.options.history_secs)) as u32;
-        let low = Timestamp { seconds, increment: 0 }.as_u64().min(self.queue().applied().timestamp.as_u64());
+        let low = Timestamp { seconds, increment: 0 }
+            .as_u64()
+            .min(self.queue().applied().timestamp.as_u64())
+            .min(self.retention.commit_point.load(Ordering::Acquire));
         self.retention.history_from.fetch_max(low, Ordering::AcqRel);
         for name in [family::DOCUMENTS, family::INDEXES] {
             if let Err(error) = self.db().increase_full_history_ts_low(self.family(name), low.to_le_bytes()) {

@@ -72,6 +72,29 @@ impl SessionRecord {
         self.last = optime;
     }
 
+    /// What is left of a session's record without the entries after `common`; adds to `transaction` the deletion of the rest.
+    pub(crate) fn rolled_back(transaction: &mut Transaction, db: &DB, session: &[u8], common: OpTime) -> Result<Self> {
+        let mut record = Self::fresh(-1, OpTime::ZERO);
+        let mut is_kept = true;
+        for row in db.iterator_cf(rows(db), IteratorMode::From(session, Direction::Forward)) {
+            let (key, value) = row.map_err(read_failure)?;
+            if key.len() != session.len() + 4 || !key.starts_with(session) {
+                break;
+            }
+            let row = RawDocument::from_bytes(&value)?;
+            is_kept = is_kept && optime_of(row).is_some_and(|last| last <= common) && record.take_in(row) == Some(true);
+            if !is_kept {
+                transaction.delete(family::SESSIONS, &key);
+            }
+        }
+        Ok(record)
+    }
+
+    /// Whether nothing is stored of any write.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.rows == 0
+    }
+
     fn add_row(
         &mut self,
         transaction: &mut Transaction,
@@ -208,6 +231,11 @@ impl SessionTable {
         let record = Arc::new(Mutex::new(load(db, key)?));
         sessions.insert(key.to_vec(), Arc::clone(&record));
         Ok(SessionHandle { key: key.to_vec(), record })
+    }
+
+    /// Lets all sessions be loaded anew; see [`Self::forget`].
+    pub(crate) fn forget_all(&self) {
+        self.sessions.lock().clear();
     }
 
     /// Lets a session be loaded anew. Who holds its record keeps one that nobody else has.

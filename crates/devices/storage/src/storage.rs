@@ -3,6 +3,7 @@
 use crate::catalog::{Catalog, Collection};
 use crate::commit::{CommitQueue, Durability, ProgressListener};
 use crate::counters::Counts;
+use crate::facts::Fact;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
 use crate::in_flight::InFlight;
@@ -72,6 +73,7 @@ impl Storage {
         let in_flight = Arc::new(InFlight::new(hasher.clone()));
         let record_cache = Arc::new(RecordCache::new(options.record_cache_bytes(), hasher));
         let last = Self::last_optime(&db)?;
+        let stamp = Self::highest_stamp(&db)?;
         let storage = Arc::new(Self {
             commit: CommitQueue::new(
                 Arc::clone(&db),
@@ -79,6 +81,7 @@ impl Storage {
                 Arc::clone(&in_flight),
                 Arc::clone(&record_cache),
                 last,
+                stamp,
             ),
             locks,
             in_flight,
@@ -87,7 +90,7 @@ impl Storage {
             catalog_change: Mutex::new(()),
             following: Mutex::new(()),
             next_id: AtomicU32::new(next_id),
-            catalog_stable_from: AtomicU64::new(last.timestamp.as_u64()),
+            catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(stamp)),
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
             retention: Retention::new(&options),
@@ -134,7 +137,14 @@ impl Storage {
         iterator.status().map_err(read_failure)?;
         let newest =
             iterator.value().and_then(|value| crate::oplog::optime_of(bson::RawDocument::from_bytes(value).ok()?));
-        Ok(newest.unwrap_or(OpTime { term: 1, ..OpTime::ZERO }))
+        Ok(newest.unwrap_or(OpTime::ZERO))
+    }
+
+    /// What [`crate::rollback`] kept.
+    fn highest_stamp(db: &DB) -> Result<u64> {
+        let family = db.cf_handle(family::META).unwrap_or_else(|| unreachable!("opened"));
+        let stored = db.get_pinned_cf(family, Fact::Stamp.key()).map_err(read_failure)?;
+        Ok(stored.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes))
     }
 
     fn load_catalog(db: &DB) -> Result<Catalog> {
@@ -278,6 +288,11 @@ impl Storage {
         let optime = self.commit.commit(transaction, Durability::Synced)?;
         self.catalog_stable_from.fetch_max(optime.timestamp.as_u64(), Ordering::SeqCst);
         Ok(guard)
+    }
+
+    /// Refuses reads as of an older time from now on.
+    pub(crate) fn refuse_reads_before(&self, timestamp: u64) {
+        self.catalog_stable_from.fetch_max(timestamp, Ordering::SeqCst);
     }
 
     /// The record of a logical session's retryable writes.

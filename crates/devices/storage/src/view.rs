@@ -48,6 +48,11 @@ impl<'s> View<'s> {
         Self { storage, snapshot: storage.db().snapshot(), at: NEWEST }
     }
 
+    /// Storage as of a cluster time that the caller knows to be kept.
+    pub(crate) fn as_of(storage: &'s Storage, at: Timestamp) -> Self {
+        Self { at: at.as_u64().to_le_bytes(), ..Self::new(storage) }
+    }
+
     fn options(&self, family: &str) -> ReadOptions {
         let mut options = ReadOptions::default();
         if is_versioned(family) {
@@ -241,8 +246,8 @@ impl Storage {
     /// `SnapshotTooOld` (239) if versions that old may be gone, `SnapshotUnavailable` (246) if collections or indexes have
     /// changed since, so that the catalog of now would misread them.
     pub fn view_at(&self, at: Option<Timestamp>) -> Result<View<'_>> {
-        let mut view = View::new(self);
-        let Some(at) = at else { return Ok(view) };
+        let Some(at) = at else { return Ok(View::new(self)) };
+        let view = View::as_of(self, at);
         // Asked after the snapshot was taken: what is dropped from now on, the snapshot keeps.
         let (oldest, stable_from) = (self.retention.history_from(), self.catalog_stable_from());
         if at < oldest {
@@ -260,7 +265,6 @@ impl Storage {
                 ),
             ));
         }
-        view.at = at.as_u64().to_le_bytes();
         Ok(view)
     }
 

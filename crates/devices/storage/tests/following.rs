@@ -542,33 +542,110 @@ fn a_member_of_a_set_logs_nothing_when_it_opens() {
     assert!(storage.last_entry() > last);
 }
 
+/// What an entry of a write with this number in a session says, for documents of `c`.
+fn retryable(storage: &Storage, c: &Arc<Collection>, lsid: &RawDocument, number: i64, id: i32) {
+    let session = lsid.get_binary("id").expect("an id").bytes;
+    let handle = storage.session(session).expect("readable");
+    let mut record = handle.begin(number).expect("newest");
+    let statement = Statement { lsid, txn_number: number, stmt_id: 0, prev: record.last, image: None };
+    let mut transaction = Transaction::default();
+    let document = rawdoc! { "_id": id, "by": number };
+    let added = storage.insert(&mut transaction, c, &document, Some(statement)).expect("inserted");
+    assert_eq!(added, Inserted::Added);
+    record.add(&mut transaction, &handle, 0, rawdoc! { "n": 1 });
+    record.last = storage.commit(transaction, Durability::Applied).expect("committed");
+}
+
+fn answers_again(storage: &Storage, session: &[u8], number: i64) -> bool {
+    let handle = storage.session(session).expect("readable");
+    handle.begin(number).expect("no newer write").statement(0).is_some()
+}
+
 #[test]
-fn a_truncated_log_ends_where_it_was_cut_and_goes_on_from_there() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (kept, entries) = {
-        let storage = open(folder.path());
-        let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
-        for id in 0..10 {
-            insert(&storage, &c, &rawdoc! { "_id": id }).expect("inserted");
-        }
+fn what_a_rollback_takes_away_leaves_no_trace_and_the_new_primarys_entries_are_read_in_its_place() {
+    let (folder, other, removed) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let primary = open(other.path());
+    let c = create(&primary, "c", [1; 16], &rawdoc! {}).expect("created");
+    index(&primary, "c", &rawdoc! { "v": 2, "key": { "n": 1 }, "name": "n_1" }).expect("built");
+    for id in 0..10 {
+        insert(&primary, &c, &rawdoc! { "_id": id, "n": id }).expect("inserted");
+    }
+    let lsid = lsid(&[7; 16]);
+    retryable(&primary, &c, &lsid, 3, 100);
+    {
+        // The old primary has all of it, and then writes what nobody else gets, its clock an hour ahead.
+        let storage = open_to_follow(folder.path());
+        follow(&storage, &log(&primary));
+        let common = storage.last_entry();
+        assert_eq!(common, primary.last_entry());
+        storage.queue().advance_floor(Timestamp { seconds: common.timestamp.seconds + 3600, increment: 1 });
+        storage.open_to_writes(2);
+        let c = storage.collection(&name("c")).expect("there");
+        let with = |n: i32| {
+            move |before: &RawDocument| Some(rawdoc! { "_id": before.get_i32("_id").unwrap(), "n": n, "lost": true })
+        };
+        change(&storage, &c, 1, None, with(70)).expect("changed");
+        change(&storage, &c, 1, None, with(71)).expect("changed");
+        change(&storage, &c, 2, None, |_| None).expect("deleted");
+        change(&storage, &c, 3, None, |_| None).expect("deleted");
+        insert(&storage, &c, &rawdoc! { "_id": 3, "n": [4, 5], "lost": true }).expect("inserted");
+        insert(&storage, &c, &rawdoc! { "_id": 11, "n": 11, "lost": true }).expect("inserted");
+        retryable(&storage, &c, &lsid, 4, 101);
+        index(&storage, "c", &rawdoc! { "v": 2, "key": { "lost": 1 }, "name": "lost_1" }).expect("built");
+        let lost = create(&storage, "lost", [9; 16], &rawdoc! {}).expect("created");
+        insert(&storage, &lost, &rawdoc! { "_id": 1 }).expect("inserted");
         storage.sync();
-        let entries = log(&storage);
-        let kept = optime_of(&entries[4]).expect("an OpTime");
-        let refused = storage.truncate_oplog_after(kept).expect_err("it writes itself");
-        assert_eq!(refused.code, ErrorCode::IllegalOperation);
+        let before = storage.last_entry();
+        assert_eq!(
+            storage.roll_back(common, removed.path()).expect_err("it writes itself").code,
+            ErrorCode::IllegalOperation
+        );
         storage.close_to_writes();
-        assert_eq!(storage.truncate_oplog_after(kept).expect("cut"), kept);
-        assert_eq!(storage.last_entry(), kept);
-        assert_eq!(storage.queue().durable(), kept);
-        assert_eq!(log(&storage), entries[..5]);
-        assert_eq!(storage.sync(), kept);
-        (kept, entries)
-    };
+        let summary = storage.roll_back(common, removed.path()).expect("rolled back");
+        assert_eq!((summary.from, summary.to, summary.documents), (before, common, 5));
+        assert_eq!((storage.last_entry(), storage.queue().durable()), (common, common));
+        assert_eq!(documents(&storage, "c"), documents(&primary, "c"));
+        assert!(storage.collection(&name("lost")).is_none());
+        assert!(c.index("lost_1").is_none());
+        assert!(answers_again(&storage, &[7; 16], 3), "the session's write before counts again");
+        assert_eq!(storage.rollback_id().expect("readable"), 2);
+        let kept: usize = std::fs::read_dir(removed.path()).unwrap().count();
+        assert_eq!(kept, 2, "one folder for each collection");
+    }
+    // Entries whose timestamps are an hour below those that were rolled back.
+    let statement = |id: i32| move |_: &RawDocument| Some(rawdoc! { "_id": id, "n": 1000 + id });
+    change(&primary, &c, 1, None, statement(1)).expect("changed");
+    change(&primary, &c, 2, None, statement(2)).expect("changed");
+    change(&primary, &c, 4, None, |_| None).expect("deleted");
     let storage = open_to_follow(folder.path());
-    assert_eq!(storage.last_entry(), kept);
-    assert_eq!(log(&storage), entries[..5]);
-    follow(&storage, &entries[5..]);
-    assert_eq!(log(&storage), entries);
+    assert_eq!(documents(&storage, "c").len(), 11, "as rolled back, over a restart");
+    follow(&storage, &log(&primary));
+    assert_eq!(documents(&storage, "c"), documents(&primary, "c"));
+    assert_eq!(log(&storage), log(&primary));
+    let c = storage.collection(&name("c")).expect("there");
+    let report = storage.validate(&c, &mut |_, _| Ok(())).expect("validated");
+    assert!(report.is_valid(), "{report:?}");
+    drop(storage);
+    let storage = open_to_follow(folder.path());
+    assert_eq!(documents(&storage, "c"), documents(&primary, "c"), "over another restart too");
+}
+
+#[test]
+fn a_rollback_that_history_or_a_drop_forbids_changes_nothing() {
+    let (folder, removed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let storage = open(folder.path());
+    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+    insert(&storage, &c, &rawdoc! { "_id": 1 }).expect("inserted");
+    let common = storage.last_entry();
+    insert(&storage, &c, &rawdoc! { "_id": 2 }).expect("inserted");
+    storage.drop_collection(&name("c")).expect("dropped");
+    storage.close_to_writes();
+    let all = log(&storage);
+    assert_eq!(storage.roll_back(common, removed.path()).expect_err("a drop").code, ErrorCode(127));
+    let elsewhere = OpTime { term: 9, ..common };
+    assert_eq!(storage.roll_back(elsewhere, removed.path()).expect_err("no such entry").code, ErrorCode(127));
+    assert_eq!(log(&storage), all);
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! The runtime of a replica set's member: what carries out the decisions of [`baton_consensus`] between real members.
 //!
 //! ```text
-//!   Consensus ──Effect::Send──▶ lanes ──▶ messages ──▶ TCP ──▶ another member
-//!       ▲                         │
-//!       └──Input::Response, Input::Unreachable
+//!   driver: Consensus ──Effect::Send──▶ lanes ──▶ messages ──▶ TCP ──▶ another member
+//!      ▲  ▲                               │
+//!      │  └──Input::Response, Input::Unreachable
+//!      ├──progress of storage, orders and requests of commands
+//!      └──fetcher: the sync source's oplog, judged, applied and synced
 //! ```
+//!
+//! [`Replication`] is what the member around it sees; [`Waiters`] are told when a write is committed.
 //!
 //! Invariants:
 //! - whatever is sent comes back as an answer or as a failure, unless a newer request of the same kind takes its place;
@@ -13,8 +17,18 @@
 //!
 //! What it deliberately does not do: decide. Terms, votes, the commit point and sync sources are consensus's.
 
+mod driver;
+mod fetcher;
+mod initial_sync;
 mod lane;
-pub mod lanes;
+mod lanes;
 pub mod messages;
+mod probe;
+mod rollback;
+mod waiters;
 
+pub use driver::{Order, Parts, Replication};
+pub use initial_sync::InitialSyncStatus;
 pub use lanes::Lanes;
+pub use probe::{Probe, probe};
+pub use waiters::Waiters;

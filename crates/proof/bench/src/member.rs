@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
+use crate::client::initiate_alone;
 use crate::process::{Process, free_port};
 
 /// What every experiment wants to know.
@@ -78,7 +79,7 @@ impl MemberSpec {
         Ok(Self { binary: place.baton.clone(), dir: dir.to_owned(), cache_gb, http: false, port })
     }
 
-    /// Starts it and waits until it listens.
+    /// Starts it, makes a set of it unless it is one already, and waits until it takes writes.
     ///
     /// # Errors
     /// If it does not come up.
@@ -93,7 +94,9 @@ impl MemberSpec {
         command.args(["serve", "--replSet", "rs0", "--http", if self.http { "true" } else { "false" }]);
         command.args(["--port", &self.port.to_string(), "--wiredTigerCacheSizeGB", &self.cache_gb.to_string()]);
         command.arg("--dbpath").arg(&data);
-        Process::start("baton", command, self.port, &self.dir)
+        let process = Process::start("baton", command, self.port, &self.dir)?;
+        initiate_alone(&format!("127.0.0.1:{}", self.port))?;
+        Ok(process)
     }
 }
 

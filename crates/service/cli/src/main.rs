@@ -6,6 +6,7 @@ mod arguments;
 mod config_file;
 mod connection;
 mod dump;
+mod local_set;
 mod serve;
 mod settings;
 mod status;

@@ -4,22 +4,25 @@
 //! directory that cannot be used.
 
 use crate::arguments;
+use crate::local_set::LocalSet;
 use crate::settings::{self, Config, LogSettings, Value};
 use baton_node::signals::Signals;
 use baton_node::{Member, StartError};
 use baton_telemetry::Log;
 use baton_telemetry::log::{Format, Options as LogOptions, Output, Rotation};
 use clap::{Arg, ArgMatches, Command};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// The name of the set that `baton up` makes.
+const SET_NAME: &str = "rs0";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
   baton serve --dbpath ./data
       A standalone on 127.0.0.1:27017 that keeps its data in ./data.
   baton serve --dbpath ./data --replSet rs0
-      The one member of a replica set: retryable writes, read concerns, the oplog.
-      Connect with: mongosh 'mongodb://127.0.0.1:27017/?replicaSet=rs0'
+      A member of a replica set. A set is made once, on one of its members: mongosh --eval 'rs.initiate()'
   baton serve --dbpath /var/lib/baton --bind_ip 127.0.0.1,10.0.0.5 --logpath /var/log/baton.log --logappend
       For a service manager.
   baton serve --config /etc/baton.yaml
@@ -34,6 +37,8 @@ const UP_EXAMPLES: &str = "\
 Examples:
   baton up
       A replica set rs0 of one member on 127.0.0.1:27017, with its data in ./baton-data.
+  baton up --members 3
+      One of three members, on ports 27017 to 27019. Kill one of its processes and watch it return.
   baton up --port 5000 --data /tmp/try
       Another one beside it.
 
@@ -55,7 +60,15 @@ pub fn up_command() -> Command {
                 .value_name("PORT")
                 .default_value("27017")
                 .value_parser(clap::value_parser!(u16))
-                .help("The port of the member"),
+                .help("The port of the first member; others have the next ones"),
+        )
+        .arg(
+            Arg::new("members")
+                .long("members")
+                .value_name("N")
+                .default_value("1")
+                .value_parser(clap::value_parser!(u16).range(1..=7))
+                .help("How many members, 1 to 7"),
         )
         .arg(
             Arg::new("data")
@@ -78,29 +91,58 @@ pub fn serve(matches: &ArgMatches) -> ExitCode {
 
 /// Carries out `baton up`.
 pub fn up(matches: &ArgMatches) -> ExitCode {
-    let mut given = std::collections::BTreeMap::new();
-    if let Some(port) = matches.get_one::<u16>("port") {
-        given.insert("net.port", Value::Number(f64::from(*port)));
-    }
-    if let Some(data) = matches.get_one::<PathBuf>("data") {
-        given.insert("storage.dbPath", Value::Text(data.display().to_string()));
+    let members = matches.get_one::<u16>("members").copied().unwrap_or(1);
+    let port = matches.get_one::<u16>("port").copied().unwrap_or(27017);
+    let data = matches.get_one::<PathBuf>("data").cloned().unwrap_or_else(|| "baton-data".into());
+    if members > 1 { up_with_members(members, port, &data) } else { up_alone(port, &data) }
+}
+
+fn up_alone(port: u16, data: &Path) -> ExitCode {
+    let given = std::collections::BTreeMap::from([
+        ("net.port", Value::Number(f64::from(port))),
+        ("storage.dbPath", Value::Text(data.display().to_string())),
         // The terminal is for the address; what else there is to say goes beside the data.
-        given.insert("systemLog.path", Value::Text(data.join("baton.log").display().to_string()));
-        given.insert("systemLog.logAppend", Value::Switch(true));
-    }
-    given.insert("replication.replSetName", Value::Text("rs0".into()));
+        ("systemLog.path", Value::Text(data.join("baton.log").display().to_string())),
+        ("systemLog.logAppend", Value::Switch(true)),
+        ("replication.replSetName", Value::Text(SET_NAME.into())),
+    ]);
     match settings::resolve(&given) {
-        Ok(config) => run(config, |member| {
-            println!("Baton is up: a replica set of one member.");
-            println!("  connect   mongosh '{}'", member.connection_string());
-            if let Some(page) = member.status_page() {
-                println!("  status    {page}");
-            }
-            let data = &member.server().identity.data_directory;
-            println!("  data      {data} (its log is {data}/baton.log)");
-            println!("  stop      Ctrl-C");
-        }),
+        Ok(mut config) => {
+            config.options.initiate = true;
+            run(config, |member| {
+                println!("Baton is up: a replica set of one member.");
+                println!("  connect   mongosh '{}'", member.connection_string());
+                if let Some(page) = member.status_page() {
+                    println!("  status    {page}");
+                }
+                let data = &member.server().identity.data_directory;
+                println!("  data      {data} (its log is {data}/baton.log)");
+                println!("  stop      Ctrl-C");
+            })
+        }
         Err(why) => fail(&StartError { reason: why, exit_code: 2 }),
+    }
+}
+
+fn up_with_members(members: u16, port: u16, data: &Path) -> ExitCode {
+    let signals = match Signals::install() {
+        Ok(signals) => signals,
+        Err(e) => return fail(&StartError { reason: format!("Signals cannot be handled: {e}"), exit_code: 100 }),
+    };
+    match LocalSet::start(SET_NAME, members, port, data) {
+        Ok(mut set) => {
+            println!("Baton is up: a replica set of {members} members.");
+            println!("  connect   mongosh '{}'", set.connection_string());
+            println!("  status    http://127.0.0.1:{}/", port.saturating_add(1000));
+            for line in set.describe() {
+                println!("  member    {line}");
+            }
+            println!("  stop      Ctrl-C");
+            set.run(&signals);
+            set.stop();
+            ExitCode::SUCCESS
+        }
+        Err(reason) => fail(&StartError { reason, exit_code: 100 }),
     }
 }
 

@@ -63,7 +63,7 @@ fn the_status_page_the_metrics_and_the_health_are_served() {
         stream.read_to_string(&mut text).unwrap();
         text
     };
-    assert!(get("/").contains("primary of <code>rs0</code>"));
+    assert!(get("/").contains("PRIMARY of <code>rs0</code>"));
     assert!(get("/metrics").contains("baton_connections_total"));
     assert!(get("/healthz").starts_with("HTTP/1.1 200"));
     assert_eq!(serving.terminate(), 0);

@@ -184,7 +184,7 @@ impl WriteConcern {
 
     /// What a standalone refuses before it writes (`BadValue`, 2).
     pub fn check_member(&self, topology: &Topology) -> Result<()> {
-        if topology.set_name().is_some() {
+        if topology.is_replicated() {
             return Ok(());
         }
         match &self.w {

@@ -9,7 +9,7 @@
 
 use crate::aftermath;
 use crate::call::{Call, Reply};
-use crate::concerns::ReadLevel;
+use crate::concerns::{Acknowledgement, ReadLevel};
 use crate::envelope::Envelope;
 use crate::fields::{Fields, number_as_i64};
 use crate::server::failpoints::CommandFault;
@@ -18,7 +18,7 @@ use crate::table::{self, CommandSpec, Flags};
 use crate::tail;
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::{DocumentWriter, ReplyBuilder, Request};
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -206,8 +206,10 @@ fn run(
         let write_concern_error = unsatisfied_write_concern(call).filter(|_| !is_misunderstood(error.code));
         return Err(failure(error, Beside { write_concern_error, ..Beside::default() }));
     }
+    let unreplicated = await_replication(call);
     reply.append(cstr!("ok"), 1.0);
-    let write_concern_error = reply.write_concern_error.take().or_else(|| unsatisfied_write_concern(call));
+    let write_concern_error =
+        reply.write_concern_error.take().or_else(|| unsatisfied_write_concern(call)).or(unreplicated);
     if let Some(document) = &fault.write_concern_error {
         reply.append(cstr!("writeConcernError"), &**document);
         let code = document.get("code").ok().flatten().and_then(number_as_i64).unwrap_or_default();
@@ -220,6 +222,9 @@ fn run(
         }
     } else if let Some(error) = write_concern_error {
         append_write_concern_error(&mut reply, &error, retryable);
+    }
+    if call.envelope.oplog_query_data {
+        tail::append_oplog_query_data(call.server, &mut reply);
     }
     tail::append(call.server, &mut reply);
     Ok(Outcome::Replied(match reply.stream.take() {
@@ -255,6 +260,7 @@ fn check(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result
     if spec.flags.has(Flags::ADMIN_ONLY) && envelope.db != "admin" {
         return Err(Error::new(ErrorCode::Unauthorized, format!("{name} may only be run against the admin database.")));
     }
+    check_role(server, spec, envelope)?;
     check_api(server, spec, envelope)?;
     check_transaction(server, spec, envelope)?;
     if let Some(concern) = &envelope.write_concern {
@@ -265,9 +271,34 @@ fn check(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result
     }
     check_read_concern(server, spec, envelope)?;
     if let Some(time) = envelope.cluster_time
-        && server.topology.set().is_some()
+        && server.topology.is_replicated()
     {
         tail::observe(server, time)?;
+    }
+    Ok(())
+}
+
+/// Whether a member in this role may carry the command out: writes are the primary's, and a secondary is read from by those who
+/// say that they mean to. What is in `local` is every member's own.
+fn check_role(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result<()> {
+    let topology = &server.topology;
+    if topology.is_writable_primary() || envelope.db == "local" {
+        return Ok(());
+    }
+    if spec.flags.has(Flags::WRITES) {
+        return Err(Error::new(ErrorCode::NotWritablePrimary, "not primary"));
+    }
+    if !spec.flags.has(Flags::READ_CONCERN) && !spec.flags.has(Flags::ON_COLLECTION) {
+        return Ok(());
+    }
+    if !spec.flags.has(Flags::ANY_ROLE)
+        && envelope.read_preference.is_none_or(|preference| matches!(preference.get_str("mode"), Ok("primary")))
+    {
+        return Err(Error::new(ErrorCode::NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"));
+    }
+    if !topology.is_readable() {
+        let message = "node is not in primary or recovering state";
+        return Err(Error::new(ErrorCode::NotPrimaryOrSecondary, message));
     }
     Ok(())
 }
@@ -298,7 +329,7 @@ fn check_api(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Re
 
 fn check_transaction(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result<()> {
     let Some(number) = envelope.txn_number else { return Ok(()) };
-    if server.topology.set().is_none() {
+    if !server.topology.is_replicated() {
         return Err(Error::new(
             ErrorCode::IllegalOperation,
             "Transaction numbers are only allowed on a replica set member or mongos",
@@ -343,7 +374,7 @@ fn check_read_concern(server: &Server, spec: &CommandSpec, envelope: &Envelope<'
         ));
     }
     let Some(time) = concern.after_cluster_time.or(concern.at_cluster_time) else { return Ok(()) };
-    if server.topology.set().is_none() {
+    if !server.topology.is_replicated() {
         return Err(Error::new(
             ErrorCode::IllegalOperation,
             "Cannot specify afterClusterTime or atClusterTime readConcern without replication enabled",
@@ -410,6 +441,36 @@ fn block(call: &Call<'_>, time: Duration) -> Result<()> {
         std::thread::sleep(left.min(Duration::from_millis(20)));
         call.operation.check_interrupt()?;
     }
+}
+
+/// Waits until as many members have what was written as the write concern asks for; says why they have not.
+fn await_replication(call: &Call<'_>) -> Option<Error> {
+    let server = call.server;
+    if !call.spec.flags.has(Flags::WRITE_CONCERN) || server.topology.is_own_majority() {
+        return None;
+    }
+    let replication = server.replication()?;
+    let concern = call.write_concern();
+    if concern.unsatisfiable(&server.topology).is_some() {
+        return None;
+    }
+    let until = (concern.timeout_ms > 0).then(|| Instant::now() + Duration::from_millis(concern.timeout_ms));
+    let written = server.storage.queue().applied();
+    let waited = match concern.w {
+        Acknowledgement::Members(0 | 1) | Acknowledgement::Mode(_) => Ok(()),
+        Acknowledgement::Members(members) => {
+            replication.await_members(members as usize, written, concern.wants_sync(), until, || {
+                call.operation.check_interrupt()
+            })
+        }
+        Acknowledgement::Majority => {
+            replication.waiters().await_majority(written, until, || call.operation.check_interrupt())
+        }
+    };
+    waited.err().map(|error| match error.code {
+        ErrorCode::WriteConcernFailed => error.with_info(rawdoc! { "errInfo": { "wtimeout": true } }),
+        _ => error,
+    })
 }
 
 fn unsatisfied_write_concern(call: &Call<'_>) -> Option<Error> {

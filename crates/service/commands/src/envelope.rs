@@ -60,17 +60,18 @@ pub struct Envelope<'a> {
     pub api_strict: bool,
     /// `priority`: a class for this request alone.
     pub class: Option<Class>,
+    /// `$oplogQueryData`: the reply is to say how far this member's log and the commit point reach.
+    pub oplog_query_data: bool,
 }
 
 /// Generic arguments that are taken and mean nothing to a member that is no shard.
-const IGNORED: [&str; 14] = [
+const IGNORED: [&str; 13] = [
     "$audit",
     "$client",
     "$configServerState",
     "$configTime",
     "$topologyTime",
     "$gleStats",
-    "$oplogQueryData",
     "$queryOptions",
     "$replData",
     "allowImplicitCollectionCreation",
@@ -109,6 +110,7 @@ impl<'a> Envelope<'a> {
             api_version: false,
             api_strict: false,
             class: None,
+            oplog_query_data: false,
         };
         let mut fields = Fields::empty(path);
         let mut marks = Marks::default();
@@ -185,6 +187,7 @@ impl<'a> Envelope<'a> {
             "help" => {
                 <Truth as crate::fields::FieldType<'a>>::read(value).ok_or_else(|| wrong(&["bool"]))?;
             }
+            "$oplogQueryData" => self.oplog_query_data = true,
             ignored if IGNORED.contains(&ignored) => {}
             _ => return Ok(false),
         }

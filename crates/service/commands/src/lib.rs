@@ -18,6 +18,7 @@ pub mod dispatch;
 pub mod envelope;
 pub mod fields;
 pub mod host;
+pub mod membership;
 pub mod server;
 pub mod table;
 pub mod tail;
@@ -27,5 +28,6 @@ pub mod ttl;
 pub mod upkeep;
 
 pub use call::{Call, Documents, Reply};
+pub use commands::apply_ops::apply_command;
 pub use dispatch::{Next, dispatch};
 pub use server::Server;

@@ -49,6 +49,8 @@ impl Flags {
 
     /// Takes read concern `snapshot`.
     pub const SNAPSHOT: Self = Self(1 << 12);
+    /// A secondary carries it out also for those who do not say that they mean to ask one.
+    pub const ANY_ROLE: Self = Self(1 << 13);
 
     /// Both.
     pub const fn and(self, other: Self) -> Self {
@@ -158,14 +160,20 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &profile::SPEC,
     &refresh_sessions::SPEC,
     &rename_collection::SPEC,
-    &not_implemented::REPL_SET_FREEZE,
+    &repl_set_orders::ABORT_CATCH_UP,
+    &repl_set_orders::FREEZE,
     &repl_set_get_config::SPEC,
     &repl_set_get_status::SPEC,
+    &replication::HEARTBEAT,
     &repl_set_initiate::SPEC,
-    &not_implemented::REPL_SET_MAINTENANCE,
-    &not_implemented::REPL_SET_RECONFIG,
+    &repl_set_orders::MAINTENANCE,
+    &repl_set_reconfig::SPEC,
+    &replication::REQUEST_VOTES,
     &repl_set_resize_oplog::SPEC,
-    &not_implemented::REPL_SET_STEP_DOWN,
+    &repl_set_step_down::SPEC,
+    &repl_set_orders::STEP_UP,
+    &repl_set_orders::SYNC_FROM,
+    &replication::UPDATE_POSITION,
     &not_implemented::REVOKE_ROLES_FROM_USER,
     &roles_info::SPEC,
     &authentication::SASL_CONTINUE,

@@ -50,7 +50,7 @@ static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
 
 /// Appends the set's times.
 pub fn append(server: &Server, body: &mut DocumentWriter<'_>) {
-    if server.topology.set().is_none() {
+    if !server.topology.is_replicated() {
         return;
     }
     let operation_time = server.operation_time();
@@ -75,6 +75,26 @@ pub fn append_topology_version(server: &Server, body: &mut DocumentWriter<'_>) {
     body.begin_document(cstr!("topologyVersion"));
     body.append(cstr!("processId"), version.process_id);
     body.append(cstr!("counter"), version.counter);
+    body.end();
+}
+
+/// Appends what a member that fetches the oplog wants to know of its source, beside the entries.
+pub fn append_oplog_query_data(server: &Server, body: &mut DocumentWriter<'_>) {
+    let Some(set) = server.topology.set() else { return };
+    body.begin_document(cstr!("$oplogQueryData"));
+    for (key, position) in
+        [(cstr!("lastOpCommitted"), server.commit_point()), (cstr!("lastOpApplied"), server.storage.queue().applied())]
+    {
+        body.begin_document(key);
+        body.append(cstr!("ts"), bson::Timestamp::from(position.timestamp));
+        body.append(cstr!("t"), position.term);
+        body.end();
+    }
+    // Whoever cannot tell how far back it reaches is of no use to one that is far behind.
+    let oldest =
+        server.storage.oldest_entry().ok().flatten().map_or(Timestamp::from_u64(u64::MAX), |oldest| oldest.timestamp);
+    body.append(cstr!("oldestOp"), bson::Timestamp::from(oldest));
+    body.append(cstr!("term"), set.term());
     body.end();
 }
 

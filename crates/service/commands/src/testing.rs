@@ -1,7 +1,8 @@
 //! A member in a directory of its own, without a network: what tests send commands to.
 
 use crate::dispatch::dispatch;
-use crate::server::{Client, Connection, Hooks, Identity, Parts, ReplicaSet, Server};
+use crate::membership;
+use crate::server::{Client, Connection, Hooks, Identity, Parts, Server};
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Storage, StorageOptions};
 use baton_wire::Request;
@@ -30,18 +31,15 @@ impl Member {
                 compressors: Vec::new(),
                 data_directory: directory.path().display().to_string(),
             },
-            set: Some(ReplicaSet {
-                name: "rs0".into(),
-                me: "localhost:27017".into(),
-                id: bson::oid::ObjectId::new(),
-                config_version: 1,
-                term: 1,
-            }),
+            set: Some(("rs0".into(), "localhost:27017".into())),
             storage,
             hooks: Hooks::default(),
             slow_ms: 100_000,
             profile_level: 0,
         });
+        let set = server.topology.set().unwrap();
+        membership::start(&server, &set, &directory.path().join("rollback")).unwrap();
+        membership::initiate_alone(&server, &set).unwrap();
         let connection =
             Connection { id: 1, peer: "test".into(), local: "test".into(), is_connected: Box::new(|| true) };
         let client = server.clients.open(connection, &server.operations);

@@ -8,15 +8,14 @@ use crate::lock::DirectoryLock;
 use crate::options::Options;
 use crate::service::Commands;
 use crate::{metrics, status_page};
-use baton_commands::server::{Hooks, Identity, LogLines, Parts, ReplicaSet};
+use baton_commands::server::{Hooks, Identity, LogLines, Parts};
 use baton_commands::upkeep::{self, Upkeep};
-use baton_commands::{Server, host};
+use baton_commands::{Server, host, membership};
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Storage, StorageOptions};
 use baton_telemetry::{HttpServer, Log, Metrics, Pages};
-use baton_types::Namespace;
+use baton_types::{Error, Namespace};
 use baton_wire::DocumentWriter;
-use bson::oid::ObjectId;
 use bson::{cstr, rawdoc};
 use std::fmt;
 use std::net::SocketAddr;
@@ -85,7 +84,7 @@ impl Member {
         let counters = NetworkCounters::default();
         let server = Server::new(Parts {
             identity: identity(options, port),
-            set: options.replica_set.as_ref().map(|name| replica_set(options, name, port)),
+            set: options.replica_set.clone().map(|name| (name, address_of(options, port))),
             storage: storage.clone(),
             hooks: hooks(log, &counters),
             slow_ms: options.slow_ms,
@@ -94,7 +93,9 @@ impl Member {
         server
             .set_startup_parameters(options.parameters.iter().map(|(k, v)| (k.as_str(), v.as_str())))
             .map_err(|e| StartError::new(2, format!("--setParameter: {}", e.message)))?;
-        begin_term(&storage, options)?;
+        if options.replica_set.is_none() {
+            begin_as_standalone(&storage)?;
+        }
         let upkeep = upkeep::start(&server)
             .map_err(|e| StartError::new(100, format!("Failed to start background threads: {e}")))?;
         let network = baton_net::Server::start(
@@ -110,6 +111,13 @@ impl Member {
         )
         .map_err(|e| StartError::new(48, format!("Failed to set up listener: {e}")))?;
         let _ = counters.set(network.counters());
+        if let Some(set) = server.topology.set() {
+            let failed = |e: Error| StartError::new(100, e.message);
+            membership::start(&server, &set, &options.data_directory.join("rollback")).map_err(failed)?;
+            if options.initiate {
+                membership::initiate_alone(&server, &set).map_err(failed)?;
+            }
+        }
         let http = start_http(options, &server, &network);
         info!(target: "NETWORK", id = 23016, port, "Waiting for connections");
         Ok(Self { server, network, storage, http, upkeep: Some(upkeep), pid_file, _lock: lock })
@@ -294,14 +302,9 @@ fn identity(options: &Options, port: u16) -> Identity {
     }
 }
 
-fn replica_set(options: &Options, name: &str, port: u16) -> ReplicaSet {
-    ReplicaSet {
-        name: name.to_owned(),
-        me: options.advertised_host.clone().unwrap_or_else(|| advertised_host(&options.bind_ip, port)),
-        id: set_id(name, &options.data_directory),
-        config_version: 1,
-        term: 1,
-    }
+/// The address by which members and clients are to reach this member.
+fn address_of(options: &Options, port: u16) -> String {
+    options.advertised_host.clone().unwrap_or_else(|| advertised_host(&options.bind_ip, port))
 }
 
 /// An address that clients reach this member at: the first it listens on, or the machine's name if that is all of them.
@@ -313,30 +316,11 @@ fn advertised_host(bind_ip: &[String], port: u16) -> String {
     }
 }
 
-/// The set's own identity: drawn once, and kept beside the data.
-fn set_id(name: &str, directory: &Path) -> ObjectId {
-    let path = directory.join("replicaSetId");
-    if let Ok(text) = std::fs::read_to_string(&path)
-        && let Some((kept_name, id)) = text.trim().split_once(' ')
-        && kept_name == name
-        && let Ok(id) = ObjectId::parse_str(id)
-    {
-        return id;
-    }
-    let id = ObjectId::new();
-    if let Err(error) = std::fs::write(&path, format!("{name} {id}\n")) {
-        warn!(target: "REPL", path = %path.display(), error = %error, "The replica set's id cannot be kept");
-    }
-    id
-}
-
-/// A primary's first entry in the oplog, by which the set's clock starts.
-fn begin_term(storage: &Storage, options: &Options) -> Result<(), StartError> {
-    let message = if options.replica_set.is_some() { "new primary" } else { "starting as a standalone" };
-    let mut o = rawdoc! { "msg": message };
-    o.append(cstr!("pid"), i64::from(std::process::id()));
-    let namespace = Namespace::new("admin", "$cmd").map_err(|e| StartError::new(100, e.message))?;
-    storage.note(&namespace, &o).map_err(|e| StartError::new(100, e.message))?;
+/// A standalone's first entry in the oplog, by which its clock starts.
+fn begin_as_standalone(storage: &Storage) -> Result<(), StartError> {
+    let o = rawdoc! { "msg": "starting as a standalone", "pid": i64::from(std::process::id()) };
+    let failed = |e: Error| StartError::new(100, e.message);
+    storage.note(&Namespace::new("admin", "$cmd").map_err(failed)?, &o).map_err(failed)?;
     storage.sync();
     Ok(())
 }
@@ -367,13 +351,5 @@ mod tests {
         assert_eq!(advertised_host(&["127.0.0.1".into(), "10.0.0.1".into()], 27017), "127.0.0.1:27017");
         assert_eq!(advertised_host(&["::1".into()], 27017), "[::1]:27017");
         assert_eq!(advertised_host(&["0.0.0.0".into()], 5), format!("{}:5", host::name()));
-    }
-
-    #[test]
-    fn a_set_keeps_its_id_over_restarts() {
-        let directory = tempfile::tempdir().unwrap();
-        let first = set_id("rs0", directory.path());
-        assert_eq!(set_id("rs0", directory.path()), first);
-        assert_ne!(set_id("rs1", directory.path()), first);
     }
 }

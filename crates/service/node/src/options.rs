@@ -21,8 +21,10 @@ pub struct Options {
     pub connection_count_max: usize,
     /// Compressors to offer, most wanted first.
     pub compressors: Vec<Compressor>,
-    /// The replica set to be the one member of; `None` for a standalone.
+    /// The replica set to be a member of; `None` for a standalone.
     pub replica_set: Option<String>,
+    /// Whether to make a set of this member alone, if it is in none yet.
+    pub initiate: bool,
     /// The address that clients of the set are to use, `host:port`; by default the first one listened on.
     pub advertised_host: Option<String>,
     /// The oplog's size in bytes; by default a twentieth of the free disk space, within mongod's bounds.
@@ -57,6 +59,7 @@ impl Default for Options {
             connection_count_max: 65_536,
             compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],
             replica_set: None,
+            initiate: false,
             advertised_host: None,
             oplog_size_bytes: None,
             oplog_retention_secs_min: 0,

@@ -8,6 +8,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Asks another process to stop; says whether it was there to be asked.
+pub fn ask_to_stop(process: u32) -> bool {
+    let pid = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::TERM).is_ok())
+}
+
 /// What signals have asked for.
 #[derive(Clone, Debug)]
 pub struct Signals {

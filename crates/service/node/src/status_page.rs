@@ -41,8 +41,12 @@ fn append_member(server: &Server, network: &CountersSnapshot, page: &mut String)
     page.push_str("<table>");
     match server.topology.set() {
         Some(set) => {
-            let role = if server.topology.is_writable_primary() { "primary" } else { "stopping" };
-            row(page, "Role", &format!("{role} of <code>{}</code>, one member", escape(&set.name)));
+            let members = set.configuration().map_or(0, |configuration| configuration.members.len());
+            row(
+                page,
+                "Role",
+                &format!("{} of <code>{}</code>, {members} members", set.view.state.name(), escape(&set.name)),
+            );
             let uri = format!("mongodb://{}/?replicaSet={}", set.me, set.name);
             row(page, "Connect", &format!("<code>{}</code>", escape(&uri)));
         }

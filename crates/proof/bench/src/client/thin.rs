@@ -162,6 +162,21 @@ pub fn primary_of(uri: &str) -> Result<String, Failure> {
     }
 }
 
+/// Makes a set of one member, unless it is in one, and waits until it takes writes.
+///
+/// # Errors
+/// If it refuses, or takes none in 30 seconds.
+pub fn initiate_alone(address: &str) -> Result<(), Failure> {
+    let mut wire = Wire::connect(address)?;
+    if !hello(&mut wire)?.contains_key("setName") {
+        let reply = wire.command(&doc! { "replSetInitiate": 1, "$db": "admin" })?;
+        if !reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
+            return Err(format!("{address} cannot be made a set: {reply}").into());
+        }
+    }
+    primary_of(&format!("mongodb://{address}/")).map(|_| ())
+}
+
 /// `hello`, or what it was called before 5.0: some of the peers know only that.
 fn hello(wire: &mut Wire) -> Result<Document, Failure> {
     let reply = wire.command(&doc! { "hello": 1, "$db": "admin" })?;

@@ -1,6 +1,8 @@
 //! The binary as a process of its own.
 #![allow(dead_code, clippy::unwrap_used, missing_docs)]
 
+use mongodb::bson::doc;
+use mongodb::sync::Client;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
@@ -21,6 +23,24 @@ pub fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
+/// Makes a set of a member alone, unless it is in one, and waits until it takes writes.
+fn initiate(port: &str) {
+    let admin =
+        Client::with_uri_str(format!("mongodb://127.0.0.1:{port}/?directConnection=true")).unwrap().database("admin");
+    let began = Instant::now();
+    loop {
+        let hello = admin.run_command(doc! { "hello": 1 }).run().unwrap();
+        if hello.get_bool("isWritablePrimary").unwrap() {
+            return;
+        }
+        if !hello.contains_key("setName") {
+            admin.run_command(doc! { "replSetInitiate": 1 }).run().unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "it does not become primary");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A member started by `baton serve`; killed when the test fails before it stops.
 pub struct Serving(pub Child);
 
@@ -36,7 +56,9 @@ impl Serving {
         assert!(ready, "it ended before it listened");
         // Read on, or the pipe fills up and blocks the member.
         std::thread::spawn(move || lines.count());
-        Self(child)
+        let serving = Self(child);
+        initiate(port);
+        serving
     }
 
     pub fn terminate(mut self) -> i32 {

@@ -10,9 +10,11 @@ use crate::commands::{coll_mod, rename_collection};
 use crate::crud;
 use crate::ddl::{self, draw_uuid, indexes, options, specification};
 use crate::fields::{Fields, is_truthy, wrong_type};
+use crate::server::operations::Begin;
+use crate::server::{Operation, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_storage::{CarriedOut, Collection, Durability, EntryChange, Storage, Transaction, updated};
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Class, Error, ErrorCode, Namespace, Result};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::sync::Arc;
 
@@ -42,7 +44,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     for entry in entries {
         call.operation.check_interrupt()?;
         let outcome = match entry? {
-            RawBsonRef::Document(entry) => apply(call, entry, upsert),
+            RawBsonRef::Document(entry) => apply(call.server, &call.operation, entry, upsert),
             other => Err(wrong_type("applyOps", "applyOps", other, &["object"])),
         };
         results.push(outcome.is_ok());
@@ -64,8 +66,27 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Carries out a command that another member logged. Where it asks for what is done already, that is as good.
+pub fn apply_command(server: &Server, entry: &RawDocument) -> Result<()> {
+    let slot = server.operations.register("OplogApplier");
+    let operation = server.operations.begin(
+        slot.slot(),
+        &Begin {
+            kind: "none",
+            name: "applyOps",
+            db: "local",
+            collection: "oplog.rs",
+            command: Some(entry),
+            session: None,
+            class: Class::Background,
+            max_time: None,
+        },
+    );
+    apply(server, &operation, entry, true)
+}
+
 /// Carries one entry out.
-fn apply(call: &Call<'_>, entry: &RawDocument, upsert: bool) -> Result<()> {
+fn apply(server: &Server, operation: &Operation, entry: &RawDocument, upsert: bool) -> Result<()> {
     let mut fields = Fields::of("applyOps", entry)?;
     let kind = fields.required::<&str>("op")?;
     if kind == "n" {
@@ -77,7 +98,7 @@ fn apply(call: &Call<'_>, entry: &RawDocument, upsert: bool) -> Result<()> {
         Some(RawBsonRef::Binary(binary)) => <[u8; 16]>::try_from(binary.bytes).ok(),
         _ => None,
     };
-    let storage = &call.server.storage;
+    let storage = &server.storage;
     // A collection may have been renamed since; its UUID stays.
     let known = uuid.and_then(|uuid| storage.catalog().by_uuid(uuid).map(|found| found.namespace.clone()));
     match kind {
@@ -88,7 +109,7 @@ fn apply(call: &Call<'_>, entry: &RawDocument, upsert: bool) -> Result<()> {
             update(storage, &known.unwrap_or(named), id_of_entry(o2, "update")?, o, upsert)
         }
         "d" => delete(storage, &known.unwrap_or(named), id_of_entry(o, "delete")?),
-        "c" => command(call, &named, uuid, o, upsert),
+        "c" => command(server, operation, (&named, uuid), o, upsert),
         other => Err(Error::bad_value(format!("invalid op type {other}"))),
     }
 }
@@ -182,8 +203,14 @@ fn unless_gone(outcome: Result<()>) -> Result<()> {
 }
 
 /// Carries out an entry that changes the catalog.
-fn command(call: &Call<'_>, ns: &Namespace, uuid: Option<[u8; 16]>, o: &RawDocument, upsert: bool) -> Result<()> {
-    let storage = &call.server.storage;
+fn command(
+    server: &Server,
+    operation: &Operation,
+    (ns, uuid): (&Namespace, Option<[u8; 16]>),
+    o: &RawDocument,
+    upsert: bool,
+) -> Result<()> {
+    let storage = &server.storage;
     let Some((name, value)) = o.iter().next().transpose()? else {
         return Err(Error::bad_value("An oplog entry of kind 'c' names no command"));
     };
@@ -207,19 +234,19 @@ fn command(call: &Call<'_>, ns: &Namespace, uuid: Option<[u8; 16]>, o: &RawDocum
             let to = rest.get("to")?.unwrap_or(RawBsonRef::Null);
             let to = ddl::parse_namespace("renameCollection", "to", to)?;
             let drop_target = rest.get("dropTarget")?.is_some_and(is_truthy);
-            rename_collection::rename(call.server, &call.operation, &from, &to, drop_target)
+            rename_collection::rename(server, operation, &from, &to, drop_target)
         }
         "collMod" => {
             let namespace = target()?;
             coll_mod::modify(storage, &namespace, &mut Fields::of("collMod", &rest)?).map(|_| ())
         }
-        "createIndexes" => build(call, &target()?, &[&rest]),
+        "createIndexes" => build(server, operation, &target()?, &[&rest]),
         "commitIndexBuild" => {
             let mut specs = Vec::new();
             for spec in rest.get_array("indexes").map_err(|error| Error::failed_to_parse(error.to_string()))? {
                 specs.extend(spec?.as_document());
             }
-            build(call, &target()?, &specs)
+            build(server, operation, &target()?, &specs)
         }
         // A build takes effect, if at all, with its commit.
         "startIndexBuild" | "abortIndexBuild" => Ok(()),
@@ -234,7 +261,7 @@ fn command(call: &Call<'_>, ns: &Namespace, uuid: Option<[u8; 16]>, o: &RawDocum
             };
             for entry in entries {
                 match entry? {
-                    RawBsonRef::Document(entry) => apply(call, entry, upsert)?,
+                    RawBsonRef::Document(entry) => apply(server, operation, entry, upsert)?,
                     other => return Err(wrong_type("applyOps", "applyOps", other, &["object"])),
                 }
             }
@@ -252,10 +279,9 @@ fn drop_indexes(storage: &Storage, namespace: &Namespace, index: RawBsonRef<'_>)
     Ok(())
 }
 
-fn build(call: &Call<'_>, namespace: &Namespace, specs: &[&RawDocument]) -> Result<()> {
+fn build(server: &Server, operation: &Operation, namespace: &Namespace, specs: &[&RawDocument]) -> Result<()> {
     let specs = specs.iter().map(|spec| specification::normalise(spec, true)).collect::<Result<Vec<_>>>()?;
-    let operation = &call.operation;
-    indexes::build(&call.server.storage, namespace, &specs, &mut |name, done, total| {
+    indexes::build(&server.storage, namespace, &specs, &mut |name, done, total| {
         operation.set_progress(format!("Index Build: {name}"), done, total);
         operation.check_interrupt()
     })

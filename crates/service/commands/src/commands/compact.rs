@@ -9,7 +9,7 @@ use bson::cstr;
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
     name: "compact",
-    flags: Flags::ON_COLLECTION,
+    flags: Flags::ON_COLLECTION.and(Flags::ANY_ROLE),
     help: "Rewrites a collection and its indexes on disk without what is deleted. Others go on meanwhile.",
     run,
     ..DEFAULT

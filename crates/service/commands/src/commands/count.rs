@@ -50,7 +50,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         call.operation.set_plan_summary(query.plan_summary());
         query.count(&interrupt)?
     };
-    crud::settle_read(call);
+    crud::settle_read(call)?;
     match i32::try_from(count) {
         Ok(count) => reply.append(cstr!("n"), count),
         Err(_) => reply.append(cstr!("n"), count as i64),

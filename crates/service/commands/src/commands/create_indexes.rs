@@ -44,7 +44,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("createdCollectionAutomatically"), built.created_collection);
     if built.before == built.after {
         reply.append(cstr!("note"), "all indexes already exist");
-    } else if call.server.topology.set().is_some() {
+    } else if call.server.topology.is_replicated() {
         reply.append(cstr!("commitQuorum"), "votingMembers");
     }
     Ok(())

@@ -73,7 +73,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         call.operation.set_plan_summary(query.plan_summary());
         query.run(&interrupt, &mut |_, document| take(document))?;
     }
-    crud::settle_read(call);
+    crud::settle_read(call)?;
     reply.begin_array(cstr!("values"));
     for value in values.values() {
         reply.push(value.as_raw_bson_ref());

@@ -275,8 +275,7 @@ fn find_by_id(
     reply.append(cstr!("id"), 0_i64);
     reply.append(cstr!("ns"), collection.namespace.as_str());
     reply.end();
-    crud::settle_read(call);
-    Ok(())
+    crud::settle_read(call)
 }
 
 /// Where in the oplog a filter on `ts` begins.

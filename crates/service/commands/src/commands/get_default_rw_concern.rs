@@ -17,7 +17,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     call.fields.truth("inMemory")?;
     call.fields.finish()?;
-    if call.server.topology.set().is_none() {
+    if !call.server.topology.is_replicated() {
         return Err(Error::new(ErrorCode::NotAReplicaSet, "'getDefaultRWConcern' is only supported on replica sets"));
     }
     reply.append(cstr!("defaultReadConcern"), &*rawdoc! { "level": "local" });

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub const SPEC: CommandSpec = CommandSpec {
     name: "getMore",
     kind: Kind::GetMore,
-    flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::API_V1),
+    flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::API_V1).and(Flags::ANY_ROLE),
     help: "retrieve more results from an existing cursor",
     run,
     ..DEFAULT
@@ -85,6 +85,5 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             reply.stream(call.request.body.to_owned());
         }
     }
-    crud::settle_read(call);
-    Ok(())
+    crud::settle_read(call)
 }

@@ -8,11 +8,14 @@
 use crate::call::{Call, Reply};
 use crate::envelope::parse_max_time;
 use crate::fields::Fields;
+use crate::server::ReplicaSet;
 use crate::server::topology::TopologyVersion;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use crate::tail;
+use baton_consensus::{Configuration, Member, MemberState};
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::{Compressor, DOCUMENT_SIZE_MAX_BYTES, MESSAGE_SIZE_MAX_BYTES};
+use bson::raw::{CStr, CString};
 use bson::{Bson, DateTime, RawArray, RawBsonRef, RawDocument, RawDocumentBuf, cstr, doc};
 use std::time::{Duration, Instant};
 
@@ -129,32 +132,90 @@ fn wait(call: &Call<'_>, seen: TopologyVersion, time: Duration) -> Result<()> {
 
 fn append_set(call: &Call<'_>, reply: &mut Reply<'_>, legacy: bool) {
     let topology = &call.server.topology;
-    let primary = topology.is_writable_primary();
+    let writable = topology.is_writable_primary();
     let writable_key = if legacy { cstr!("ismaster") } else { cstr!("isWritablePrimary") };
     let Some(set) = topology.set() else {
-        reply.append(writable_key, primary);
+        reply.append(writable_key, writable);
         return;
     };
-    reply.begin_array(cstr!("hosts"));
-    reply.push(set.me.as_str());
-    reply.end();
+    let (Some(configuration), Some(member)) = (set.configuration(), set.my_member()) else {
+        append_outsider(reply, &set, writable_key);
+        return;
+    };
+    append_hosts(reply, configuration);
     reply.append(cstr!("setName"), set.name.as_str());
-    reply.append(cstr!("setVersion"), i32::try_from(set.config_version).unwrap_or(i32::MAX));
-    reply.append(writable_key, primary);
-    reply.append(cstr!("secondary"), !primary);
-    if primary {
-        reply.append(cstr!("primary"), set.me.as_str());
+    reply.append(cstr!("setVersion"), i32::try_from(configuration.version.version).unwrap_or(i32::MAX));
+    let state = set.view.state;
+    reply.append(writable_key, writable);
+    // A primary that is stopping, or has not begun its term, is not yet anything that a driver could use.
+    reply.append(cstr!("secondary"), state == MemberState::Secondary && !call.server.operations.is_shutting_down());
+    if let Some(primary) = set.view.primary.and_then(|id| set.host_of(id))
+        && (writable || set.view.primary != set.view.me)
+    {
+        reply.append(cstr!("primary"), primary);
+    }
+    if member.arbiter {
+        reply.append(cstr!("arbiterOnly"), true);
+    }
+    if member.priority == 0.0 && !member.arbiter {
+        reply.append(cstr!("passive"), true);
+    }
+    if member.hidden {
+        reply.append(cstr!("hidden"), true);
+    }
+    if !member.delay.is_zero() {
+        reply.append(cstr!("secondaryDelaySecs"), member.delay.as_secs() as i64);
+    }
+    if !member.tags.is_empty() {
+        reply.begin_document(cstr!("tags"));
+        for (name, value) in &member.tags {
+            if let Ok(name) = CString::try_from(name.clone()) {
+                reply.append(&name, value.as_str());
+            }
+        }
+        reply.end();
     }
     reply.append(cstr!("me"), set.me.as_str());
-    if let Some(id) = topology.election_id().filter(|_| primary) {
+    if let Some(id) = topology.election_id().filter(|_| writable) {
         reply.append(cstr!("electionId"), id);
     }
-    // The one member is the majority: what is on its disk will not be rolled back.
-    let queue = call.server.storage.queue();
+    append_last_write(call, reply);
+}
+
+/// A member of no set yet, or of none any more.
+fn append_outsider(reply: &mut Reply<'_>, set: &ReplicaSet, writable_key: &CStr) {
+    reply.append(writable_key, false);
+    reply.append(cstr!("secondary"), false);
+    let info = match set.configuration() {
+        Some(_) => "This node is not in the replica set's configuration",
+        None => "Does not have a valid replica set config",
+    };
+    reply.append(cstr!("info"), info);
+    reply.append(cstr!("isreplicaset"), true);
+}
+
+fn append_hosts(reply: &mut Reply<'_>, configuration: &Configuration) {
+    let visible = || configuration.members.iter().filter(|member| !member.hidden);
+    let mut list = |key: &CStr, members: &mut dyn Iterator<Item = &Member>| {
+        let mut members = members.peekable();
+        if members.peek().is_some() {
+            reply.begin_array(key);
+            for member in members {
+                reply.push(member.host.as_str());
+            }
+            reply.end();
+        }
+    };
+    list(cstr!("hosts"), &mut visible().filter(|member| !member.arbiter && member.priority > 0.0));
+    list(cstr!("passives"), &mut visible().filter(|member| !member.arbiter && member.priority == 0.0));
+    list(cstr!("arbiters"), &mut visible().filter(|member| member.arbiter));
+}
+
+fn append_last_write(call: &Call<'_>, reply: &mut Reply<'_>) {
     reply.begin_document(cstr!("lastWrite"));
     for (key, date_key, position) in [
-        (cstr!("opTime"), cstr!("lastWriteDate"), queue.applied()),
-        (cstr!("majorityOpTime"), cstr!("majorityWriteDate"), queue.durable()),
+        (cstr!("opTime"), cstr!("lastWriteDate"), call.server.storage.queue().applied()),
+        (cstr!("majorityOpTime"), cstr!("majorityWriteDate"), call.server.commit_point()),
     ] {
         reply.begin_document(key);
         reply.append(cstr!("ts"), bson::Timestamp::from(position.timestamp));

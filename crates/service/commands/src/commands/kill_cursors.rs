@@ -11,7 +11,7 @@ use bson::{RawArray, cstr};
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
     name: "killCursors",
-    flags: Flags::API_V1.and(Flags::ON_COLLECTION),
+    flags: Flags::API_V1.and(Flags::ON_COLLECTION).and(Flags::ANY_ROLE),
     help: "kill a list of cursor ids",
     run,
     ..DEFAULT

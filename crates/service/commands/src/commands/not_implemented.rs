@@ -30,14 +30,6 @@ pub const DROP_USER: CommandSpec = row("dropUser", USERS);
 pub const GRANT_ROLES_TO_USER: CommandSpec = row("grantRolesToUser", USERS);
 /// JavaScript in the server.
 pub const MAP_REDUCE: CommandSpec = row("mapReduce", Flags::WRITE_CONCERN.and(Flags::READ_CONCERN));
-/// Sets of more than one member.
-pub const REPL_SET_FREEZE: CommandSpec = row("replSetFreeze", SET);
-/// Sets of more than one member.
-pub const REPL_SET_MAINTENANCE: CommandSpec = row("replSetMaintenance", SET);
-/// Sets of more than one member.
-pub const REPL_SET_RECONFIG: CommandSpec = row("replSetReconfig", SET);
-/// Sets of more than one member.
-pub const REPL_SET_STEP_DOWN: CommandSpec = row("replSetStepDown", SET);
 /// Users and roles.
 pub const REVOKE_ROLES_FROM_USER: CommandSpec = row("revokeRolesFromUser", USERS);
 /// Defaults other than MongoDB's own.

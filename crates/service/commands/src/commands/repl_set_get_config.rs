@@ -1,10 +1,12 @@
 //! `replSetGetConfig`: the set's configuration.
 
 use crate::call::{Call, Reply};
+use crate::commands::replication;
 use crate::server::ReplicaSet;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_types::{Error, ErrorCode, Result};
-use bson::{cstr, rawdoc};
+use bson::{RawDocumentBuf, cstr};
+use std::sync::Arc;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -16,9 +18,13 @@ pub const SPEC: CommandSpec = CommandSpec {
 };
 
 /// The set, or `NoReplicationEnabled` (76).
-pub fn set_of<'a>(call: &Call<'a>) -> Result<&'a ReplicaSet> {
-    let server = call.server;
-    server.topology.set().ok_or_else(|| Error::new(ErrorCode::NoReplicationEnabled, "not running with --replSet"))
+pub fn set_of(call: &Call<'_>) -> Result<Arc<ReplicaSet>> {
+    call.server.topology.set().ok_or_else(|| Error::new(ErrorCode::NoReplicationEnabled, "not running with --replSet"))
+}
+
+/// What a member without a configuration says: `NotYetInitialized` (94).
+pub fn not_initiated() -> Error {
+    Error::new(ErrorCode::NotYetInitialized, "no replset config has been received")
 }
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
@@ -26,31 +32,15 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let commitment = call.fields.truth("commitmentStatus")?;
     call.fields.take("includeNewlyAdded");
     call.fields.finish()?;
-    let member = rawdoc! {
-        "_id": 0, "host": set.me.as_str(), "arbiterOnly": false, "buildIndexes": true, "hidden": false,
-        "priority": 1, "tags": {}, "secondaryDelaySecs": 0_i64, "votes": 1,
-    };
-    let config = rawdoc! {
-        "_id": set.name.as_str(),
-        "version": i32::try_from(set.config_version).unwrap_or(i32::MAX),
-        "term": set.term,
-        "members": [member],
-        "protocolVersion": 1_i64,
-        "writeConcernMajorityJournalDefault": true,
-        "settings": {
-            "chainingAllowed": true,
-            "heartbeatIntervalMillis": 2000,
-            "heartbeatTimeoutSecs": 10,
-            "electionTimeoutMillis": 10000,
-            "catchUpTimeoutMillis": -1,
-            "getLastErrorModes": {},
-            "getLastErrorDefaults": { "w": 1, "wtimeout": 0 },
-            "replicaSetId": set.id,
-        },
-    };
-    reply.append(cstr!("config"), &*config);
+    let configuration = set.configuration().ok_or_else(not_initiated)?;
+    let document = RawDocumentBuf::try_from(&configuration.to_document())?;
+    reply.append(cstr!("config"), &*document);
     if commitment {
-        reply.append(cstr!("commitmentStatus"), true);
+        if !set.view.is_writable {
+            let message = "commitmentStatus is only supported on primary.";
+            return Err(Error::new(ErrorCode::NotWritablePrimary, message));
+        }
+        reply.append(cstr!("commitmentStatus"), replication::of(call)?.view().configuration_is_committed);
     }
     Ok(())
 }

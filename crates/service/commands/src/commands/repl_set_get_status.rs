@@ -1,15 +1,15 @@
-//! `replSetGetStatus`: the set as this member sees it, which is itself; with its background tasks.
+//! `replSetGetStatus`: the set as this member sees it, with its background tasks.
 
-use super::repl_set_get_config::set_of;
 use crate::call::{Call, Reply};
+use crate::commands::repl_set_get_config::{not_initiated, set_of};
+use crate::commands::replication;
+use crate::server::ReplicaSet;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_consensus::{Configuration, Member, MemberState, PeerView, Position, View};
 use baton_types::{OpTime, Result};
 use baton_wire::DocumentWriter;
 use bson::raw::CStr;
 use bson::{DateTime, cstr};
-
-/// MongoDB's number for a primary.
-const STATE_PRIMARY: i32 = 1;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -31,64 +31,129 @@ fn date(position: OpTime) -> DateTime {
     DateTime::from_millis(i64::from(position.timestamp.seconds) * 1000)
 }
 
+fn count(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let set = set_of(call)?;
     call.fields.take("initialSync");
     call.fields.finish()?;
-    let queue = call.server.storage.queue();
-    let (applied, durable) = (queue.applied(), queue.durable());
+    let view = replication::of(call)?.view();
+    let configuration = view.configuration.as_ref().ok_or_else(not_initiated)?;
+    let source = view.sync_source.and_then(|id| configuration.member(id));
     reply.append(cstr!("set"), set.name.as_str());
     reply.append(cstr!("date"), DateTime::now());
-    reply.append(cstr!("myState"), STATE_PRIMARY);
-    reply.append(cstr!("term"), set.term);
-    reply.append(cstr!("syncSourceHost"), "");
-    reply.append(cstr!("syncSourceId"), -1);
-    reply.append(cstr!("heartbeatIntervalMillis"), 2000_i64);
-    reply.append(cstr!("majorityVoteCount"), 1);
-    reply.append(cstr!("writeMajorityCount"), 1);
-    reply.append(cstr!("votingMembersCount"), 1);
-    reply.append(cstr!("writableVotingMembersCount"), 1);
-    reply.begin_document(cstr!("optimes"));
-    optime(reply, cstr!("lastCommittedOpTime"), durable);
-    reply.append(cstr!("lastCommittedWallTime"), date(durable));
-    optime(reply, cstr!("readConcernMajorityOpTime"), durable);
-    optime(reply, cstr!("appliedOpTime"), applied);
-    optime(reply, cstr!("durableOpTime"), durable);
-    reply.append(cstr!("lastAppliedWallTime"), date(applied));
-    reply.append(cstr!("lastDurableWallTime"), date(durable));
-    reply.end();
+    reply.append(cstr!("myState"), view.state as i32);
+    reply.append(cstr!("term"), view.term);
+    reply.append(cstr!("syncSourceHost"), source.map_or("", |member| member.host.as_str()));
+    reply.append(cstr!("syncSourceId"), source.map_or(-1, |member| member.id.0));
+    reply.append(cstr!("heartbeatIntervalMillis"), configuration.settings.heartbeat_interval.as_millis() as i64);
+    reply.append(cstr!("majorityVoteCount"), count(configuration.majority_of_votes()));
+    reply.append(cstr!("writeMajorityCount"), count(configuration.majority_of_writes()));
+    reply.append(cstr!("votingMembersCount"), count(configuration.voters().count()));
+    reply.append(
+        cstr!("writableVotingMembersCount"),
+        count(configuration.voters().filter(|member| member.bears_data()).count()),
+    );
+    append_optimes(reply, &view);
     reply.begin_array(cstr!("members"));
-    reply.push_document();
-    append_self(call, reply, applied, durable);
-    reply.end();
+    for member in &configuration.members {
+        reply.push_document();
+        match view.peers.get(&member.id) {
+            Some(peer) => append_peer(call, reply, configuration, member, peer),
+            None => append_self(call, reply, &set, member, &view),
+        }
+        reply.end();
+    }
     reply.end();
     reply.begin_array(cstr!("handoffs"));
     reply.end();
     Ok(())
 }
 
-fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, applied: OpTime, durable: OpTime) {
-    let Some(set) = call.server.topology.set() else { return };
-    let started = DateTime::from_system_time(call.server.started_wall);
-    let started_secs = (started.timestamp_millis() / 1000) as u32;
-    let uptime_secs = call.server.started.elapsed().as_secs();
-    writer.append(cstr!("_id"), 0);
-    writer.append(cstr!("name"), set.me.as_str());
-    writer.append(cstr!("health"), 1.0);
-    writer.append(cstr!("state"), STATE_PRIMARY);
-    writer.append(cstr!("stateStr"), "PRIMARY");
-    writer.append(cstr!("uptime"), i32::try_from(uptime_secs).unwrap_or(i32::MAX));
-    optime(writer, cstr!("optime"), applied);
-    writer.append(cstr!("optimeDate"), date(applied));
-    writer.append(cstr!("lastAppliedWallTime"), date(applied));
-    writer.append(cstr!("lastDurableWallTime"), date(durable));
-    writer.append(cstr!("syncSourceHost"), "");
-    writer.append(cstr!("syncSourceId"), -1);
+fn append_optimes(reply: &mut DocumentWriter<'_>, view: &View) {
+    let Position { applied, durable, .. } = view.position;
+    reply.begin_document(cstr!("optimes"));
+    optime(reply, cstr!("lastCommittedOpTime"), view.commit_point);
+    reply.append(cstr!("lastCommittedWallTime"), date(view.commit_point));
+    optime(reply, cstr!("readConcernMajorityOpTime"), view.commit_point);
+    optime(reply, cstr!("appliedOpTime"), applied);
+    optime(reply, cstr!("durableOpTime"), durable);
+    reply.append(cstr!("lastAppliedWallTime"), date(applied));
+    reply.append(cstr!("lastDurableWallTime"), date(durable));
+    reply.end();
+}
+
+fn append_identity(writer: &mut DocumentWriter<'_>, member: &Member, state: MemberState) {
+    let health = !matches!(state, MemberState::Down | MemberState::Unknown);
+    writer.append(cstr!("_id"), member.id.0);
+    writer.append(cstr!("name"), member.host.as_str());
+    writer.append(cstr!("health"), if health { 1.0 } else { 0.0 });
+    writer.append(cstr!("state"), state as i32);
+    writer.append(cstr!("stateStr"), if state == MemberState::Down { "(not reachable/healthy)" } else { state.name() });
+}
+
+fn append_position(writer: &mut DocumentWriter<'_>, member: &Member, position: Position) {
+    if member.arbiter {
+        return;
+    }
+    optime(writer, cstr!("optime"), position.applied);
+    optime(writer, cstr!("optimeDurable"), position.durable);
+    writer.append(cstr!("optimeDate"), date(position.applied));
+    writer.append(cstr!("optimeDurableDate"), date(position.durable));
+    writer.append(cstr!("lastAppliedWallTime"), date(position.applied));
+    writer.append(cstr!("lastDurableWallTime"), date(position.durable));
+}
+
+fn append_source(writer: &mut DocumentWriter<'_>, source: Option<&Member>) {
+    writer.append(cstr!("syncSourceHost"), source.map_or("", |member| member.host.as_str()));
+    writer.append(cstr!("syncSourceId"), source.map_or(-1, |member| member.id.0));
     writer.append(cstr!("infoMessage"), "");
-    writer.append(cstr!("electionTime"), bson::Timestamp { time: started_secs, increment: 1 });
-    writer.append(cstr!("electionDate"), started);
-    writer.append(cstr!("configVersion"), i32::try_from(set.config_version).unwrap_or(i32::MAX));
-    writer.append(cstr!("configTerm"), set.term);
+}
+
+fn append_peer(
+    call: &Call<'_>,
+    writer: &mut DocumentWriter<'_>,
+    configuration: &Configuration,
+    member: &Member,
+    peer: &PeerView,
+) {
+    append_identity(writer, member, peer.state);
+    let uptime_secs = call.server.started.elapsed().as_secs();
+    writer.append(cstr!("uptime"), if peer.state == MemberState::Down { 0 } else { count(uptime_secs as usize) });
+    append_position(writer, member, peer.position);
+    if let Some(silence) = peer.silence {
+        let heard = DateTime::from_millis(DateTime::now().timestamp_millis() - silence.as_millis() as i64);
+        writer.append(cstr!("lastHeartbeat"), heard);
+        writer.append(cstr!("lastHeartbeatRecv"), heard);
+    }
+    writer.append(cstr!("pingMs"), peer.round_trip.map_or(0, |time| time.as_millis() as i64));
+    writer.append(cstr!("lastHeartbeatMessage"), if peer.state == MemberState::Down { "no answer" } else { "" });
+    append_source(writer, peer.sync_source.and_then(|id| configuration.member(id)));
+    if let Some(version) = peer.configuration_version {
+        writer.append(cstr!("configVersion"), count(usize::try_from(version.version).unwrap_or_default()));
+        writer.append(cstr!("configTerm"), version.term);
+    }
+}
+
+fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSet, member: &Member, view: &View) {
+    let started = DateTime::from_system_time(call.server.started_wall);
+    let uptime_secs = call.server.started.elapsed().as_secs();
+    append_identity(writer, member, view.state);
+    writer.append(cstr!("uptime"), count(uptime_secs as usize));
+    append_position(writer, member, view.position);
+    append_source(writer, view.sync_source.and_then(|id| view.configuration.as_ref()?.member(id)));
+    if view.state == MemberState::Primary {
+        let started_secs = (started.timestamp_millis() / 1000) as u32;
+        writer.append(cstr!("electionTime"), bson::Timestamp { time: started_secs, increment: 1 });
+        writer.append(cstr!("electionDate"), started);
+    }
+    if let Some(configuration) = set.configuration() {
+        writer
+            .append(cstr!("configVersion"), count(usize::try_from(configuration.version.version).unwrap_or_default()));
+        writer.append(cstr!("configTerm"), configuration.version.term);
+    }
     writer.append(cstr!("self"), true);
     writer.append(cstr!("lastHeartbeatMessage"), "");
     writer.begin_array(cstr!("tasks"));
@@ -101,5 +166,6 @@ fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, applied: OpTime
     }
     writer.end();
     writer.append(cstr!("compactionDebtBytes"), call.server.storage.statistics().pending_compaction_bytes as i64);
-    writer.append(cstr!("servedAsPrimarySecs"), uptime_secs as i64);
+    writer
+        .append(cstr!("servedAsPrimarySecs"), if view.state == MemberState::Primary { uptime_secs as i64 } else { 0 });
 }

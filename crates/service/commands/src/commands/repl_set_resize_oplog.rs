@@ -20,7 +20,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 };
 
 fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
-    if call.server.topology.set().is_none() {
+    if !call.server.topology.is_replicated() {
         return Err(Error::new(ErrorCode::NoReplicationEnabled, "replSetResizeOplog can only be run on replica sets"));
     }
     let size_mb = call.fields.optional::<f64>("size")?;

@@ -9,6 +9,7 @@ use crate::call::{Call, Reply};
 use crate::server::counters::Kind;
 use crate::server::{Server, sessions};
 use crate::table::{COMMANDS, CommandSpec, DEFAULT, Flags};
+use baton_consensus::MemberState;
 use baton_storage::StorageStatistics;
 use baton_telemetry::process::Usage;
 use baton_types::Result;
@@ -155,16 +156,22 @@ fn append_repl(server: &Server, w: &mut DocumentWriter<'_>) {
     let primary = server.topology.is_writable_primary();
     w.begin_document(cstr!("repl"));
     crate::tail::append_topology_version(server, w);
+    let configuration = set.configuration();
     w.begin_array(cstr!("hosts"));
-    w.push(set.me.as_str());
+    for member in configuration.iter().flat_map(|c| &c.members).filter(|m| m.bears_data() && !m.hidden) {
+        w.push(member.host.as_str());
+    }
     w.end();
     w.append(cstr!("setName"), set.name.as_str());
-    w.append(cstr!("setVersion"), i32::try_from(set.config_version).unwrap_or(i32::MAX));
+    let version = configuration.map_or(0, |c| c.version.version);
+    w.append(cstr!("setVersion"), i32::try_from(version).unwrap_or(i32::MAX));
     w.append(cstr!("isWritablePrimary"), primary);
     // mongostat asks for the old name alone.
     w.append(cstr!("ismaster"), primary);
-    w.append(cstr!("secondary"), !primary);
-    w.append(cstr!("primary"), set.me.as_str());
+    w.append(cstr!("secondary"), set.view.state == MemberState::Secondary);
+    if let Some(host) = set.view.primary.and_then(|id| set.host_of(id)) {
+        w.append(cstr!("primary"), host);
+    }
     w.append(cstr!("me"), set.me.as_str());
     if let Some(id) = server.topology.election_id() {
         w.append(cstr!("electionId"), id);

@@ -246,7 +246,7 @@ fn one(
 ) -> Result<Written> {
     let (statement, context) = element.parse(context, rules)?;
     if statement.multi && retry.is_some() {
-        return Err(Error::new(baton_types::ErrorCode::InvalidOptions, "Cannot use retryable writes with multi=true"));
+        return Err(Error::new(ErrorCode::InvalidOptions, "Cannot use retryable writes with multi=true"));
     }
     if retry.is_some() {
         retry::fail_before(call)?;

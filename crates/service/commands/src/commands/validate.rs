@@ -13,7 +13,7 @@ use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
     name: "validate",
-    flags: Flags::ON_COLLECTION,
+    flags: Flags::ON_COLLECTION.and(Flags::ANY_ROLE),
     help: "Reads every document and every index entry of a collection and says whether they agree.",
     run,
     ..DEFAULT
@@ -34,7 +34,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             "Running the validate command with both { background: true } and { full: true } is not supported.",
         );
     }
-    if repair && call.server.topology.set().is_some() {
+    if repair && call.server.topology.is_replicated() {
         return invalid("Running the validate command with { repair: true } can only be performed in standalone mode.");
     }
     if repair {

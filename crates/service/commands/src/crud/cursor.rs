@@ -220,6 +220,5 @@ pub fn open(call: &Call<'_>, reply: &mut Reply<'_>, mut cursor: Box<dyn Cursor>,
         reply.append(cstr!("atClusterTime"), bson::Timestamp::from(time));
     }
     reply.end();
-    super::settle_read(call);
-    Ok(())
+    super::settle_read(call)
 }

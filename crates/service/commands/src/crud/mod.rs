@@ -16,8 +16,8 @@ use baton_query::expression::Expression;
 use baton_query::matcher::Matcher;
 use baton_query::sort::{SortPattern, natural_direction};
 use baton_storage::{Durability, Order};
-use baton_types::{Error, ErrorCode, Result};
-use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use std::sync::Arc;
 
 /// The surroundings of a command's queries, with the values of its `let`.
@@ -25,7 +25,7 @@ pub fn context(call: &Call<'_>, variables: Option<&RawDocument>) -> Result<Arc<C
     let mut context = Context::new(bson::DateTime::now(), rand::random());
     let memory = call.server.parameters.sort_memory_bytes_max.load(std::sync::atomic::Ordering::Relaxed);
     context.memory_bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
-    context.cluster_time = call.server.topology.set().is_some().then(|| call.server.cluster_time());
+    context.cluster_time = call.server.topology.is_replicated().then(|| call.server.cluster_time());
     context.read_at = call.read_at;
     context.memory = Arc::clone(&call.server.stage_memory);
     for element in variables.into_iter().flat_map(RawDocument::iter) {
@@ -92,14 +92,32 @@ pub fn durability(call: &Call<'_>) -> Durability {
     if call.write_concern().wants_sync() { Durability::Synced } else { Durability::Applied }
 }
 
-/// Ends a read at majority or stronger: everything it can have seen is made durable, which on a set of one member is
-/// what a majority has.
-pub fn settle_read(call: &Call<'_>) {
+/// Ends a read at majority or stronger: waits until everything it can have seen is committed. A linearizable read writes first, and
+/// after it has read: once that entry is committed, this member was still primary when it read.
+pub fn settle_read(call: &Call<'_>) -> Result<()> {
     use crate::concerns::ReadLevel;
+    let server = call.server;
     match call.envelope.read_concern.level {
-        ReadLevel::Local | ReadLevel::Available => {}
-        ReadLevel::Majority | ReadLevel::Linearizable | ReadLevel::Snapshot => {
-            call.server.storage.sync();
+        ReadLevel::Local | ReadLevel::Available => return Ok(()),
+        ReadLevel::Majority | ReadLevel::Snapshot => {}
+        ReadLevel::Linearizable => {
+            if !server.topology.is_writable_primary() {
+                let message = "cannot satisfy linearizable read concern on non-primary node";
+                return Err(Error::new(ErrorCode::NotWritablePrimary, message));
+            }
+            if !server.topology.is_own_majority() {
+                server.storage.note(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": "linearizable read" })?;
+            }
+        }
+    }
+    let seen = server.storage.queue().applied();
+    match server.replication() {
+        Some(replication) if !server.topology.is_own_majority() => {
+            replication.waiters().await_majority(seen, None, || call.operation.check_interrupt())
+        }
+        _ => {
+            server.storage.sync();
+            Ok(())
         }
     }
 }

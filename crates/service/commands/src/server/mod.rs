@@ -22,12 +22,13 @@ pub use sessions::Session;
 pub use topology::{ReplicaSet, Topology};
 
 use crate::envelope::SessionId;
+use baton_replication::Replication;
 use baton_storage::Storage;
-use baton_types::{MemoryPool, Result, Timestamp};
+use baton_types::{MemoryPool, OpTime, Result, Timestamp};
 use baton_wire::{Compressor, DocumentWriter};
 use bson::Document;
 use parking_lot::{Condvar, Mutex};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Who this member is, and how it was started.
@@ -86,8 +87,8 @@ impl Default for Hooks {
 pub struct Parts {
     /// Who it is.
     pub identity: Identity,
-    /// The replica set it is the one member of; `None` for a standalone.
-    pub set: Option<ReplicaSet>,
+    /// The replica set's name and this member's address in it; `None` for a standalone.
+    pub set: Option<(String, String)>,
     /// The storage, open.
     pub storage: Arc<Storage>,
     /// The machine.
@@ -137,6 +138,7 @@ pub struct Server {
     pub reply_memory: Arc<MemoryPool>,
     /// The machine.
     pub hooks: Hooks,
+    replication: OnceLock<Replication>,
     shutdown: Mutex<bool>,
     shutdown_asked: Condvar,
 }
@@ -170,9 +172,30 @@ impl Server {
             storage: parts.storage,
             ttl: crate::ttl::Figures::default(),
             hooks: parts.hooks,
+            replication: OnceLock::new(),
             shutdown: Mutex::new(false),
             shutdown_asked: Condvar::new(),
         })
+    }
+
+    /// Hands this member its replication, once it has started.
+    pub fn set_replication(&self, replication: Replication) {
+        if self.replication.set(replication).is_err() {
+            unreachable!("replication is started once");
+        }
+    }
+
+    /// Replication, unless this is a standalone.
+    pub fn replication(&self) -> Option<&Replication> {
+        self.replication.get()
+    }
+
+    /// The last entry that a majority of the set is known to have.
+    pub fn commit_point(&self) -> OpTime {
+        match self.replication() {
+            Some(replication) if !self.topology.is_own_majority() => replication.waiters().commit_point(),
+            _ => self.storage.queue().durable(),
+        }
     }
 
     /// Sets parameters from the command line.

@@ -1,27 +1,54 @@
 //! What this member tells drivers about the replica set it is in, and the wait for that to change.
 //!
-//! Invariant: the counter of `topologyVersion` grows with every change, so a driver that names the version it has seen is
-//! answered at once if it has missed one.
-//! What it deliberately does not do: elections. A set has one member so far, and that is its primary.
+//! Invariants: the counter of `topologyVersion` grows with every change, so a driver that names the version it has seen is
+//! answered at once if it has missed one. What is told is one [`ReplicaSet`], exchanged whole.
+//! What it deliberately does not do: decide any of it. `baton-consensus` does, by way of [`Topology::update`].
 
+use arc_swap::ArcSwapOption;
+use baton_consensus::{Configuration, Member, MemberId, MemberState, View};
 use baton_types::Term;
 use bson::oid::ObjectId;
 use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The replica set, as it was configured.
+/// The replica set as this member sees it at one moment.
 #[derive(Clone, Debug)]
 pub struct ReplicaSet {
     /// Its name.
     pub name: String,
-    /// The address that clients are to reach this member at.
+    /// The address that members and clients are to reach this member at.
     pub me: String,
-    /// The set's own identity, drawn when it was initiated.
-    pub id: ObjectId,
-    /// The configuration's version.
-    pub config_version: i64,
-    /// The term in which this member became primary.
-    pub term: Term,
+    /// What consensus says of it.
+    pub view: Arc<View>,
+}
+
+impl ReplicaSet {
+    /// The configuration; absent before the set is initiated.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.view.configuration.as_ref()
+    }
+
+    /// This member's entry in it.
+    pub fn my_member(&self) -> Option<&Member> {
+        self.configuration()?.member(self.view.me?)
+    }
+
+    /// A member's address.
+    pub fn host_of(&self, id: MemberId) -> Option<&str> {
+        Some(self.configuration()?.member(id)?.host.as_str())
+    }
+
+    /// The term.
+    pub fn term(&self) -> Term {
+        self.view.term
+    }
+
+    /// Whether what is on this member's own disk is what a majority has.
+    pub fn is_own_majority(&self) -> bool {
+        self.configuration().is_none_or(|configuration| configuration.majority_of_votes() == 1)
+    }
 }
 
 /// `topologyVersion`.
@@ -41,38 +68,75 @@ struct State {
 /// This member's place in the topology.
 pub struct Topology {
     process_id: ObjectId,
-    set: Option<ReplicaSet>,
+    is_replicated: bool,
+    set: ArcSwapOption<ReplicaSet>,
+    is_writable: AtomicBool,
+    is_readable: AtomicBool,
+    is_own_majority: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Topology {
-    /// Of a member of `set`, or of a standalone.
-    pub fn new(set: Option<ReplicaSet>) -> Self {
-        // A member of a set has gone through "started" and "elected" by the time it answers.
-        let counter = if set.is_some() { 6 } else { 0 };
-        let state = State { counter, shutting_down: false };
-        Self { process_id: ObjectId::new(), set, state: Mutex::new(state), changed: Condvar::new() }
+    /// Of a member of the set of that name at that address, or of a standalone.
+    pub fn new(set: Option<(String, String)>) -> Self {
+        let is_replicated = set.is_some();
+        let set = set.map(|(name, me)| Arc::new(ReplicaSet { name, me, view: Arc::new(View::of_nobody()) }));
+        Self {
+            process_id: ObjectId::new(),
+            is_replicated,
+            set: ArcSwapOption::from(set),
+            is_writable: AtomicBool::new(!is_replicated),
+            is_readable: AtomicBool::new(!is_replicated),
+            is_own_majority: AtomicBool::new(true),
+            state: Mutex::new(State { counter: 0, shutting_down: false }),
+            changed: Condvar::new(),
+        }
     }
 
     /// The replica set, unless this is a standalone.
-    pub fn set(&self) -> Option<&ReplicaSet> {
-        self.set.as_ref()
+    pub fn set(&self) -> Option<Arc<ReplicaSet>> {
+        self.set.load_full()
     }
 
-    /// The set's name.
-    pub fn set_name(&self) -> Option<&str> {
-        self.set.as_ref().map(|s| s.name.as_str())
+    /// Whether this is a member of a set.
+    pub fn is_replicated(&self) -> bool {
+        self.is_replicated
+    }
+
+    /// Takes over what consensus says.
+    pub fn update(&self, view: Arc<View>) {
+        let Some(before) = self.set() else { return };
+        let set = ReplicaSet { name: before.name.clone(), me: before.me.clone(), view };
+        let mut state = self.state.lock();
+        self.is_readable.store(set.view.state.is_readable(), Ordering::Release);
+        self.is_own_majority.store(set.is_own_majority(), Ordering::Release);
+        self.is_writable.store(set.view.is_writable && !state.shutting_down, Ordering::Release);
+        self.set.store(Some(Arc::new(set)));
+        state.counter += 1;
+        self.changed.notify_all();
     }
 
     /// How many members hold data.
     pub fn data_bearing_members(&self) -> usize {
-        1
+        let set = self.set();
+        let configuration = set.as_ref().and_then(|set| set.configuration());
+        configuration.map_or(1, |configuration| configuration.members.iter().filter(|m| m.bears_data()).count())
     }
 
     /// Whether writes are taken here.
     pub fn is_writable_primary(&self) -> bool {
-        !self.state.lock().shutting_down
+        self.is_writable.load(Ordering::Acquire)
+    }
+
+    /// Whether there is consistent data to be read here.
+    pub fn is_readable(&self) -> bool {
+        self.is_readable.load(Ordering::Acquire)
+    }
+
+    /// Whether what is on this member's own disk is what a majority has.
+    pub fn is_own_majority(&self) -> bool {
+        self.is_own_majority.load(Ordering::Acquire)
     }
 
     /// The version now.
@@ -82,11 +146,16 @@ impl Topology {
 
     /// `electionId`: ordered as the terms are, and above every one of the old protocol.
     pub fn election_id(&self) -> Option<ObjectId> {
-        let set = self.set.as_ref()?;
+        let set = self.set()?;
         let mut bytes = [0u8; 12];
         bytes[..4].copy_from_slice(&0x7fff_ffff_u32.to_be_bytes());
-        bytes[4..].copy_from_slice(&set.term.to_be_bytes());
+        bytes[4..].copy_from_slice(&set.term().to_be_bytes());
         Some(ObjectId::from_bytes(bytes))
+    }
+
+    /// What this member is doing.
+    pub fn member_state(&self) -> MemberState {
+        self.set().map_or(MemberState::Primary, |set| set.view.state)
     }
 
     /// Waits until the version is another than `seen`, or `until`, or until `interrupted` says to stop.
@@ -112,6 +181,7 @@ impl Topology {
     pub fn shut_down(&self) {
         let mut state = self.state.lock();
         state.shutting_down = true;
+        self.is_writable.store(false, Ordering::Release);
         state.counter += 1;
         self.changed.notify_all();
     }
@@ -120,7 +190,6 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn a_waiter_is_woken_by_a_change_and_not_kept_if_it_missed_one() {
@@ -145,5 +214,13 @@ mod tests {
         let topology = Topology::new(None);
         let until = Instant::now() + Duration::from_secs(60);
         assert_eq!(topology.wait_for_change(topology.version(), until, || Err(7)), Err(7));
+    }
+
+    #[test]
+    fn a_member_that_was_never_in_a_set_takes_writes_and_one_of_a_set_waits_for_it() {
+        assert!(Topology::new(None).is_writable_primary());
+        let member = Topology::new(Some(("rs0".into(), "a:1".into())));
+        assert!(!member.is_writable_primary());
+        assert!(!member.is_readable());
     }
 }

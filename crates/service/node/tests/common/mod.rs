@@ -22,6 +22,7 @@ pub struct Running {
 pub fn start() -> Running {
     start_with(|options| {
         options.replica_set = Some("rs0".into());
+        options.initiate = true;
         options.parameters.push(("enableTestCommands".into(), "true".into()));
     })
 }

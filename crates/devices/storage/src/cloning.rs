@@ -1,0 +1,131 @@
+//! Filling a member with another's documents: the steps of an initial sync that change what is stored.
+//!
+//! Invariants:
+//! - From [`Storage::begin_clone`] until [`Storage::end_clone`] a fact says that what is here is not whole; a start in between
+//!   finds it and begins anew.
+//! - What is cloned is not logged: the log begins with the entry at which the clone began, and goes on with those after it.
+//!
+//! Not here: asking the other member, and the order of the steps (`baton-replication`).
+
+use crate::apply::Entry;
+use crate::catalog::{Collection, CollectionKind};
+use crate::commit::Durability;
+use crate::entry_change::{CarriedOut, EntryChange};
+use crate::facts::Fact;
+use crate::format::family;
+use crate::replay;
+use crate::storage::Storage;
+use crate::transaction::Transaction;
+use baton_types::{OpTime, Result};
+use bson::RawDocument;
+use rust_rocksdb::IteratorMode;
+use std::sync::Arc;
+
+/// Bytes that one transaction takes in, at the most, and one document more.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+impl Storage {
+    /// Whether a clone was begun and has not ended.
+    pub fn is_cloning(&self) -> Result<bool> {
+        Ok(self.fact(Fact::Cloning)?.is_some())
+    }
+
+    /// Says that what is here is of no use any more, so that it is cloned anew, by the next start too.
+    pub fn note_not_whole(&self) {
+        self.put_fact(Fact::Cloning, b"");
+    }
+
+    /// Removes everything that belongs to the set's data: collections, sessions, the log.
+    ///
+    /// # Errors
+    /// `IllegalOperation` (20) unless the gate is closed to this member's own writes.
+    pub fn begin_clone(&self) -> Result<()> {
+        let _turn = self.follow()?;
+        self.note_not_whole();
+        let mut transaction = Transaction::replicating();
+        for row in self.db().iterator_cf(self.family(family::SESSIONS), IteratorMode::Start) {
+            let (key, _) = row.map_err(crate::machine::read_failure)?;
+            transaction.delete(family::SESSIONS, &key);
+        }
+        self.sessions().forget_all();
+        let all: Vec<Arc<Collection>> = self.catalog().iter().cloned().collect();
+        let replicated = |c: &&Arc<Collection>| !c.namespace.is_local() && c.kind != CollectionKind::Oplog;
+        for collection in all.iter().filter(replicated) {
+            replay::silently(|| self.drop_collection(&collection.namespace))?;
+        }
+        if self.commit.applied() != OpTime::ZERO {
+            transaction.truncation = Some(OpTime::ZERO);
+        }
+        self.commit.commit_unasked(transaction, Durability::Synced);
+        Ok(())
+    }
+
+    /// Begins the log with the entry at which the clone begins. What it did is in the clone.
+    pub fn begin_log_with(&self, entry: &RawDocument) -> Result<()> {
+        let _turn = self.follow()?;
+        let mut transaction = Transaction::replicating();
+        transaction.carry(entry);
+        self.commit.commit_unasked(transaction, Durability::Synced);
+        Ok(())
+    }
+
+    /// Lets `change` change the catalog and log nothing.
+    pub fn unlogged<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _turn = self.follow()?;
+        replay::silently(change)
+    }
+
+    /// Puts documents into a collection, in place of those with their `_id`s, without entries.
+    pub fn put_cloned(&self, collection: &Arc<Collection>, documents: &[&RawDocument]) -> Result<()> {
+        let _turn = self.follow()?;
+        let mut transaction = Transaction::replicating();
+        for document in documents {
+            loop {
+                match self.carry_out(&mut transaction, collection, EntryChange::Put(document), None) {
+                    Ok(CarriedOut::Done(_) | CarriedOut::Absent) => break,
+                    Ok(CarriedOut::CommitFirst) => self.commit_part(&mut transaction),
+                    Err(error) => {
+                        self.abandon(transaction);
+                        return Err(error);
+                    }
+                }
+            }
+            if transaction.bytes() >= BATCH_BYTES_MAX {
+                self.commit_part(&mut transaction);
+            }
+        }
+        self.commit_part(&mut transaction);
+        Ok(())
+    }
+
+    /// Notes the statements of retryable writes that another member logged before the clone began, given in order: sent
+    /// again, they are answered and not done again. What a findAndModify answered with is not known any more.
+    pub fn put_statements(&self, entries: &[&RawDocument]) -> Result<()> {
+        let _turn = self.follow()?;
+        let mut transaction = Transaction::replicating();
+        for entry in entries {
+            let entry = Entry::parse(entry)?;
+            if let (Some(statement), Some(reply)) = (&entry.statement, entry.reply(None)) {
+                let handle = self.session(statement.session)?;
+                let Some(mut record) = handle.try_take() else { continue };
+                record.add_replicated(&mut transaction, &handle, statement, reply, entry.optime);
+            }
+        }
+        self.commit_part(&mut transaction);
+        Ok(())
+    }
+
+    fn commit_part(&self, transaction: &mut Transaction) {
+        let part = std::mem::replace(transaction, Transaction::replicating());
+        self.commit.commit_unasked(part, Durability::Applied);
+    }
+
+    /// What is here is whole, and synced.
+    pub fn end_clone(&self) {
+        let now = self.commit.applied().timestamp.as_u64();
+        self.refuse_reads_before(now);
+        let mut transaction = Transaction::empty();
+        transaction.delete(family::META, Fact::Cloning.key());
+        self.commit.commit_unasked(transaction, Durability::Synced);
+    }
+}

@@ -1,0 +1,581 @@
+//! Runs the step machine of `baton-consensus` in a member: one thread that owns it, carries its effects out, and keeps time.
+//!
+//! ```text
+//!  commands ──ask──▶ ┌────────┐ ──send──▶ lanes ──▶ other members
+//!  lanes ──answers─▶ │ driver │ ──votes, configuration──▶ storage (synced)
+//!  storage ─progress▶ │ thread │ ──source──▶ fetcher
+//!  fetcher ─commit p.▶└────────┘ ──commit point──▶ waiters
+//! ```
+//!
+//! Invariants:
+//! - One thread steps the machine and carries its effects out in their order; nobody else touches it. What it persists is synced
+//!   before the effect that tells of it.
+//! - Own writes are open only between [`Effect::BeginTerm`] and [`Effect::Resign`], and the fetcher is at rest by then.
+//! - Whoever waits for the set to acknowledge a write is told when this member is primary no more.
+//!
+//! What it deliberately does not do: decide.
+
+use crate::fetcher::{Fetcher, FetcherParts};
+use crate::initial_sync::InitialSyncStatus;
+use crate::lanes::Lanes;
+use crate::probe::configuration_of;
+use crate::waiters::Waiters;
+use arc_swap::ArcSwap;
+use baton_consensus::{
+    Configuration, Consensus, DataState, Effect, Input, LastVote, MemberId, Position, Request, RequestId, RequestKind,
+    Response, Start, StepDownRequest, View,
+};
+use baton_storage::{Fact, Storage};
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term};
+use bson::{RawDocument, cstr, rawdoc};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long any other answer than a heartbeat's is waited for, at most.
+const OTHERS_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+/// How often the commit point is noted on disk; a restart begins with the last one noted.
+const COMMIT_POINT_INTERVAL: Duration = Duration::from_secs(5);
+
+type ApplyCommand = Box<dyn Fn(&RawDocument) -> Result<()> + Send + Sync>;
+type OnTopology = Box<dyn Fn(&Arc<View>) + Send + Sync>;
+
+/// What replication needs of the member around it.
+pub struct Parts {
+    /// Where everything is kept.
+    pub storage: Arc<Storage>,
+    /// `name:port`, as the configuration names this member.
+    pub host: String,
+    /// The name of the set, from the command line.
+    pub set_name: String,
+    /// Carries out an oplog entry of kind `c`.
+    pub apply_command: ApplyCommand,
+    /// Where documents that are rolled back are kept.
+    pub rollback_directory: PathBuf,
+    /// Hears of every change of what drivers are told.
+    pub on_topology: OnTopology,
+}
+
+/// What an operator asks for, and waits for.
+#[derive(Debug)]
+pub enum Order {
+    /// The set's first configuration.
+    Initiate(Box<Configuration>),
+    /// The next configuration, or one by force.
+    Reconfigure(Box<Configuration>, bool),
+    /// Give up being primary.
+    StepDown(StepDownRequest),
+    /// Stand for election.
+    Stand {
+        /// Ask first how the others would vote.
+        dry_run: bool,
+    },
+}
+
+enum Letter {
+    Input(Input),
+    Ask(Request, Sender<Result<Response>>),
+    Order(Order, Sender<Result<()>>),
+    View(Sender<View>),
+    /// The log has grown or is synced further; where to is asked of storage.
+    Progress,
+    Stop,
+}
+
+/// Replication as the rest of the member sees it. Dropped, it stops.
+pub struct Replication {
+    inbox: Sender<Letter>,
+    view: Arc<ArcSwap<View>>,
+    waiters: Arc<Waiters>,
+    initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
+    thread: Option<JoinHandle<()>>,
+    set_name: String,
+}
+
+impl Replication {
+    /// Starts a member's replication with what is on its disk.
+    pub fn start(parts: Parts) -> Result<Self> {
+        let (inbox, letters) = channel();
+        let begun = Instant::now();
+        let consensus = Consensus::new(Duration::ZERO, start_of(&parts)?);
+        let view = Arc::new(ArcSwap::from_pointee(consensus.view()));
+        let waiters = Arc::new(Waiters::default());
+        let initial_sync = Arc::new(Mutex::new(None));
+        parts.storage.close_to_writes();
+        let progress_told = listen_to_storage(&parts.storage, &inbox);
+        let set_name = parts.set_name.clone();
+        let driver = Driver {
+            lanes: Lanes::new(sender_of_inputs(&inbox)),
+            fetcher: Fetcher::start(FetcherParts {
+                storage: Arc::clone(&parts.storage),
+                apply_command: parts.apply_command,
+                initial_sync: Arc::clone(&initial_sync),
+                rollback_directory: parts.rollback_directory,
+                on_input: sender_of_inputs(&inbox),
+            })?,
+            storage: parts.storage,
+            set_name: parts.set_name,
+            on_topology: parts.on_topology,
+            consensus,
+            begun,
+            inbox: inbox.clone(),
+            next_request: 0,
+            asked: BTreeMap::new(),
+            stepping_down: None,
+            reconfiguring: None,
+            standing: None,
+            view: Arc::clone(&view),
+            waiters: Arc::clone(&waiters),
+            commit_point_noted: begun,
+            progress_told,
+        };
+        (driver.on_topology)(&view.load());
+        let thread = std::thread::Builder::new()
+            .name("replication".into())
+            .spawn(move || driver.run(&letters))
+            .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for replication: {error}")))?;
+        Ok(Self { inbox, view, waiters, initial_sync, thread: Some(thread), set_name })
+    }
+
+    /// The set's name.
+    pub fn set_name(&self) -> &str {
+        &self.set_name
+    }
+
+    /// How far this member's initial sync is, or was when it ended; `None` if there was none since the start.
+    pub fn initial_sync(&self) -> Option<InitialSyncStatus> {
+        self.initial_sync.lock().clone()
+    }
+
+    /// This member's view of the set as of the last change of what drivers are told.
+    pub fn topology(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// This member's view of the set now.
+    pub fn view(&self) -> View {
+        let (answer, view) = channel();
+        let asked = self.inbox.send(Letter::View(answer));
+        match asked.ok().and_then(|()| view.recv().ok()) {
+            Some(view) => view,
+            None => View::clone(&self.topology()),
+        }
+    }
+
+    /// Answers another member's request.
+    pub fn ask(&self, request: Request) -> Result<Response> {
+        let (answer, response) = channel();
+        self.inbox.send(Letter::Ask(request, answer)).map_err(|_| stopping())?;
+        response.recv().map_err(|_| stopping())?
+    }
+
+    /// Carries an operator's order out; returns when it is done or refused.
+    pub fn order(&self, order: Order) -> Result<()> {
+        let (answer, outcome) = channel();
+        self.inbox.send(Letter::Order(order, answer)).map_err(|_| stopping())?;
+        outcome.recv().map_err(|_| stopping())?
+    }
+
+    /// Hands an input on that nobody waits for.
+    pub fn tell(&self, input: Input) {
+        // A member that stops has no use for it.
+        let _ = self.inbox.send(Letter::Input(input));
+    }
+
+    /// Waits until so many members, this one among them, have everything up to `optime`; synced, if so asked.
+    ///
+    /// # Errors
+    /// As [`Waiters::await_majority`].
+    pub fn await_members(
+        &self,
+        members: usize,
+        optime: OpTime,
+        synced: bool,
+        until: Option<Instant>,
+        mut interrupted: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        /// Such write concerns are rare; nobody is woken for them.
+        const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+        loop {
+            let view = self.view();
+            let has = |position: &Position| if synced { position.durable } else { position.applied } >= optime;
+            let having = usize::from(has(&view.position)) + view.peers.values().filter(|p| has(&p.position)).count();
+            if having >= members {
+                return Ok(());
+            }
+            if !view.is_writable {
+                return Err(Error::new(
+                    ErrorCode::PrimarySteppedDown,
+                    "Primary stepped down while waiting for replication",
+                ));
+            }
+            interrupted()?;
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Err(Error::new(ErrorCode::WriteConcernFailed, "waiting for replication timed out"));
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// Those who wait for the set to acknowledge a write.
+    pub fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+}
+
+impl Drop for Replication {
+    fn drop(&mut self) {
+        let _ = self.inbox.send(Letter::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(target: "REPL", "The replication thread panicked");
+        }
+    }
+}
+
+fn stopping() -> Error {
+    Error::new(ErrorCode::ShutdownInProgress, "the member is stopping")
+}
+
+fn sender_of_inputs(inbox: &Sender<Letter>) -> Arc<dyn Fn(Input) + Send + Sync> {
+    let inbox = inbox.clone();
+    Arc::new(move |input| {
+        let _ = inbox.send(Letter::Input(input));
+    })
+}
+
+/// Progress is noticed once however often it is told, until it has been looked at.
+fn listen_to_storage(storage: &Arc<Storage>, inbox: &Sender<Letter>) -> Arc<AtomicBool> {
+    let inbox = inbox.clone();
+    let progress_told = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&progress_told);
+    storage.on_progress(Box::new(move || {
+        if !told.swap(true, Ordering::AcqRel) && inbox.send(Letter::Progress).is_err() {
+            told.store(false, Ordering::Release);
+        }
+    }));
+    progress_told
+}
+
+fn start_of(parts: &Parts) -> Result<Start> {
+    let storage = &parts.storage;
+    let configuration = match storage.fact(Fact::Configuration)? {
+        Some(bytes) => Some(Configuration::parse(RawDocument::from_bytes(&bytes)?)?),
+        None => None,
+    };
+    let vote = match storage.fact(Fact::LastVote)? {
+        Some(bytes) => vote_from(RawDocument::from_bytes(&bytes)?)?,
+        None => LastVote::default(),
+    };
+    let commit_point = match storage.fact(Fact::CommitPoint)? {
+        Some(bytes) => optime_from(RawDocument::from_bytes(&bytes)?)?,
+        None => OpTime::ZERO,
+    };
+    let last = storage.last_entry();
+    let is_whole = last != OpTime::ZERO && !storage.is_cloning()?;
+    let data = if is_whole { DataState::Ready } else { DataState::InitialSync };
+    Ok(Start {
+        host: parts.host.clone(),
+        configuration,
+        vote,
+        position: Position { written: last, applied: last, durable: last },
+        commit_point,
+        data,
+        seed: rand::random(),
+    })
+}
+
+fn vote_document(vote: LastVote) -> bson::RawDocumentBuf {
+    let candidate = vote.candidate.map_or(-1, |candidate| candidate.0);
+    rawdoc! { "term": vote.term, "candidate": candidate }
+}
+
+fn vote_from(document: &RawDocument) -> Result<LastVote> {
+    let damaged =
+        |error| Error::new(ErrorCode::DataCorruptionDetected, format!("the vote on disk is damaged: {error}"));
+    let candidate = document.get_i32("candidate").map_err(damaged)?;
+    let term = document.get_i64("term").map_err(damaged)?;
+    Ok(LastVote { term, candidate: (candidate >= 0).then_some(MemberId(candidate)) })
+}
+
+fn optime_from(document: &RawDocument) -> Result<OpTime> {
+    let damaged =
+        |error| Error::new(ErrorCode::DataCorruptionDetected, format!("the commit point on disk is damaged: {error}"));
+    let timestamp = document.get_timestamp("ts").map_err(damaged)?.into();
+    Ok(OpTime { timestamp, term: document.get_i64("t").map_err(damaged)? })
+}
+
+/// Who asked for an order, while it is carried out.
+type Asker = Option<Sender<Result<()>>>;
+
+struct Driver {
+    consensus: Consensus,
+    begun: Instant,
+    storage: Arc<Storage>,
+    set_name: String,
+    on_topology: OnTopology,
+    lanes: Lanes,
+    fetcher: Fetcher,
+    inbox: Sender<Letter>,
+    next_request: RequestId,
+    asked: BTreeMap<RequestId, Sender<Result<Response>>>,
+    stepping_down: Asker,
+    reconfiguring: Asker,
+    standing: Asker,
+    view: Arc<ArcSwap<View>>,
+    waiters: Arc<Waiters>,
+    commit_point_noted: Instant,
+    /// Whether a letter about progress is on its way.
+    progress_told: Arc<AtomicBool>,
+}
+
+impl Driver {
+    fn run(mut self, letters: &Receiver<Letter>) {
+        self.take(Input::Tick);
+        loop {
+            let wait = self.consensus.next_deadline().saturating_sub(self.begun.elapsed());
+            let input = match letters.recv_timeout(wait) {
+                Ok(Letter::Input(input)) => input,
+                Ok(Letter::Ask(request, asker)) => {
+                    self.next_request += 1;
+                    self.asked.insert(self.next_request, asker);
+                    Input::Request { id: self.next_request, request }
+                }
+                Ok(Letter::Order(order, asker)) => match self.accept(order, asker) {
+                    Some(input) => input,
+                    None => continue,
+                },
+                Ok(Letter::View(asker)) => {
+                    let _ = asker.send(self.consensus.view());
+                    continue;
+                }
+                Ok(Letter::Progress) => {
+                    self.progress_told.store(false, Ordering::Release);
+                    Input::Log(self.position())
+                }
+                Ok(Letter::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => Input::Tick,
+            };
+            self.take(input);
+        }
+        self.waiters.fail_all(&stopping());
+        self.note_commit_point();
+    }
+
+    /// An order that is not already being carried out for somebody else.
+    fn accept(&mut self, order: Order, asker: Sender<Result<()>>) -> Option<Input> {
+        let (place, input) = match order {
+            Order::Initiate(configuration) => (&mut self.reconfiguring, Input::Initiate(configuration)),
+            Order::Reconfigure(configuration, force) => {
+                (&mut self.reconfiguring, Input::Reconfigure { configuration, force })
+            }
+            Order::StepDown(request) => (&mut self.stepping_down, Input::StepDown(request)),
+            Order::Stand { dry_run } => (&mut self.standing, Input::StandForElection { dry_run }),
+        };
+        if place.is_some() {
+            let error = Error::new(ErrorCode::ConflictingOperationInProgress, "the same is already under way");
+            let _ = asker.send(Err(error));
+            return None;
+        }
+        *place = Some(asker);
+        if let Input::Initiate(_) = input {
+            self.begin_log();
+        }
+        Some(input)
+    }
+
+    /// Who initiates a set begins its log, if there is none: the others have no data until they have fetched this.
+    fn begin_log(&mut self) {
+        if self.storage.last_entry() == OpTime::ZERO {
+            self.storage.open_to_writes(0);
+            let o = rawdoc! { "msg": "initiating set" };
+            let noted = Namespace::new("admin", "$cmd").and_then(|namespace| self.storage.note(&namespace, &o));
+            if let Err(error) = noted {
+                tracing::error!(target: "REPL", error = %error, "The first entry of the log was refused");
+            }
+            self.storage.close_to_writes();
+            self.storage.sync();
+        }
+        self.take(Input::Log(self.position()));
+        self.take(Input::Data(DataState::Ready));
+    }
+
+    /// Steps, carries out, and steps on with what came of it.
+    fn take(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            for effect in self.consensus.step(self.begun.elapsed(), input) {
+                inputs.extend(self.carry_out(effect));
+            }
+        }
+    }
+
+    fn position(&self) -> Position {
+        let queue = self.storage.queue();
+        let durable = queue.durable();
+        let applied = queue.applied();
+        Position { written: applied, applied, durable: durable.min(applied) }
+    }
+
+    /// Does what is asked; returns what there is to report.
+    fn carry_out(&mut self, effect: Effect) -> Option<Input> {
+        match effect {
+            Effect::Send { to, request } => {
+                self.send(to, request);
+                None
+            }
+            Effect::Respond { id, response } => {
+                if let Some(asker) = self.asked.remove(&id) {
+                    let _ = asker.send(response);
+                }
+                None
+            }
+            Effect::PersistVote(vote) => {
+                self.storage.put_fact(Fact::LastVote, vote_document(vote).as_bytes());
+                Some(Input::VotePersisted(vote))
+            }
+            Effect::PersistConfiguration(configuration) => {
+                self.persist_configuration(&configuration);
+                Some(Input::ConfigurationPersisted(configuration.version))
+            }
+            Effect::FetchConfiguration { host } => {
+                self.fetch_configuration(host);
+                None
+            }
+            Effect::TermAdopted(term) => {
+                tracing::info!(target: "REPL", id = 6015301, term, "Current term changed");
+                None
+            }
+            Effect::Won { term, reason } => {
+                tracing::info!(target: "ELECTION", id = 21450, term, reason = reason.name(), "Election succeeded, assuming primary role");
+                None
+            }
+            Effect::BeginTerm(term) => Some(self.begin_term(term)),
+            Effect::BlockWrites => {
+                self.storage.block_writes();
+                Some(Input::WritesBlocked(self.position()))
+            }
+            Effect::UnblockWrites => {
+                self.storage.unblock_writes();
+                None
+            }
+            Effect::Resign { reason } => {
+                tracing::info!(target: "REPL", id = 21809, reason = ?reason, "Stepping down from primary");
+                self.storage.close_to_writes();
+                self.waiters.fail_all(&Error::new(
+                    ErrorCode::PrimarySteppedDown,
+                    "Primary stepped down while waiting for replication",
+                ));
+                Some(Input::Log(self.position()))
+            }
+            Effect::SteppedDown(outcome) => Self::answer(&mut self.stepping_down, outcome),
+            Effect::Reconfigured(outcome) => Self::answer(&mut self.reconfiguring, outcome),
+            Effect::Stood(outcome) => Self::answer(&mut self.standing, outcome),
+            Effect::Committed(optime) => {
+                self.committed(optime);
+                None
+            }
+            Effect::SyncSource(source) => {
+                let host = source.and_then(|id| Some((id, self.host_of(id)?)));
+                tracing::info!(target: "REPL", id = 21799, syncSource = host.as_ref().map(|(_, host)| host.as_str()), "Sync source chosen");
+                self.fetcher.set_source(host);
+                None
+            }
+            Effect::TopologyChanged => {
+                let view = Arc::new(self.consensus.view());
+                self.view.store(Arc::clone(&view));
+                (self.on_topology)(&view);
+                None
+            }
+        }
+    }
+
+    fn answer(asker: &mut Asker, outcome: Result<()>) -> Option<Input> {
+        if let Some(asker) = asker.take() {
+            let _ = asker.send(outcome);
+        }
+        None
+    }
+
+    fn send(&mut self, to: MemberId, request: Request) {
+        let Some(configuration) = self.consensus.configuration() else { return };
+        let Some(member) = configuration.member(to) else { return };
+        let timeout = match request.kind() {
+            RequestKind::Heartbeat => configuration.settings.heartbeat_timeout,
+            RequestKind::RequestVotes | RequestKind::UpdatePosition | RequestKind::StepUp => {
+                configuration.settings.election_timeout.min(OTHERS_TIMEOUT_MAX)
+            }
+        };
+        if let Err(error) = self.lanes.send(to, &member.host, request, timeout) {
+            tracing::warn!(target: "REPL", to = member.host, error = %error, "A member cannot be asked");
+        }
+    }
+
+    fn host_of(&self, id: MemberId) -> Option<String> {
+        Some(self.consensus.configuration()?.member(id)?.host.clone())
+    }
+
+    /// On a thread of its own, since the host may not answer.
+    fn fetch_configuration(&self, host: String) {
+        let (set_name, inbox) = (self.set_name.clone(), self.inbox.clone());
+        let spawned = std::thread::Builder::new().name("configuration".into()).spawn(move || {
+            match configuration_of(&host, &set_name) {
+                Ok(Some(configuration)) => {
+                    let _ = inbox.send(Letter::Input(Input::ConfigurationFetched(Box::new(configuration))));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::info!(target: "REPL", host, error = %error, "No configuration from another member")
+                }
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(target: "REPL", error = %error, "No thread to fetch the configuration");
+        }
+    }
+
+    fn persist_configuration(&mut self, configuration: &Configuration) {
+        match bson::RawDocumentBuf::try_from(&configuration.to_document()) {
+            Ok(document) => self.storage.put_fact(Fact::Configuration, document.as_bytes()),
+            Err(error) => unreachable!("a configuration is a document: {error}"),
+        }
+        self.lanes.retain(|id| configuration.member(id).is_some());
+        tracing::info!(target: "REPL", id = 21392, version = configuration.version.version, term = configuration.version.term, "New replica set config in use");
+    }
+
+    /// Ends the fetching, and begins the log of a term with its first entry.
+    fn begin_term(&mut self, term: Term) -> Input {
+        self.fetcher.rest();
+        self.storage.open_to_writes(term);
+        let o = rawdoc! { "msg": "new primary" };
+        match Namespace::new("admin", "$cmd").and_then(|namespace| self.storage.note(&namespace, &o)) {
+            Ok(_) => {}
+            Err(error) => tracing::error!(target: "REPL", error = %error, "The first entry of the term was refused"),
+        }
+        tracing::info!(target: "REPL", id = 21331, term, "Transition to primary complete; database writes are now permitted");
+        Input::TermBegun(term)
+    }
+
+    fn committed(&mut self, optime: OpTime) {
+        self.waiters.committed(optime);
+        self.storage.set_commit_point(optime);
+        if self.commit_point_noted.elapsed() >= COMMIT_POINT_INTERVAL {
+            self.note_commit_point();
+        }
+    }
+
+    fn note_commit_point(&mut self) {
+        self.commit_point_noted = Instant::now();
+        let commit_point = self.consensus.summary().commit_point;
+        let mut document = bson::RawDocumentBuf::new();
+        document.append(cstr!("ts"), bson::Timestamp::from(commit_point.timestamp));
+        document.append(cstr!("t"), commit_point.term);
+        self.storage.put_fact(Fact::CommitPoint, document.as_bytes());
+    }
+}

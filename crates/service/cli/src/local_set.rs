@@ -1,0 +1,225 @@
+//! `baton up --members N`: a replica set of several members on this machine, each a process of its own.
+//!
+//! The processes are `baton serve`, so that a member can be killed, watched and started again like any other. One that ends by
+//! itself is started again after a moment: whoever kills a member sees it return.
+//!
+//! Invariant: every process that was started is stopped before this ends, secondaries first.
+
+use crate::connection::Connection;
+use baton_node::signals::Signals;
+use bson::{Bson, Document, doc};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the members may take to begin to answer, and then to elect a primary.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often the processes are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a member that ended stays away.
+const RETURN_AFTER: Duration = Duration::from_secs(3);
+/// How long a member may take to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+struct Process {
+    port: u16,
+    data: PathBuf,
+    child: Option<Child>,
+    ended_at: Option<Instant>,
+}
+
+/// A local set.
+pub struct LocalSet {
+    name: String,
+    members: Vec<Process>,
+}
+
+impl LocalSet {
+    /// Starts `count` members on ports from `port` on, with their data below `data`, and makes a set of them if they are in none yet.
+    ///
+    /// # Errors
+    /// With a text for the operator; nothing is left running then.
+    pub fn start(name: &str, count: u16, port: u16, data: &std::path::Path) -> Result<Self, String> {
+        let mut set = Self { name: name.to_owned(), members: Vec::new() };
+        for index in 0..count {
+            let port = port.checked_add(index).ok_or("the ports do not fit below 65536")?;
+            let data = data.join(format!("member{index}"));
+            set.members.push(Process { port, data, child: None, ended_at: None });
+        }
+        match set.begin() {
+            Ok(()) => Ok(set),
+            Err(why) => {
+                set.stop();
+                Err(why)
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), String> {
+        for member in &mut self.members {
+            member.spawn(&self.name)?;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        for member in &mut self.members {
+            member.await_answer(deadline)?;
+        }
+        self.initiate()?;
+        self.await_primary(deadline)
+    }
+
+    /// The hosts, as a connection string has them.
+    fn hosts(&self) -> Vec<String> {
+        self.members.iter().map(|member| format!("127.0.0.1:{}", member.port)).collect()
+    }
+
+    /// The connection string.
+    pub fn connection_string(&self) -> String {
+        format!("mongodb://{}/?replicaSet={}", self.hosts().join(","), self.name)
+    }
+
+    /// Each member's address, process id and folder.
+    pub fn describe(&self) -> Vec<String> {
+        let line = |member: &Process| {
+            let pid = member.child.as_ref().map_or(0, Child::id);
+            format!("127.0.0.1:{}  process {pid}  {}", member.port, member.data.display())
+        };
+        self.members.iter().map(line).collect()
+    }
+
+    fn initiate(&self) -> Result<(), String> {
+        let mut connection = self.connect(0)?;
+        let members: Vec<Bson> = self
+            .hosts()
+            .into_iter()
+            .enumerate()
+            .map(|(id, host)| Bson::Document(doc! { "_id": id as i32, "host": host }))
+            .collect();
+        let configuration = doc! { "_id": self.name.as_str(), "version": 1, "members": members };
+        let reply = connection.ask("admin", doc! { "replSetInitiate": configuration })?;
+        /// The members are in a set already: it is gone on with.
+        const ALREADY_INITIALIZED: i32 = 23;
+        if reply.get_f64("ok").unwrap_or_default() == 1.0 || reply.get_i32("code").ok() == Some(ALREADY_INITIALIZED) {
+            return Ok(());
+        }
+        Err(reply.get_str("errmsg").unwrap_or("the set was not initiated").to_owned())
+    }
+
+    fn await_primary(&self, deadline: Instant) -> Result<(), String> {
+        while Instant::now() < deadline {
+            for index in 0..self.members.len() {
+                let hello: Option<Document> =
+                    self.connect(index).ok().and_then(|mut c| c.run(doc! { "hello": 1 }).ok());
+                if hello.is_some_and(|hello| hello.get_bool("isWritablePrimary").unwrap_or(false)) {
+                    return Ok(());
+                }
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Err("the members elected no primary; their logs say more".to_owned())
+    }
+
+    fn connect(&self, index: usize) -> Result<Connection, String> {
+        Connection::open(&format!("mongodb://127.0.0.1:{}/", self.members[index].port))
+    }
+
+    /// Looks after the processes until somebody asks to stop.
+    pub fn run(&mut self, signals: &Signals) {
+        while !signals.stop_asked() {
+            for member in &mut self.members {
+                if let Some(status) = member.look() {
+                    println!("  the member at 127.0.0.1:{} ended ({status}); it returns in a moment", member.port);
+                }
+                if member.ended_at.is_some_and(|at| at.elapsed() >= RETURN_AFTER) {
+                    match member.spawn(&self.name) {
+                        Ok(()) => println!("  the member at 127.0.0.1:{} is back", member.port),
+                        Err(why) => println!("  the member at 127.0.0.1:{} does not start: {why}", member.port),
+                    }
+                }
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// Stops all members, the primary last, so that it need not be elected anew on the way.
+    pub fn stop(&mut self) {
+        let is_primary = |set: &Self, index: usize| {
+            let hello = set.connect(index).ok().and_then(|mut c| c.run(doc! { "hello": 1 }).ok());
+            hello.is_some_and(|hello| hello.get_bool("isWritablePrimary").unwrap_or(false))
+        };
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        order.sort_by_key(|index| is_primary(self, *index));
+        for index in order {
+            self.members[index].stop();
+        }
+    }
+}
+
+impl Process {
+    fn spawn(&mut self, set_name: &str) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("a member on port {} cannot be started: {error}", self.port);
+        std::fs::create_dir_all(&self.data).map_err(failed)?;
+        let program = std::env::current_exe().map_err(failed)?;
+        let child = Command::new(program)
+            .arg("serve")
+            .arg("--dbpath")
+            .arg(&self.data)
+            .args(["--port", &self.port.to_string(), "--replSet", set_name, "--logappend", "--logpath"])
+            .arg(self.data.join("baton.log"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            // Ctrl-C is this process's to pass on: the members stop one after the other.
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        self.child = Some(child);
+        self.ended_at = None;
+        Ok(())
+    }
+
+    /// Whether the process has ended since the last look, and how.
+    fn look(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().ok().flatten()?;
+        self.child = None;
+        self.ended_at = Some(Instant::now());
+        Some(status)
+    }
+
+    fn await_answer(&mut self, deadline: Instant) -> Result<(), String> {
+        let uri = format!("mongodb://127.0.0.1:{}/", self.port);
+        loop {
+            if let Some(status) = self.look() {
+                let log = self.data.join("baton.log");
+                return Err(format!("the member on port {} ended ({status}); see {}", self.port, log.display()));
+            }
+            match Connection::open(&uri).and_then(|mut connection| connection.run(doc! { "ping": 1 })) {
+                Ok(_) => return Ok(()),
+                Err(why) if Instant::now() >= deadline => return Err(why),
+                Err(_) => std::thread::sleep(LOOK_INTERVAL),
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        if !baton_node::signals::ask_to_stop(child.id()) {
+            return;
+        }
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while Instant::now() < deadline {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // It had its time; what it acknowledged is on disk.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+impl Drop for LocalSet {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

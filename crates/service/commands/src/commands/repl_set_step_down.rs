@@ -1,0 +1,58 @@
+//! `replSetStepDown`: the primary hands over, and does not stand for election for a while.
+
+use crate::call::{Call, Reply};
+use crate::commands::replication;
+use crate::fields::number_as_i64;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_consensus::StepDownRequest;
+use baton_replication::Order;
+use baton_types::{Error, ErrorCode, Result};
+use bson::RawBsonRef;
+use std::time::Duration;
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "replSetStepDown",
+    flags: Flags::ADMIN_ONLY,
+    help: "{ replSetStepDown: 60, secondaryCatchUpPeriodSecs: 10, force: false } makes the primary a secondary for so long.",
+    run,
+    ..DEFAULT
+};
+
+const PERIOD_DEFAULT_SECS: i64 = 60;
+const CATCH_UP_DEFAULT_SECS: i64 = 10;
+
+fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
+    let force = call.fields.truth("force")?;
+    let catch_up = call.fields.take("secondaryCatchUpPeriodSecs");
+    call.fields.finish()?;
+    let given = number_as_i64(call.envelope.value).filter(|secs| *secs != 1 || !is_default(call.envelope.value));
+    let period_secs = given.filter(|secs| *secs != 0).unwrap_or(PERIOD_DEFAULT_SECS);
+    if period_secs < 0 {
+        return Err(Error::bad_value("stepdown period must be a positive integer"));
+    }
+    let default = if force { 0 } else { CATCH_UP_DEFAULT_SECS };
+    let catch_up_secs = catch_up.and_then(number_as_i64).unwrap_or(default.min(period_secs));
+    if catch_up_secs < 0 {
+        return Err(Error::bad_value("secondaryCatchUpPeriodSecs period must be a positive or absent"));
+    }
+    if catch_up_secs > period_secs {
+        return Err(Error::bad_value("stepdown period must be longer than secondaryCatchUpPeriodSecs"));
+    }
+    let request = StepDownRequest {
+        force,
+        catch_up: Duration::from_secs(catch_up_secs as u64),
+        freeze: Duration::from_secs(period_secs as u64),
+        to: None,
+        hand_off: true,
+    };
+    replication::of(call)?.order(Order::StepDown(request)).map_err(|error| match error.code {
+        ErrorCode::NotWritablePrimary => Error::new(ErrorCode::NotWritablePrimary, "not primary so can't step down"),
+        _ => error,
+    })
+}
+
+/// `true` is not a number of seconds.
+fn is_default(value: RawBsonRef<'_>) -> bool {
+    matches!(value, RawBsonRef::Boolean(_))
+}

@@ -1,0 +1,50 @@
+//! What members ask each other: `replSetHeartbeat`, `replSetRequestVotes`, `replSetUpdatePosition`.
+//!
+//! Invariant: what cannot be read changes nothing, and is answered with MongoDB's error.
+//! What it deliberately does not do: decide. `baton-replication` hands the request to the step machine and brings the answer.
+
+use crate::call::{Call, Reply};
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_replication::Replication;
+use baton_replication::messages::{decode_request, encode_response};
+use baton_types::{Error, ErrorCode, Result};
+
+/// `replSetHeartbeat`'s row in the table.
+pub const HEARTBEAT: CommandSpec = CommandSpec {
+    name: "replSetHeartbeat",
+    flags: Flags::ADMIN_ONLY.and(Flags::WHILE_STOPPING),
+    help: "A member's sign of life to another, and what it says of itself. For members.",
+    run: answer,
+    ..DEFAULT
+};
+
+/// `replSetRequestVotes`' row in the table.
+pub const REQUEST_VOTES: CommandSpec = CommandSpec {
+    name: "replSetRequestVotes",
+    flags: Flags::ADMIN_ONLY,
+    help: "A candidate asks for a vote. For members.",
+    run: answer,
+    ..DEFAULT
+};
+
+/// `replSetUpdatePosition`'s row in the table.
+pub const UPDATE_POSITION: CommandSpec = CommandSpec {
+    name: "replSetUpdatePosition",
+    flags: Flags::ADMIN_ONLY,
+    help: "A member tells how far its log, and those below it, reach. For members.",
+    run: answer,
+    ..DEFAULT
+};
+
+/// This member's replication, or `NoReplicationEnabled` (76).
+pub fn of<'a>(call: &Call<'a>) -> Result<&'a Replication> {
+    let server = call.server;
+    server.replication().ok_or_else(|| Error::new(ErrorCode::NoReplicationEnabled, "not running with --replSet"))
+}
+
+/// Hands a member's request on and writes the answer.
+pub fn answer(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let response = of(call)?.ask(decode_request(call.request.body)?)?;
+    reply.extend(&encode_response(&response));
+    Ok(())
+}

@@ -1,0 +1,135 @@
+"""A replica set of real processes, each member a `Member`."""
+
+import time
+
+import pymongo
+
+from member import Member, free_port
+
+
+class ReplicaSet:
+    """Members that are one set. As a context it stops them all and removes their data."""
+
+    def __init__(self, count=3, name="rs0", settings=None, members=None):
+        self.name = name
+        self.settings = settings or {}
+        self.options = members or [{} for _ in range(count)]
+        self.members = []
+        for _ in self.options:
+            member = Member(replica_set=name, port=free_port())
+            member.initiates = False
+            self.members.append(member)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        for member in self.members:
+            if member.is_running():
+                member.kill()
+            member.remove()
+
+    @property
+    def hosts(self):
+        """Their addresses, in the order of the configuration."""
+        return [f"127.0.0.1:{member.port}" for member in self.members]
+
+    @property
+    def uri(self):
+        """What a client connects with."""
+        return f"mongodb://{','.join(self.hosts)}/?replicaSet={self.name}"
+
+    def client(self, **options):
+        """A client that follows the set."""
+        options.setdefault("serverSelectionTimeoutMS", 20_000)
+        return pymongo.MongoClient(self.uri, **options)
+
+    def direct(self, index, **options):
+        """A client of one member, whatever it is."""
+        options.setdefault("serverSelectionTimeoutMS", 5_000)
+        return pymongo.MongoClient("127.0.0.1", self.members[index].port, directConnection=True, **options)
+
+    def start(self, timeout_seconds=60):
+        """Starts the processes, initiates the set, and returns when it has a primary and every member its data."""
+        for member in self.members:
+            member.spawn()
+        deadline = time.monotonic() + timeout_seconds
+        for index in range(len(self.members)):
+            self._await_answer(index, deadline)
+        members = [{"_id": i, "host": host, **options}
+                   for i, (host, options) in enumerate(zip(self.hosts, self.options))]
+        config = {"_id": self.name, "version": 1, "members": members, "settings": self.settings}
+        with self.direct(0) as client:
+            client.admin.command("replSetInitiate", config)
+        self.await_states(deadline=deadline)
+        return self
+
+    def _await_answer(self, index, deadline):
+        while True:
+            try:
+                with self.direct(index) as client:
+                    client.admin.command("ping")
+                    return
+            except pymongo.errors.PyMongoError:
+                assert time.monotonic() < deadline, f"member {index} does not answer:\n{self.members[index].log()}"
+
+    def hello(self, index):
+        """What a member says of itself; nothing if it does not answer."""
+        try:
+            with self.direct(index, serverSelectionTimeoutMS=1000) as client:
+                return client.admin.command("hello")
+        except pymongo.errors.PyMongoError:
+            return {}
+
+    def primary(self, timeout_seconds=30):
+        """The index of the member that takes writes; waits for one."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            for index, member in enumerate(self.members):
+                if member.is_running() and self.hello(index).get("isWritablePrimary"):
+                    return index
+            time.sleep(0.01)
+        raise AssertionError("there is no primary:\n" + "\n".join(member.log(400, but="NETWORK") for member in self.members))
+
+    def await_states(self, deadline=None):
+        """Waits until one member is primary and every other that runs is secondary, or an arbiter."""
+        deadline = deadline or time.monotonic() + 60
+        while True:
+            hellos = [self.hello(i) for i, member in enumerate(self.members) if member.is_running()]
+            primaries = sum(bool(hello.get("isWritablePrimary")) for hello in hellos)
+            others = sum(bool(hello.get("secondary") or hello.get("arbiterOnly")) for hello in hellos)
+            if primaries == 1 and primaries + others == len(hellos):
+                return
+            logs = "\n".join(member.log(400, but="NETWORK") for member in self.members)
+            assert time.monotonic() < deadline, f"the set does not settle: {hellos}\n{logs}"
+            time.sleep(0.02)
+
+    def await_equal(self, timeout_seconds=30):
+        """Waits until all running members with data have the same documents; returns their hash."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            hashes = set()
+            for index, member in enumerate(self.members):
+                if member.is_running() and not self.hello(index).get("arbiterOnly"):
+                    hashes.add(self.hash(index))
+            if len(hashes) == 1:
+                return hashes.pop()
+            assert time.monotonic() < deadline, "the members' documents differ"
+            time.sleep(0.05)
+
+    def hash(self, index):
+        """A digest of every document of a member, and of its collections and indexes."""
+        import hashlib
+        import bson
+        digest = hashlib.sha256()
+        with self.direct(index, read_preference=pymongo.ReadPreference.SECONDARY_PREFERRED) as client:
+            for database in sorted(client.list_database_names()):
+                if database == "local":
+                    continue
+                for name in sorted(client[database].list_collection_names()):
+                    digest.update(f"{database}.{name}".encode())
+                    for index_name in sorted(client[database][name].index_information()):
+                        digest.update(index_name.encode())
+                    for document in client[database][name].find().sort("_id", 1):
+                        digest.update(bson.encode(document))
+        return digest.hexdigest()
