@@ -107,7 +107,7 @@ impl Replication {
         let waiters = Arc::new(Waiters::default());
         let initial_sync = Arc::new(Mutex::new(None));
         parts.storage.close_to_writes();
-        let progress_told = listen_to_storage(&parts.storage, &inbox);
+        let progress = listen_to_storage(&parts.storage, &inbox);
         let set_name = parts.set_name.clone();
         let driver = Driver {
             lanes: Lanes::new(sender_of_inputs(&inbox)),
@@ -132,7 +132,7 @@ impl Replication {
             view: Arc::clone(&view),
             waiters: Arc::clone(&waiters),
             commit_point_noted: begun,
-            progress_told,
+            progress,
         };
         (driver.on_topology)(&view.load());
         let thread = std::thread::Builder::new()
@@ -250,17 +250,28 @@ fn sender_of_inputs(inbox: &Sender<Letter>) -> Arc<dyn Fn(Input) + Send + Sync> 
     })
 }
 
-/// Progress is noticed once however often it is told, until it has been looked at.
-fn listen_to_storage(storage: &Arc<Storage>, inbox: &Sender<Letter>) -> Arc<AtomicBool> {
+/// Who is told of progress: nobody, while nobody waits for it.
+#[derive(Default)]
+struct Progress {
+    /// A letter about it is on its way: it is noticed once however often it is told, until it has been looked at.
+    is_told: AtomicBool,
+    /// There are other members to tell. A member alone looks at its log now and then.
+    is_wanted: AtomicBool,
+}
+
+fn listen_to_storage(storage: &Arc<Storage>, inbox: &Sender<Letter>) -> Arc<Progress> {
     let inbox = inbox.clone();
-    let progress_told = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&progress_told);
+    let progress = Arc::new(Progress::default());
+    let listener = Arc::clone(&progress);
     storage.on_progress(Box::new(move || {
-        if !told.swap(true, Ordering::AcqRel) && inbox.send(Letter::Progress).is_err() {
-            told.store(false, Ordering::Release);
+        if listener.is_wanted.load(Ordering::Relaxed)
+            && !listener.is_told.swap(true, Ordering::AcqRel)
+            && inbox.send(Letter::Progress).is_err()
+        {
+            listener.is_told.store(false, Ordering::Release);
         }
     }));
-    progress_told
+    progress
 }
 
 fn start_of(parts: &Parts) -> Result<Start> {
@@ -331,15 +342,15 @@ struct Driver {
     view: Arc<ArcSwap<View>>,
     waiters: Arc<Waiters>,
     commit_point_noted: Instant,
-    /// Whether a letter about progress is on its way.
-    progress_told: Arc<AtomicBool>,
+    progress: Arc<Progress>,
 }
 
 impl Driver {
     fn run(mut self, letters: &Receiver<Letter>) {
+        self.want_progress(self.consensus.configuration().is_some_and(|configuration| configuration.members.len() > 1));
         self.take(Input::Tick);
         loop {
-            let wait = self.consensus.next_deadline().saturating_sub(self.begun.elapsed());
+            let wait = self.consensus.next_deadline().saturating_sub(self.begun.elapsed()).min(self.look_interval());
             let input = match letters.recv_timeout(wait) {
                 Ok(Letter::Input(input)) => input,
                 Ok(Letter::Ask(request, asker)) => {
@@ -352,20 +363,36 @@ impl Driver {
                     None => continue,
                 },
                 Ok(Letter::View(asker)) => {
+                    self.look_at_log();
                     let _ = asker.send(self.consensus.view());
                     continue;
                 }
                 Ok(Letter::Progress) => {
-                    self.progress_told.store(false, Ordering::Release);
+                    self.progress.is_told.store(false, Ordering::Release);
                     Input::Log(self.position())
                 }
                 Ok(Letter::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => Input::Tick,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.look_at_log();
+                    Input::Tick
+                }
             };
             self.take(input);
         }
         self.waiters.fail_all(&stopping());
         self.note_commit_point();
+    }
+
+    /// How long a member alone leaves its log unlooked at.
+    fn look_interval(&self) -> Duration {
+        const ALONE: Duration = Duration::from_millis(250);
+        if self.progress.is_wanted.load(Ordering::Relaxed) { Duration::MAX } else { ALONE }
+    }
+
+    fn look_at_log(&mut self) {
+        if !self.progress.is_wanted.load(Ordering::Relaxed) && self.position() != self.consensus.summary().position {
+            self.take(Input::Log(self.position()));
+        }
     }
 
     /// An order that is not already being carried out for somebody else.
@@ -546,6 +573,7 @@ impl Driver {
             Err(error) => unreachable!("a configuration is a document: {error}"),
         }
         self.lanes.retain(|id| configuration.member(id).is_some());
+        self.want_progress(configuration.members.len() > 1);
         tracing::info!(target: "REPL", id = 21392, version = configuration.version.version, term = configuration.version.term, "New replica set config in use");
     }
 
@@ -560,6 +588,10 @@ impl Driver {
         }
         tracing::info!(target: "REPL", id = 21331, term, "Transition to primary complete; database writes are now permitted");
         Input::TermBegun(term)
+    }
+
+    fn want_progress(&self, is_wanted: bool) {
+        self.progress.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
 
     fn committed(&mut self, optime: OpTime) {
