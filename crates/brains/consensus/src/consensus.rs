@@ -13,6 +13,7 @@ use crate::message::{ElectionReason, Gossip, MemberState, Position, Request, Res
 use crate::mutant::Mutant;
 use crate::peer::Peer;
 use crate::step::{DataState, Effect, Input, LastVote, Moment, RequestId, ResignReason};
+use crate::succession::Candidate;
 use baton_types::{Error, ErrorCode, OpTime, Term};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -388,6 +389,7 @@ impl Consensus {
             configuration: self.configuration.clone(),
             configuration_is_committed: self.configuration_is_committed(),
             peers: members.into_iter().map(|id| (id, self.peer_view(id))).collect(),
+            succession: if matches!(self.role, Role::Leader(_)) { self.succession() } else { Vec::new() },
         }
     }
 
@@ -476,6 +478,8 @@ pub struct View {
     pub configuration_is_committed: bool,
     /// The other members.
     pub peers: BTreeMap<MemberId, PeerView>,
+    /// Who would follow this member if it handed over, best first; empty unless it is primary.
+    pub succession: Vec<Candidate>,
 }
 
 impl View {
@@ -496,6 +500,7 @@ impl View {
             configuration: None,
             configuration_is_committed: false,
             peers: BTreeMap::new(),
+            succession: Vec::new(),
         }
     }
 }

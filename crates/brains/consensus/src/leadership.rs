@@ -294,30 +294,13 @@ impl Consensus {
         }
     }
 
-    /// The electable member, alive, that lags at most so much: of the highest priority, then of the latest log. At a lag of 0
-    /// it has every entry.
+    /// The best of those that lag at most so much. At a lag of 0 it has every entry.
     fn successor(&self, to: Option<MemberId>, lag_secs_max: u32) -> Option<MemberId> {
-        let configuration = self.configuration.as_ref()?;
-        let timeout = self.election_timeout();
-        let mine = self.position.written;
-        configuration
-            .members
-            .iter()
-            .filter(|member| member.is_electable() && to.is_none_or(|to| to == member.id))
-            .filter_map(|member| Some((member, self.peers.get(&member.id)?)))
-            .filter(|(_, peer)| {
-                let theirs = peer.position.written;
-                let lag_secs = mine.timestamp.seconds.saturating_sub(theirs.timestamp.seconds);
-                let is_near = if lag_secs_max == 0 { theirs >= mine } else { lag_secs <= lag_secs_max };
-                is_near
-                    && peer.is_alive(self.now, timeout)
-                    && !peer.unreachable
-                    && peer.state() == crate::message::MemberState::Secondary
-            })
-            .max_by(|(a, of_a), (b, of_b)| {
-                a.priority.total_cmp(&b.priority).then(of_a.position.written.cmp(&of_b.position.written))
-            })
-            .map(|(member, _)| member.id)
+        self.succession()
+            .into_iter()
+            .filter(|candidate| candidate.obstacle.is_none() && to.is_none_or(|to| to == candidate.member))
+            .find(|candidate| if lag_secs_max == 0 { candidate.is_level } else { candidate.lag_secs <= lag_secs_max })
+            .map(|candidate| candidate.member)
     }
 
     fn majority_has_all(&self) -> bool {

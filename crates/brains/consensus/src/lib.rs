@@ -11,6 +11,7 @@
 //!   │
 //!   ├─ election        stand, dry run, votes, when to stand
 //!   ├─ leadership      catch up, begin the term, notice a lost majority, step down
+//!   ├─ succession      who would follow a primary that hands over
 //!   ├─ positions       who has what; the commit point
 //!   ├─ heartbeats      signs of life, gossip, configurations
 //!   ├─ sync_source     from whom to fetch
@@ -42,6 +43,7 @@ mod peer;
 mod positions;
 mod reconfiguration;
 mod step;
+mod succession;
 mod sync_source;
 
 pub use configuration::{Configuration, ConfigurationVersion, Member, MemberId, Settings};
@@ -53,3 +55,4 @@ pub use message::{
 };
 pub use mutant::Mutant;
 pub use step::{DataState, Effect, Input, LastVote, Moment, RequestId, RequestKind, ResignReason, StepDownRequest};
+pub use succession::{Candidate, Obstacle};

@@ -16,6 +16,7 @@
 //! What it deliberately does not do: decide.
 
 use crate::fetcher::{Fetcher, FetcherParts};
+use crate::handoffs::{Attempt, Handoff, Handoffs, Trigger};
 use crate::initial_sync::InitialSyncStatus;
 use crate::lanes::Lanes;
 use crate::probe::configuration_of;
@@ -68,8 +69,8 @@ pub enum Order {
     Initiate(Box<Configuration>),
     /// The next configuration, or one by force.
     Reconfigure(Box<Configuration>, bool),
-    /// Give up being primary.
-    StepDown(StepDownRequest),
+    /// Give up being primary, because of that.
+    StepDown(StepDownRequest, Trigger),
     /// Stand for election.
     Stand {
         /// Ask first how the others would vote.
@@ -92,6 +93,9 @@ pub struct Replication {
     inbox: Sender<Letter>,
     view: Arc<ArcSwap<View>>,
     waiters: Arc<Waiters>,
+    handoffs: Arc<Handoffs>,
+    /// How often maintenance was begun and not ended.
+    maintenance: Mutex<u32>,
     initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
     thread: Option<JoinHandle<()>>,
     set_name: String,
@@ -105,6 +109,7 @@ impl Replication {
         let consensus = Consensus::new(Duration::ZERO, start_of(&parts)?);
         let view = Arc::new(ArcSwap::from_pointee(consensus.view()));
         let waiters = Arc::new(Waiters::default());
+        let handoffs = Arc::new(Handoffs::default());
         let initial_sync = Arc::new(Mutex::new(None));
         parts.storage.close_to_writes();
         let progress = listen_to_storage(&parts.storage, &inbox);
@@ -127,6 +132,8 @@ impl Replication {
             next_request: 0,
             asked: BTreeMap::new(),
             stepping_down: None,
+            handing_over: None,
+            handoffs: Arc::clone(&handoffs),
             reconfiguring: None,
             standing: None,
             view: Arc::clone(&view),
@@ -139,7 +146,8 @@ impl Replication {
             .name("replication".into())
             .spawn(move || driver.run(&letters))
             .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for replication: {error}")))?;
-        Ok(Self { inbox, view, waiters, initial_sync, thread: Some(thread), set_name })
+        let maintenance = Mutex::default();
+        Ok(Self { inbox, view, waiters, handoffs, maintenance, initial_sync, thread: Some(thread), set_name })
     }
 
     /// The set's name.
@@ -179,6 +187,51 @@ impl Replication {
         let (answer, outcome) = channel();
         self.inbox.send(Letter::Order(order, answer)).map_err(|_| stopping())?;
         outcome.recv().map_err(|_| stopping())?
+    }
+
+    /// Gives up being primary; returns when that is done, or refused, or when `interrupted`, which is asked now and then, has
+    /// ended it.
+    pub fn step_down(
+        &self,
+        request: StepDownRequest,
+        trigger: Trigger,
+        mut interrupted: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        const SLICE: Duration = Duration::from_millis(50);
+        let (answer, outcome) = channel();
+        self.inbox.send(Letter::Order(Order::StepDown(request, trigger), answer)).map_err(|_| stopping())?;
+        loop {
+            match outcome.recv_timeout(SLICE) {
+                Ok(outcome) => return outcome,
+                Err(RecvTimeoutError::Disconnected) => return Err(stopping()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Err(why) = interrupted() {
+                self.tell(Input::StepDownInterrupted);
+                // It may have come about in that very moment.
+                return outcome.recv().map_err(|_| stopping())?.map_err(|_| why);
+            }
+        }
+    }
+
+    /// The last times that this member handed over, the oldest first.
+    pub fn handoffs(&self) -> Vec<Handoff> {
+        self.handoffs.list()
+    }
+
+    /// Begins maintenance once more, or ends it once; it lasts until it was ended as often as begun.
+    ///
+    /// # Errors
+    /// `OperationFailed` (96) if there is none to end.
+    pub fn maintain(&self, begin: bool) -> Result<()> {
+        let mut begun = self.maintenance.lock();
+        *begun = match (begin, *begun) {
+            (true, n) => n.saturating_add(1),
+            (false, 0) => return Err(Error::new(ErrorCode::OperationFailed, "already out of maintenance mode")),
+            (false, n) => n - 1,
+        };
+        self.tell(Input::Maintenance(*begun > 0));
+        Ok(())
     }
 
     /// Hands an input on that nobody waits for.
@@ -337,6 +390,9 @@ struct Driver {
     next_request: RequestId,
     asked: BTreeMap<RequestId, Sender<Result<Response>>>,
     stepping_down: Asker,
+    /// The step-down that is under way, as `handoffs` will keep it.
+    handing_over: Option<Attempt>,
+    handoffs: Arc<Handoffs>,
     reconfiguring: Asker,
     standing: Asker,
     view: Arc<ArcSwap<View>>,
@@ -397,12 +453,16 @@ impl Driver {
 
     /// An order that is not already being carried out for somebody else.
     fn accept(&mut self, order: Order, asker: Sender<Result<()>>) -> Option<Input> {
+        let mut attempt = None;
         let (place, input) = match order {
             Order::Initiate(configuration) => (&mut self.reconfiguring, Input::Initiate(configuration)),
             Order::Reconfigure(configuration, force) => {
                 (&mut self.reconfiguring, Input::Reconfigure { configuration, force })
             }
-            Order::StepDown(request) => (&mut self.stepping_down, Input::StepDown(request)),
+            Order::StepDown(request, trigger) => {
+                attempt = Some(Attempt::begin(trigger));
+                (&mut self.stepping_down, Input::StepDown(request))
+            }
             Order::Stand { dry_run } => (&mut self.standing, Input::StandForElection { dry_run }),
         };
         if place.is_some() {
@@ -411,6 +471,7 @@ impl Driver {
             return None;
         }
         *place = Some(asker);
+        self.handing_over = attempt.or(self.handing_over.take());
         if let Input::Initiate(_) = input {
             self.begin_log();
         }
@@ -485,6 +546,9 @@ impl Driver {
             }
             Effect::BeginTerm(term) => Some(self.begin_term(term)),
             Effect::BlockWrites => {
+                if let Some(attempt) = &mut self.handing_over {
+                    attempt.blocked = Some(Instant::now());
+                }
                 self.storage.block_writes();
                 Some(Input::WritesBlocked(self.position()))
             }
@@ -501,7 +565,12 @@ impl Driver {
                 ));
                 Some(Input::Log(self.position()))
             }
-            Effect::SteppedDown(outcome) => Self::answer(&mut self.stepping_down, outcome),
+            Effect::SteppedDown(outcome) => {
+                if let Some(attempt) = self.handing_over.take().filter(|_| outcome.is_ok()) {
+                    self.handoffs.resigned(&attempt);
+                }
+                Self::answer(&mut self.stepping_down, outcome)
+            }
             Effect::Reconfigured(outcome) => Self::answer(&mut self.reconfiguring, outcome),
             Effect::Stood(outcome) => Self::answer(&mut self.standing, outcome),
             Effect::Committed(optime) => {
@@ -517,6 +586,12 @@ impl Driver {
             Effect::TopologyChanged => {
                 let view = Arc::new(self.consensus.view());
                 self.view.store(Arc::clone(&view));
+                let is_other = view.primary != view.me;
+                if let Some(host) =
+                    view.primary.filter(|_| is_other || view.is_writable).and_then(|id| self.host_of(id))
+                {
+                    self.handoffs.heard_of_primary(&host);
+                }
                 (self.on_topology)(&view);
                 None
             }

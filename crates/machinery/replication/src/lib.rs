@@ -19,6 +19,7 @@
 
 mod driver;
 mod fetcher;
+mod handoffs;
 mod initial_sync;
 mod lane;
 mod lanes;
@@ -28,6 +29,7 @@ mod rollback;
 mod waiters;
 
 pub use driver::{Order, Parts, Replication};
+pub use handoffs::{Handoff, Trigger};
 pub use initial_sync::InitialSyncStatus;
 pub use lanes::Lanes;
 pub use probe::{Probe, probe};

@@ -134,6 +134,12 @@ fn carry_out<'a>(
 ) -> Result<Outcome, Failure> {
     let retryable = envelope.txn_number.is_some() && spec.flags.has(Flags::RETRYABLE);
     check(server, spec, &envelope).map_err(bare)?;
+    if serves_application(spec, &envelope) {
+        client.note_served();
+        if server.topology.is_stopping() {
+            server.note_served_while_stopping();
+        }
+    }
     let collection = collection_of(spec, &envelope, &fields);
     let session = envelope.session.map(|id| server.sessions.touch(id)).transpose().map_err(bare)?;
     let fault = fault_of(server, client, spec, request.body, envelope.db, collection);
@@ -276,6 +282,12 @@ fn check(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result
         tail::observe(server, time)?;
     }
     Ok(())
+}
+
+/// Whether a client asks this for itself, rather than a driver that looks after its connection or a member that follows.
+fn serves_application(spec: &CommandSpec, envelope: &Envelope<'_>) -> bool {
+    (spec.flags.has(Flags::ON_COLLECTION) || spec.flags.has(Flags::WRITES) || spec.kind == Kind::GetMore)
+        && envelope.db != "local"
 }
 
 /// Whether a member in this role may carry the command out: writes are the primary's, and a secondary is read from by those who
@@ -525,7 +537,7 @@ fn write_error(
     if let Some(error) = &beside.write_concern_error {
         append_write_concern_error(&mut body, error, false);
     }
-    if changes_topology(error.code) || (tells_of_stop(error.code) && server.operations.is_shutting_down()) {
+    if changes_topology(error.code) || (tells_of_stop(error.code) && server.topology.is_stopping()) {
         tail::append_topology_version(server, &mut body);
     }
     tail::append(server, &mut body);

@@ -1,8 +1,9 @@
-//! A member's part in its set, from the start of the process on.
+//! A member's part in its set, from the start of the process to its stop.
 
 use crate::server::{ReplicaSet, Server};
-use baton_consensus::Configuration;
-use baton_replication::{Order, Parts, Replication};
+use crate::table::{self, Flags};
+use baton_consensus::{Configuration, Input, Obstacle, StepDownRequest};
+use baton_replication::{Order, Parts, Replication, Trigger};
 use baton_types::{Error, ErrorCode, Result};
 use bson::oid::ObjectId;
 use std::path::Path;
@@ -50,4 +51,86 @@ pub fn initiate_alone(server: &Arc<Server>, set: &ReplicaSet) -> Result<()> {
         server.topology.wait_for_change(seen, deadline, || Ok::<(), Error>(()))?;
     }
     Ok(())
+}
+
+/// For how long a member that stops does not stand for election: longer than it takes.
+const FREEZE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Has a primary that is about to stop hand over, which may take `patience`; returns at once from any other member, and from one
+/// that is alone in its set. `forced`, it does not wait where nobody could take over, and resigns in any case.
+///
+/// # Errors
+/// `ExceededTimeLimit` (262) if nobody caught up in time; what `interrupted` says. The member is primary then as before.
+pub fn hand_over(
+    server: &Server,
+    patience: Duration,
+    forced: bool,
+    interrupted: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    let Some(replication) = server.replication() else { return Ok(()) };
+    let view = replication.view();
+    let is_alone = view.configuration.as_ref().is_none_or(|configuration| configuration.members.len() == 1);
+    if is_alone || view.primary.is_none() || view.primary != view.me {
+        return Ok(());
+    }
+    let request = StepDownRequest { force: forced, catch_up: patience, freeze: FREEZE, to: None, hand_off: true };
+    let outcome = replication.step_down(request, Trigger::Shutdown, || {
+        interrupted()?;
+        let candidates = replication.view().succession;
+        if forced && candidates.iter().all(|candidate| candidate.obstacle.is_some_and(is_lasting)) {
+            return Err(Error::new(ErrorCode::ExceededTimeLimit, "nobody could take over"));
+        }
+        Ok(())
+    });
+    match outcome {
+        Err(error) if error.code == ErrorCode::NotWritablePrimary => Ok(()),
+        other => other,
+    }
+}
+
+/// Whether there is no use in waiting for the member to overcome it.
+fn is_lasting(obstacle: Obstacle) -> bool {
+    match obstacle {
+        Obstacle::Arbiter | Obstacle::NoPriority | Obstacle::NoVote | Obstacle::Unreachable => true,
+        Obstacle::NotSecondary(_) => false,
+    }
+}
+
+/// Tells drivers that this member stops, and serves what it is asked meanwhile (writes aside), until clients have been quiet for a
+/// moment or `patience` is over. Nobody is waited for who has asked for nothing, and a member that is alone in its set, which
+/// nobody could replace, does not wait at all.
+pub fn quiesce(server: &Server, patience: Duration) {
+    const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+    let Some(replication) = server.replication() else { return };
+    let set = server.topology.set();
+    let others = set.as_ref().and_then(|set| set.configuration()).map_or(0, |c| c.members.len().saturating_sub(1));
+    if others == 0 {
+        return;
+    }
+    replication.tell(Input::Freeze(FREEZE));
+    let began = Instant::now();
+    let until = began + patience;
+    server.topology.quiesce(until);
+    tracing::info!(target: "REPL", id = 4695000, millis = patience.as_millis() as u64, "Entering quiesce mode for shutdown");
+    while Instant::now() < until && is_asked(server, began) {
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    tracing::info!(target: "REPL", id = 4695001, millis = began.elapsed().as_millis() as u64, "Exiting quiesce mode for shutdown");
+}
+
+/// Whether a client has something running here, or had a moment ago.
+fn is_asked(server: &Server, began: Instant) -> bool {
+    /// A client that asks nothing for so long has turned to another member.
+    const QUIET: Duration = Duration::from_millis(500);
+    if !server.clients.all().iter().any(|client| client.was_served()) {
+        return false;
+    }
+    let last = server.served_while_stopping().unwrap_or(began);
+    last.elapsed() < QUIET
+        || server.operations.running().iter().any(|(_, state)| {
+            state.db != "local"
+                && table::find(state.name).is_some_and(|(_, spec)| {
+                    spec.flags.has(Flags::ON_COLLECTION) || spec.kind == crate::server::Kind::GetMore
+                })
+        })
 }

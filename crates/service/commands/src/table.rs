@@ -164,6 +164,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &repl_set_orders::FREEZE,
     &repl_set_get_config::SPEC,
     &repl_set_get_status::SPEC,
+    &repl_set_handoff::SPEC,
     &replication::HEARTBEAT,
     &repl_set_initiate::SPEC,
     &repl_set_orders::MAINTENANCE,

@@ -20,12 +20,15 @@ use bson::{cstr, rawdoc};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 /// How often sessions and cursors that nobody uses are looked for.
 const TEND_INTERVAL: Duration = Duration::from_secs(5);
+/// How long another member may take to catch up when this one stops as primary.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long requests that run may take to end when the member stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -169,9 +172,30 @@ impl Member {
         }
     }
 
-    /// Stops cleanly: drivers are told, what runs is interrupted, connections end, everything is flushed.
+    /// Hands over, if this is the primary, and gives drivers time to turn to another member.
+    fn leave_set(&self) {
+        let patience = match self.server.shutdown_request() {
+            // Who asked by a command has waited for the handing over already.
+            Some(request) => request.quiesce,
+            None => {
+                let ms = self.server.parameters.shutdown_timeout_ms.load(Ordering::Relaxed);
+                let patience = Duration::from_millis(ms.unsigned_abs());
+                let began = Instant::now();
+                if let Err(error) =
+                    membership::hand_over(&self.server, patience.min(HAND_OVER_PATIENCE), true, &|| Ok(()))
+                {
+                    warn!(target: "REPL", error = %error, "Stopping as primary: leadership could not be handed over");
+                }
+                patience.saturating_sub(began.elapsed())
+            }
+        };
+        membership::quiesce(&self.server, patience);
+    }
+
+    /// Stops cleanly: leadership is handed over, drivers are told, what runs is interrupted, connections end, everything is flushed.
     pub fn stop(mut self) {
         info!(target: "CONTROL", id = 23138, "Shutting down");
+        self.leave_set();
         self.server.begin_shutdown();
         if let Some(http) = &self.http {
             http.stop();

@@ -1,7 +1,7 @@
 //! `delete`: removes documents. Source: MongoDB manual, "delete".
 
 use crate::call::{Call, Reply};
-use crate::crud::errors::WriteErrors;
+use crate::crud::errors::{WriteErrors, ends_command};
 use crate::crud::retry::{self, Statements};
 use crate::crud::{self, check_batch_length, durability};
 use crate::fields::Fields;
@@ -94,7 +94,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             match one(call, &work, &namespace, element, &context, retry) {
                 Ok(count) => deleted += count,
                 // Not the statement's failure but the member's: drivers look for it at the top of a reply.
-                Err(error) if error.code == ErrorCode::NotWritablePrimary => return Err(error),
+                Err(error) if ends_command(error.code) => return Err(error),
                 Err(error) => {
                     errors.push(index, error);
                     if ordered {

@@ -16,7 +16,7 @@ use baton_consensus::{Configuration, Member, MemberState};
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::{Compressor, DOCUMENT_SIZE_MAX_BYTES, MESSAGE_SIZE_MAX_BYTES};
 use bson::raw::{CStr, CString};
-use bson::{Bson, DateTime, RawArray, RawBsonRef, RawDocument, RawDocumentBuf, cstr, doc};
+use bson::{Bson, DateTime, RawArray, RawBsonRef, RawDocument, RawDocumentBuf, cstr, doc, rawdoc};
 use std::time::{Duration, Instant};
 
 /// The newest wire version spoken: MongoDB 7.0's.
@@ -46,6 +46,7 @@ pub fn answer(call: &mut Call<'_>, reply: &mut Reply<'_>, legacy: bool) -> Resul
     if let Some((seen, time)) = awaited {
         wait(call, seen, time)?;
     }
+    refuse_while_stopping(call)?;
     if hello_ok {
         reply.append(cstr!("helloOk"), true);
     }
@@ -72,6 +73,19 @@ pub fn answer(call: &mut Call<'_>, reply: &mut Reply<'_>, legacy: bool) -> Resul
         reply.stream(next_request(call)?);
     }
     Ok(())
+}
+
+/// A set's member that is about to stop says so instead: drivers then look for another, and send nothing new here.
+fn refuse_while_stopping(call: &Call<'_>) -> Result<()> {
+    let topology = &call.server.topology;
+    match topology.quiesce_left().filter(|_| topology.is_replicated()) {
+        None => Ok(()),
+        Some(left) => {
+            let message = "The server is in quiesce mode and will shut down";
+            let info = rawdoc! { "remainingQuiesceTimeMillis": left.as_millis() as i64 };
+            Err(Error::new(ErrorCode::ShutdownInProgress, message).with_info(info))
+        }
+    }
 }
 
 /// The wait that is asked for: both fields or none.
@@ -111,7 +125,7 @@ fn wait(call: &Call<'_>, seen: TopologyVersion, time: Duration) -> Result<()> {
             ),
         ));
     }
-    if call.server.operations.is_shutting_down() {
+    if call.server.topology.is_stopping() {
         return Ok(());
     }
     let waited = call.server.topology.wait_for_change(seen, Instant::now() + time, || {
@@ -147,8 +161,7 @@ fn append_set(call: &Call<'_>, reply: &mut Reply<'_>, legacy: bool) {
     reply.append(cstr!("setVersion"), i32::try_from(configuration.version.version).unwrap_or(i32::MAX));
     let state = set.view.state;
     reply.append(writable_key, writable);
-    // A primary that is stopping, or has not begun its term, is not yet anything that a driver could use.
-    reply.append(cstr!("secondary"), state == MemberState::Secondary && !call.server.operations.is_shutting_down());
+    reply.append(cstr!("secondary"), state == MemberState::Secondary);
     if let Some(primary) = set.view.primary.and_then(|id| set.host_of(id))
         && (writable || set.view.primary != set.view.me)
     {

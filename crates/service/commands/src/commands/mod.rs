@@ -59,6 +59,7 @@ pub mod refresh_sessions;
 pub mod rename_collection;
 pub mod repl_set_get_config;
 pub mod repl_set_get_status;
+pub mod repl_set_handoff;
 pub mod repl_set_initiate;
 pub mod repl_set_orders;
 pub mod repl_set_reconfig;

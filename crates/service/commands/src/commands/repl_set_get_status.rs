@@ -6,6 +6,7 @@ use crate::commands::replication;
 use crate::server::ReplicaSet;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::{Configuration, Member, MemberState, PeerView, Position, View};
+use baton_replication::Handoff;
 use baton_types::{OpTime, Result};
 use baton_wire::DocumentWriter;
 use bson::raw::CStr;
@@ -39,7 +40,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let set = set_of(call)?;
     call.fields.take("initialSync");
     call.fields.finish()?;
-    let view = replication::of(call)?.view();
+    let replication = replication::of(call)?;
+    let view = replication.view();
     let configuration = view.configuration.as_ref().ok_or_else(not_initiated)?;
     let source = view.sync_source.and_then(|id| configuration.member(id));
     reply.append(cstr!("set"), set.name.as_str());
@@ -67,9 +69,27 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         reply.end();
     }
     reply.end();
-    reply.begin_array(cstr!("handoffs"));
-    reply.end();
+    append_handoffs(reply, &replication.handoffs());
     Ok(())
+}
+
+/// The last times that this member handed leadership over.
+fn append_handoffs(writer: &mut DocumentWriter<'_>, handoffs: &[Handoff]) {
+    writer.begin_array(cstr!("handoffs"));
+    for handoff in handoffs {
+        writer.push_document();
+        writer.append(cstr!("date"), DateTime::from_system_time(handoff.asked));
+        writer.append(cstr!("trigger"), handoff.trigger.name());
+        if let Some(to) = &handoff.to {
+            writer.append(cstr!("to"), to.as_str());
+        }
+        writer.append(cstr!("waitedMs"), handoff.waited.as_secs_f64() * 1000.0);
+        if let Some(gap) = handoff.write_gap {
+            writer.append(cstr!("writeGapMs"), gap.as_secs_f64() * 1000.0);
+        }
+        writer.end();
+    }
+    writer.end();
 }
 
 fn append_optimes(reply: &mut DocumentWriter<'_>, view: &View) {

@@ -2,10 +2,11 @@
 //! `replSetMaintenance`, `replSetAbortPrimaryCatchUp`.
 
 use crate::call::{Call, Reply};
-use crate::commands::repl_set_get_config::{not_initiated, set_of};
+use crate::commands::repl_set_get_config::not_initiated;
 use crate::commands::replication;
 use crate::fields::{is_truthy, number_as_i64, wrong_type};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_consensus::configuration::HostAndPort;
 use baton_consensus::{Input, MemberState};
 use baton_replication::Order;
 use baton_types::{Error, ErrorCode, Result};
@@ -78,36 +79,65 @@ fn freeze(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         return Err(Error::new(ErrorCode::NotSecondary, message));
     }
     reply.append(cstr!("info"), if secs == 0 { "unfreezing" } else { "freezing" });
+    if secs == 1 {
+        reply.append(cstr!("warning"), "you really want to freeze for only 1 second?");
+    }
     replication.tell(Input::Freeze(Duration::from_secs(secs)));
     Ok(())
 }
 
+/// A source this far behind is worth a warning: seconds of the log's time.
+const LAG_SECS_MAX: u32 = 10;
+
 fn sync_from(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     call.fields.finish()?;
-    let set = set_of(call)?;
-    let configuration = set.configuration().ok_or_else(not_initiated)?;
+    let replication = replication::of(call)?;
+    let view = replication.view();
+    let configuration = view.configuration.as_ref().ok_or_else(not_initiated)?;
     let RawBsonRef::String(host) = call.envelope.value else {
         return Err(wrong_type("replSetSyncFrom", "replSetSyncFrom", call.envelope.value, &["string"]));
     };
-    let Some(member) = configuration.member_at(host) else {
+    let host = HostAndPort::parse(host)?.to_string();
+    let not_secondary = |why: &str| Err(Error::new(ErrorCode::NotSecondary, why));
+    let invalid = |why: String| Err(Error::new(ErrorCode::InvalidOptions, why));
+    let Some(me) = view.me.and_then(|me| configuration.member(me)) else {
+        return not_secondary("Removed and uninitialized nodes do not sync");
+    };
+    if me.arbiter {
+        return not_secondary("arbiters don't sync");
+    }
+    if view.state == MemberState::Primary {
+        return not_secondary("primaries don't sync");
+    }
+    if host == me.host {
+        return invalid("I cannot sync from myself".to_owned());
+    }
+    let Some((member, peer)) =
+        configuration.member_at(&host).and_then(|member| Some((member, view.peers.get(&member.id)?)))
+    else {
         let message = format!("Could not find member \"{host}\" in replica set");
         return Err(Error::new(ErrorCode::NodeNotFound, message));
     };
-    if host == set.me {
-        return Err(Error::new(ErrorCode::InvalidOptions, "I cannot sync from myself"));
+    if member.arbiter {
+        return invalid(format!("Cannot sync from \"{host}\" because it is an arbiter"));
     }
-    if set.view.state == MemberState::Primary {
-        return Err(Error::new(ErrorCode::NotSecondary, "primaries don't sync"));
+    if me.builds_indexes && !member.builds_indexes {
+        return invalid(format!("Cannot sync from \"{host}\" because it does not build indexes"));
     }
-    if !member.bears_data() {
-        let message = format!("Cannot sync from \"{host}\" because it is an arbiter");
-        return Err(Error::new(ErrorCode::InvalidOptions, message));
+    if matches!(peer.state, MemberState::Down | MemberState::Unknown) {
+        let message = format!("I cannot reach the requested member: {host}");
+        return Err(Error::new(ErrorCode::HostUnreachable, message));
     }
-    if let Some(before) = set.view.sync_source.and_then(|source| set.host_of(source)) {
-        reply.append(cstr!("prevSyncTarget"), before);
+    reply.append(cstr!("syncFromRequested"), host.as_str());
+    let (theirs, mine) = (peer.position.applied.timestamp.seconds, view.position.applied.timestamp.seconds);
+    if theirs.saturating_add(LAG_SECS_MAX) < mine {
+        let warning = format!("requested member \"{host}\" is more than {LAG_SECS_MAX} seconds behind us");
+        reply.append(cstr!("warning"), warning.as_str());
     }
-    reply.append(cstr!("syncFromRequested"), host);
-    replication::of(call)?.tell(Input::SyncFrom(member.id));
+    if let Some(before) = view.sync_source.and_then(|source| configuration.member(source)) {
+        reply.append(cstr!("prevSyncTarget"), before.host.as_str());
+    }
+    replication.tell(Input::SyncFrom(member.id));
     Ok(())
 }
 
@@ -117,8 +147,7 @@ fn maintenance(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     if call.server.topology.member_state() == MemberState::Primary {
         return Err(Error::new(ErrorCode::NotSecondary, "primaries can't modify maintenance mode"));
     }
-    replication.tell(Input::Maintenance(is_truthy(call.envelope.value)));
-    Ok(())
+    replication.maintain(is_truthy(call.envelope.value))
 }
 
 fn abort_catch_up(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {

@@ -2,11 +2,11 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::replication;
-use crate::fields::number_as_i64;
+use crate::fields::{number_as_i64, wrong_type};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::StepDownRequest;
-use baton_replication::Order;
-use baton_types::{Error, ErrorCode, Result};
+use baton_replication::Trigger;
+use baton_types::{Error, Result};
 use bson::RawBsonRef;
 use std::time::Duration;
 
@@ -26,13 +26,28 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     let force = call.fields.truth("force")?;
     let catch_up = call.fields.take("secondaryCatchUpPeriodSecs");
     call.fields.finish()?;
-    let given = number_as_i64(call.envelope.value).filter(|secs| *secs != 1 || !is_default(call.envelope.value));
-    let period_secs = given.filter(|secs| *secs != 0).unwrap_or(PERIOD_DEFAULT_SECS);
+    let replication = replication::of(call)?;
+    // What is no number stands for no period, as in mongod.
+    let period_secs = match call.envelope.value {
+        RawBsonRef::Boolean(_) => None,
+        value => number_as_i64(value).filter(|secs| *secs != 0),
+    }
+    .unwrap_or(PERIOD_DEFAULT_SECS);
     if period_secs < 0 {
         return Err(Error::bad_value("stepdown period must be a positive integer"));
     }
-    let default = if force { 0 } else { CATCH_UP_DEFAULT_SECS };
-    let catch_up_secs = catch_up.and_then(number_as_i64).unwrap_or(default.min(period_secs));
+    let catch_up_secs = match catch_up {
+        None => {
+            if force {
+                0
+            } else {
+                CATCH_UP_DEFAULT_SECS
+            }
+        }
+        Some(value) => number_as_i64(value).ok_or_else(|| {
+            wrong_type("replSetStepDown", "secondaryCatchUpPeriodSecs", value, &["int", "long", "double", "decimal"])
+        })?,
+    };
     if catch_up_secs < 0 {
         return Err(Error::bad_value("secondaryCatchUpPeriodSecs period must be a positive or absent"));
     }
@@ -46,13 +61,5 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
         to: None,
         hand_off: true,
     };
-    replication::of(call)?.order(Order::StepDown(request)).map_err(|error| match error.code {
-        ErrorCode::NotWritablePrimary => Error::new(ErrorCode::NotWritablePrimary, "not primary so can't step down"),
-        _ => error,
-    })
-}
-
-/// `true` is not a number of seconds.
-fn is_default(value: RawBsonRef<'_>) -> bool {
-    matches!(value, RawBsonRef::Boolean(_))
+    replication.step_down(request, Trigger::StepDown, || call.operation.check_interrupt())
 }

@@ -1,7 +1,7 @@
 //! `update`: changes documents where they are. Source: MongoDB manual, "update".
 
 use crate::call::{Call, Reply};
-use crate::crud::errors::WriteErrors;
+use crate::crud::errors::{WriteErrors, ends_command};
 use crate::crud::retry::{self, Statements};
 use crate::crud::{self, check_batch_length, durability};
 use crate::fields::Fields;
@@ -200,7 +200,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             match one(call, &work, &namespace, element, &context, rules, retry) {
                 Ok(written) => sums.add(index, written),
                 // Not the statement's failure but the member's: drivers look for it at the top of a reply.
-                Err(error) if error.code == ErrorCode::NotWritablePrimary => return Err(error),
+                Err(error) if ends_command(error.code) => return Err(error),
                 Err(error) => {
                     errors.push(index, error);
                     if ordered {

@@ -1,8 +1,23 @@
 //! The `writeErrors` of insert, update and delete.
 
-use baton_types::Error;
+use baton_types::{Error, ErrorCode};
 use baton_wire::DocumentWriter;
 use bson::cstr;
+
+/// Whether it is not the statement that failed but the member, or the whole command: drivers look for that at the top of a reply.
+pub fn ends_command(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NotWritablePrimary
+            | ErrorCode::PrimarySteppedDown
+            | ErrorCode::InterruptedDueToReplStateChange
+            | ErrorCode::InterruptedAtShutdown
+            | ErrorCode::ShutdownInProgress
+            | ErrorCode::Interrupted
+            | ErrorCode::MaxTimeMSExpired
+            | ErrorCode::ClientDisconnect
+    )
+}
 
 /// Failures of single statements, in their order.
 #[derive(Default)]

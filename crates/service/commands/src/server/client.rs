@@ -8,7 +8,7 @@ use baton_types::{Class, Error, ErrorCode, MemoryAccount, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -42,6 +42,8 @@ pub struct Client {
     metadata: OnceLock<RawDocumentBuf>,
     app_name: OnceLock<String>,
     class: AtomicU8,
+    /// It has asked for something on its own account, and not only what member it talks to.
+    served: AtomicBool,
     /// What a large reply holds until it is sent.
     reply_memory: Mutex<Option<MemoryAccount>>,
 }
@@ -57,6 +59,16 @@ impl Client {
     /// The reply is sent.
     pub fn release_reply(&self) {
         self.reply_memory.lock().take();
+    }
+
+    /// It asks for something on its own account.
+    pub fn note_served(&self) {
+        self.served.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it ever asked for anything on its own account.
+    pub fn was_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
     }
 
     /// Where its operations run.
@@ -176,6 +188,7 @@ impl Clients {
             metadata: OnceLock::new(),
             app_name: OnceLock::new(),
             class: AtomicU8::new(1),
+            served: AtomicBool::new(false),
             reply_memory: Mutex::default(),
             connection,
         });

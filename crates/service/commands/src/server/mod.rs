@@ -139,8 +139,17 @@ pub struct Server {
     /// The machine.
     pub hooks: Hooks,
     replication: OnceLock<Replication>,
-    shutdown: Mutex<bool>,
+    /// When a client was last served after this member had begun to stop.
+    served_while_stopping: Mutex<Option<Instant>>,
+    shutdown: Mutex<Option<ShutdownRequest>>,
     shutdown_asked: Condvar,
+}
+
+/// A client's wish that this member stop.
+#[derive(Clone, Copy, Debug)]
+pub struct ShutdownRequest {
+    /// How long it may still serve what is asked.
+    pub quiesce: Duration,
 }
 
 /// What blocking stages may hold beyond the part that the cache lends them, in bytes.
@@ -173,7 +182,8 @@ impl Server {
             ttl: crate::ttl::Figures::default(),
             hooks: parts.hooks,
             replication: OnceLock::new(),
-            shutdown: Mutex::new(false),
+            served_while_stopping: Mutex::default(),
+            shutdown: Mutex::default(),
             shutdown_asked: Condvar::new(),
         })
     }
@@ -210,18 +220,33 @@ impl Server {
     }
 
     /// Asks the node to stop. The node does it; see [`Self::wait_for_shutdown_request`].
-    pub fn request_shutdown(&self) {
-        *self.shutdown.lock() = true;
+    pub fn request_shutdown(&self, request: ShutdownRequest) {
+        *self.shutdown.lock() = Some(request);
         self.shutdown_asked.notify_all();
     }
 
-    /// Waits until somebody asks this member to stop, at most that long; says whether somebody has.
+    /// What a client has asked for, if one has.
+    pub fn shutdown_request(&self) -> Option<ShutdownRequest> {
+        *self.shutdown.lock()
+    }
+
+    /// Waits until a client asks this member to stop, at most that long; says whether one has.
     pub fn wait_for_shutdown_request(&self, at_most: Duration) -> bool {
         let mut asked = self.shutdown.lock();
-        if !*asked {
+        if asked.is_none() {
             self.shutdown_asked.wait_for(&mut asked, at_most);
         }
-        *asked
+        asked.is_some()
+    }
+
+    /// A client is served although this member has begun to stop.
+    pub fn note_served_while_stopping(&self) {
+        *self.served_while_stopping.lock() = Some(Instant::now());
+    }
+
+    /// When that last was.
+    pub fn served_while_stopping(&self) -> Option<Instant> {
+        *self.served_while_stopping.lock()
     }
 
     /// Tells clients that this member stops, and interrupts what they run.

@@ -29,6 +29,8 @@ pub struct Values {
     pub stage_memory_bytes_max: AtomicI64,
     /// Refuse commands without `apiVersion`.
     pub require_api_version: AtomicBool,
+    /// Milliseconds that a member asked to stop by a signal may take to hand over and to end what it serves.
+    pub shutdown_timeout_ms: AtomicI64,
     /// How talkative the log is; 0 to 5.
     pub log_level: AtomicI64,
     /// Other parameters of the command line, by name, as text.
@@ -45,6 +47,7 @@ impl Default for Values {
             sort_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
             stage_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
             require_api_version: AtomicBool::new(false),
+            shutdown_timeout_ms: AtomicI64::new(15_000),
             log_level: AtomicI64::new(0),
             extra: RwLock::default(),
         }
@@ -171,6 +174,11 @@ pub static PARAMETERS: &[Parameter] = &[
         "requireApiVersion",
         |s| Bson::Boolean(s.parameters.require_api_version.load(Relaxed)),
         |s, v| set_bool(&s.parameters.require_api_version, v),
+    ),
+    setting(
+        "shutdownTimeoutMillisForSignaledShutdown",
+        |s| number(s.parameters.shutdown_timeout_ms.load(Relaxed)),
+        |s, v| set_number(&s.parameters.shutdown_timeout_ms, v, 0, i64::from(i32::MAX)),
     ),
     setting(
         "ttlMonitorEnabled",

@@ -62,7 +62,8 @@ pub struct TopologyVersion {
 
 struct State {
     counter: i64,
-    shutting_down: bool,
+    /// Set when this member has begun to stop: until when it still serves what is asked.
+    stops_at: Option<Instant>,
 }
 
 /// This member's place in the topology.
@@ -73,6 +74,7 @@ pub struct Topology {
     is_writable: AtomicBool,
     is_readable: AtomicBool,
     is_own_majority: AtomicBool,
+    is_stopping: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -89,7 +91,8 @@ impl Topology {
             is_writable: AtomicBool::new(!is_replicated),
             is_readable: AtomicBool::new(!is_replicated),
             is_own_majority: AtomicBool::new(true),
-            state: Mutex::new(State { counter: 0, shutting_down: false }),
+            is_stopping: AtomicBool::new(false),
+            state: Mutex::new(State { counter: 0, stops_at: None }),
             changed: Condvar::new(),
         }
     }
@@ -111,7 +114,7 @@ impl Topology {
         let mut state = self.state.lock();
         self.is_readable.store(set.view.state.is_readable(), Ordering::Release);
         self.is_own_majority.store(set.is_own_majority(), Ordering::Release);
-        self.is_writable.store(set.view.is_writable && !state.shutting_down, Ordering::Release);
+        self.is_writable.store(set.view.is_writable && state.stops_at.is_none(), Ordering::Release);
         self.set.store(Some(Arc::new(set)));
         state.counter += 1;
         self.changed.notify_all();
@@ -177,13 +180,33 @@ impl Topology {
         }
     }
 
-    /// This member is about to stop: drivers are told at once, and no longer send writes.
-    pub fn shut_down(&self) {
+    /// This member is about to stop, at that moment: drivers are told at once, and no longer send anything new. What is asked is
+    /// served until then, but for writes.
+    pub fn quiesce(&self, until: Instant) {
         let mut state = self.state.lock();
-        state.shutting_down = true;
+        state.stops_at = Some(state.stops_at.map_or(until, |before| before.min(until)));
+        self.is_stopping.store(true, Ordering::Release);
         self.is_writable.store(false, Ordering::Release);
         state.counter += 1;
         self.changed.notify_all();
+    }
+
+    /// This member stops now.
+    pub fn shut_down(&self) {
+        self.quiesce(Instant::now());
+    }
+
+    /// Whether this member has begun to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// How long it still serves what is asked, if it has begun to stop.
+    pub fn quiesce_left(&self) -> Option<Duration> {
+        if !self.is_stopping() {
+            return None;
+        }
+        self.state.lock().stops_at.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
 

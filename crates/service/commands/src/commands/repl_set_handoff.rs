@@ -1,0 +1,132 @@
+//! `replSetHandoff`: the primary hands leadership to another member, or says to whom it would. Not a command of MongoDB's.
+
+use crate::call::{Call, Reply};
+use crate::commands::repl_set_get_config::not_initiated;
+use crate::commands::replication;
+use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_consensus::configuration::HostAndPort;
+use baton_consensus::{Candidate, Configuration, Member, MemberId, StepDownRequest};
+use baton_replication::Trigger;
+use baton_types::{Error, ErrorCode, Result};
+use baton_wire::DocumentWriter;
+use bson::{Timestamp, cstr};
+use std::time::{Duration, Instant};
+
+/// The row in the table.
+pub const SPEC: CommandSpec = CommandSpec {
+    name: "replSetHandoff",
+    flags: Flags::ADMIN_ONLY,
+    help: "{ replSetHandoff: 1, to: 'host:port', dryRun: false } makes another member primary, or says which it would be and \
+           why each stands where it does.",
+    run,
+    ..DEFAULT
+};
+
+/// How long a member may take to catch up.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
+fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let to = call.fields.optional::<&str>("to")?;
+    let dry_run = call.fields.truth("dryRun")?;
+    call.fields.finish()?;
+    let began = Instant::now();
+    let replication = replication::of(call)?;
+    let view = replication.view();
+    let configuration = view.configuration.as_ref().ok_or_else(not_initiated)?;
+    if view.me.is_none() || view.primary != view.me {
+        return Err(Error::new(ErrorCode::NotWritablePrimary, "not primary so can't hand over"));
+    }
+    let to = to.map(|host| target(configuration, host)).transpose()?;
+    let chosen = choose(&view.succession, to);
+    if !dry_run {
+        let request = StepDownRequest {
+            force: false,
+            catch_up: CATCH_UP,
+            // Long enough for the other to be elected; then priorities decide again.
+            freeze: configuration.settings.election_timeout,
+            to: to.map(|member| member.id),
+            hand_off: true,
+        };
+        replication.step_down(request, Trigger::Handoff, || call.operation.check_interrupt())?;
+        await_primary(call, configuration.settings.election_timeout)?;
+    }
+    let after = if dry_run { None } else { replication.handoffs().pop() };
+    let host_of = |id: MemberId| configuration.member(id).map_or("", |member| member.host.as_str());
+    reply.append(cstr!("dryRun"), dry_run);
+    reply.append(cstr!("from"), view.me.map_or("", host_of));
+    match (&after, chosen) {
+        (Some(handoff), _) => {
+            if let Some(to) = &handoff.to {
+                reply.append(cstr!("to"), to.as_str());
+            }
+            reply.append(cstr!("waitedMs"), began.elapsed().as_millis() as i64);
+            if let Some(gap) = handoff.write_gap {
+                reply.append(cstr!("writeGapMs"), gap.as_secs_f64() * 1000.0);
+            }
+        }
+        (None, Some(chosen)) => reply.append(cstr!("to"), host_of(chosen.member)),
+        (None, None) => reply.append(cstr!("reason"), "no member can be elected now"),
+    }
+    append_ranking(reply, &view.succession, chosen, &host_of);
+    Ok(())
+}
+
+/// The member that is to follow; `NodeNotElectable` (104) if it never can.
+fn target<'c>(configuration: &'c Configuration, host: &str) -> Result<&'c Member> {
+    let host = HostAndPort::parse(host)?.to_string();
+    let Some(member) = configuration.member_at(&host) else {
+        let message = format!("Could not find member \"{host}\" in replica set");
+        return Err(Error::new(ErrorCode::NodeNotFound, message));
+    };
+    if !member.is_electable() {
+        let message = format!("The member that 'to' names, {host}, with _id {}, is not electable", member.id);
+        return Err(Error::new(ErrorCode::NodeNotElectable, message));
+    }
+    Ok(member)
+}
+
+fn choose<'c>(ranking: &'c [Candidate], to: Option<&Member>) -> Option<&'c Candidate> {
+    ranking
+        .iter()
+        .find(|candidate| candidate.obstacle.is_none() && to.is_none_or(|member| member.id == candidate.member))
+}
+
+/// Waits until this member knows who is primary now, or that long.
+fn await_primary(call: &Call<'_>, patience: Duration) -> Result<()> {
+    let topology = &call.server.topology;
+    let deadline = Instant::now() + patience;
+    loop {
+        let seen = topology.version();
+        let has_primary = topology.set().is_some_and(|set| set.view.primary.is_some());
+        if has_primary || Instant::now() >= deadline {
+            return Ok(());
+        }
+        topology.wait_for_change(seen, deadline, || call.operation.check_interrupt())?;
+    }
+}
+
+fn append_ranking<'h>(
+    reply: &mut DocumentWriter<'_>,
+    ranking: &[Candidate],
+    chosen: Option<&Candidate>,
+    host_of: &dyn Fn(MemberId) -> &'h str,
+) {
+    reply.begin_array(cstr!("ranking"));
+    for candidate in ranking {
+        reply.push_document();
+        reply.append(cstr!("host"), host_of(candidate.member));
+        reply.append(cstr!("chosen"), chosen.is_some_and(|chosen| chosen.member == candidate.member));
+        reply.append(cstr!("priority"), candidate.priority);
+        reply.append(cstr!("lastWritten"), Timestamp::from(candidate.written.timestamp));
+        reply.append(cstr!("lagSecs"), i64::from(candidate.lag_secs));
+        reply.append(cstr!("electable"), candidate.obstacle.is_none());
+        let why = match candidate.obstacle {
+            Some(obstacle) => obstacle.to_string(),
+            None if candidate.is_level => format!("priority {}, and it has every entry", candidate.priority),
+            None => format!("priority {}, and its log is {} s behind", candidate.priority, candidate.lag_secs),
+        };
+        reply.append(cstr!("why"), why.as_str());
+        reply.end();
+    }
+    reply.end();
+}
