@@ -295,7 +295,8 @@ fn a_stopping_member_tells_whoever_awaits_a_hello() {
     let stopper = std::thread::spawn(move || stopping.stop());
     let (_, reply) = client.receive();
     assert_eq!(reply.get_document("topologyVersion").unwrap().get_i64("counter").unwrap(), counter + 1);
-    assert!(!reply.get_bool("isWritablePrimary").unwrap());
+    assert_eq!(reply.get_i32("code").unwrap(), 91);
+    assert_eq!(reply.get_i64("remainingQuiesceTimeMillis").unwrap(), 0);
     stopper.join().unwrap();
 }
 
