@@ -64,6 +64,23 @@ class ReplicaSet:
         self.await_states(deadline=deadline)
         return self
 
+    def spawn_spare(self, parameters=None):
+        """Starts a member that belongs to the set's name but is in no configuration; returns its index."""
+        member = Member(replica_set=self.name, port=free_port(), parameters={"enableTestCommands": 1, **(parameters or {})})
+        member.initiates = False
+        self.members.append(member.spawn())
+        self._await_answer(len(self.members) - 1, time.monotonic() + 60)
+        return len(self.members) - 1
+
+    def add(self, index, **options):
+        """Adds a spare to the configuration."""
+        host = f"127.0.0.1:{self.members[index].port}"
+        with self.direct(self.primary()) as client:
+            config = client.admin.command("replSetGetConfig")["config"]
+            config["version"] += 1
+            config["members"].append({"_id": max(m["_id"] for m in config["members"]) + 1, "host": host, **options})
+            client.admin.command("replSetReconfig", config)
+
     def _await_answer(self, index, deadline):
         while True:
             try:
@@ -126,10 +143,12 @@ class ReplicaSet:
             for database in sorted(client.list_database_names()):
                 if database == "local":
                     continue
-                for name in sorted(client[database].list_collection_names()):
+                kinds = {info["name"]: info["type"] for info in client[database].list_collections()}
+                for name in sorted(kinds.keys() - {"system.views"}):
                     digest.update(f"{database}.{name}".encode())
-                    for index_name in sorted(client[database][name].index_information()):
-                        digest.update(index_name.encode())
+                    if kinds[name] != "view":
+                        for index_name in sorted(client[database][name].index_information()):
+                            digest.update(index_name.encode())
                     for document in client[database][name].find().sort("_id", 1):
                         digest.update(bson.encode(document))
         return digest.hexdigest()

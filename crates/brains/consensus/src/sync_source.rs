@@ -57,7 +57,8 @@ impl Consensus {
     }
 
     pub(crate) fn reconsider_sync_source(&mut self) {
-        if self.wants_source() && self.forced_source.is_none() {
+        let copies = self.data == DataState::InitialSync && self.sync_source.is_some_and(|source| self.serves(source));
+        if self.wants_source() && self.forced_source.is_none() && !copies {
             let chosen = self.choose_source();
             if chosen.is_some() {
                 self.set_sync_source(chosen);
@@ -97,8 +98,14 @@ impl Consensus {
         };
         if self.avoided_sources.contains_key(&source)
             || !peer.is_alive(self.now, configuration.settings.heartbeat_timeout)
-            || !peer.state().is_readable()
         {
+            return false;
+        }
+        // To change it would begin an initial sync anew; one that starts again is read again soon.
+        if self.data == DataState::InitialSync {
+            return true;
+        }
+        if !peer.state().is_readable() {
             return false;
         }
         if self.forced_source == Some(source) {

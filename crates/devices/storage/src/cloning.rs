@@ -16,7 +16,7 @@ use crate::format::family;
 use crate::replay;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use baton_types::{OpTime, Result};
+use baton_types::{OpTime, Result, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::IteratorMode;
 use std::sync::Arc;
@@ -115,6 +115,12 @@ impl Storage {
         Ok(())
     }
 
+    /// Where the copy that this member began with became whole; zero if it began with nothing.
+    pub(crate) fn whole_from(&self) -> Result<Timestamp> {
+        let bytes = self.fact(Fact::WholeFrom)?.and_then(|bytes| bytes.try_into().ok());
+        Ok(Timestamp::from_u64(bytes.map_or(0, u64::from_le_bytes)))
+    }
+
     fn commit_part(&self, transaction: &mut Transaction) {
         let part = std::mem::replace(transaction, Transaction::replicating());
         self.commit.commit_unasked(part, Durability::Applied);
@@ -122,9 +128,14 @@ impl Storage {
 
     /// What is here is whole, and synced.
     pub fn end_clone(&self) {
+        /// Two seconds, as timestamps count: see `commit::stamps`.
+        const SETTLING: u64 = 2 << 32;
         let now = self.commit.applied().timestamp.as_u64();
-        self.refuse_reads_before(now);
+        // What was here before may have had later stamps than what came.
+        let settled = self.commit.stamps_settle_at();
+        self.refuse_reads_before(if settled > now + SETTLING { settled } else { now });
         let mut transaction = Transaction::empty();
+        transaction.put(family::META, Fact::WholeFrom.key(), &now.to_le_bytes());
         transaction.delete(family::META, Fact::Cloning.key());
         self.commit.commit_unasked(transaction, Durability::Synced);
     }

@@ -23,6 +23,8 @@ pub enum Fact {
     RollbackId,
     /// There while this member is being filled from another: what it has is not whole.
     Cloning,
+    /// Where an initial sync became whole: of the time before that nothing can be brought back.
+    WholeFrom,
     /// After a rollback, a stamp above all that were given (see `commit::stamps`).
     Stamp,
 }
@@ -36,6 +38,7 @@ impl Fact {
             Self::CommitPoint => b"set/commit-point",
             Self::RollbackId => b"set/rollback-id",
             Self::Cloning => b"set/cloning",
+            Self::WholeFrom => b"set/whole-from",
             Self::Stamp => b"set/stamp",
         }
     }

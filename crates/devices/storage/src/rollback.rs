@@ -92,6 +92,9 @@ impl Storage {
         if common.timestamp < self.retention.history_from() {
             return Err(Error::new(UNRECOVERABLE, format!("history does not reach back to {common:?}")));
         }
+        if common.timestamp < self.whole_from()? {
+            return Err(Error::new(UNRECOVERABLE, format!("this member's data were not whole at {common:?}")));
+        }
         let touched = self.touched_after(common)?;
         let mut files = Files { directory, open: HashMap::new() };
         let mut summary = RolledBack { from, to: common, entries: touched.entries, documents: 0 };

@@ -17,7 +17,7 @@
 
 use crate::fetcher::{Fetcher, FetcherParts};
 use crate::handoffs::{Attempt, Handoff, Handoffs, Trigger};
-use crate::initial_sync::InitialSyncStatus;
+use crate::initial_sync::{InitialSyncHooks, InitialSyncStatus};
 use crate::lanes::Lanes;
 use crate::probe::configuration_of;
 use crate::waiters::Waiters;
@@ -56,8 +56,10 @@ pub struct Parts {
     pub set_name: String,
     /// Carries out an oplog entry of kind `c`.
     pub apply_command: ApplyCommand,
-    /// Where documents that are rolled back are kept.
-    pub rollback_directory: PathBuf,
+    /// Where the member keeps its files: below it, in `rollback`, what is rolled back.
+    pub data_directory: PathBuf,
+    /// Settings of an initial sync.
+    pub initial_sync_hooks: InitialSyncHooks,
     /// Hears of every change of what drivers are told.
     pub on_topology: OnTopology,
 }
@@ -120,7 +122,9 @@ impl Replication {
                 storage: Arc::clone(&parts.storage),
                 apply_command: parts.apply_command,
                 initial_sync: Arc::clone(&initial_sync),
-                rollback_directory: parts.rollback_directory,
+                initial_sync_hooks: parts.initial_sync_hooks,
+                rollback_directory: parts.data_directory.join("rollback"),
+                data_directory: parts.data_directory,
                 on_input: sender_of_inputs(&inbox),
             })?,
             storage: parts.storage,

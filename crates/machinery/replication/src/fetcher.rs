@@ -10,23 +10,21 @@
 //!
 //! What it deliberately does not do: choose the source; find the entry that both logs have ([`crate::rollback`]).
 
-use crate::initial_sync::{Cloning, InitialSyncStatus};
+use crate::apply::apply;
+use crate::initial_sync::{ATTEMPTS_MAX, InitialSync, InitialSyncHooks, InitialSyncStatus};
+use crate::log_stream::{self, Batch};
 use crate::rollback;
-use baton_consensus::{DataState, Input, MemberId, Position, SourceState, Verdict, judge};
+use baton_consensus::{DataState, Input, MemberId, Position, Verdict, judge};
 use baton_net::{CallError, Closer, Outgoing};
 use baton_storage::Storage;
-use baton_types::{Error, ErrorCode, OpTime, Result, Term, Timestamp};
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use baton_types::{Error, ErrorCode, OpTime, Result};
+use bson::RawDocument;
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a source lets a fetch wait for new entries.
-const AWAIT: Duration = Duration::from_secs(5);
-/// How much longer the answer may take.
-const GRACE: Duration = Duration::from_secs(5);
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a source that failed is not chosen again.
@@ -41,6 +39,9 @@ pub(crate) struct FetcherParts {
     pub apply_command: ApplyCommand,
     /// How far an initial sync is, for who asks.
     pub initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
+    pub initial_sync_hooks: InitialSyncHooks,
+    /// The member's own, for what must not fill the memory.
+    pub data_directory: PathBuf,
     /// Where what is rolled back is kept.
     pub rollback_directory: PathBuf,
     pub on_input: OnInput,
@@ -53,7 +54,8 @@ struct State {
     generation: u64,
     /// The thread is between two batches, with none in its hands.
     at_rest: bool,
-    closer: Option<Closer>,
+    /// The connections that are in use, or were since the source was set.
+    closers: Vec<Closer>,
     stopping: bool,
 }
 
@@ -61,8 +63,6 @@ struct Shared {
     parts: FetcherParts,
     state: Mutex<State>,
     changed: Condvar,
-    /// The member's data is a copy that is whole when this is applied.
-    whole_at: Mutex<Option<OpTime>>,
 }
 
 /// See the file's header. Dropped, it stops.
@@ -74,7 +74,7 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     pub fn start(parts: FetcherParts) -> Result<Self> {
         let state = Mutex::new(State { at_rest: true, ..State::default() });
-        let shared = Arc::new(Shared { parts, state, changed: Condvar::new(), whole_at: Mutex::default() });
+        let shared = Arc::new(Shared { parts, state, changed: Condvar::new() });
         let thread = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("oplog-fetcher".into()).spawn(move || shared.run())
@@ -89,7 +89,7 @@ impl Fetcher {
         let mut state = self.shared.state.lock();
         state.source = source;
         state.generation += 1;
-        if let Some(closer) = state.closer.take() {
+        for closer in state.closers.drain(..) {
             closer.close();
         }
         self.shared.changed.notify_all();
@@ -133,10 +133,6 @@ impl Shared {
             let reason = match end {
                 End::Changed => continue,
                 End::Failed(reason) => reason,
-                // A copy that is not whole cannot be rolled back, nor can one that the log no longer leads on from: make another.
-                End::RollBack | End::TooStale if self.whole_at.lock().take().is_some() => {
-                    "the copy of it is of no use any more".to_owned()
-                }
                 End::RollBack => match self.roll_back(&host) {
                     Ok(()) => continue,
                     Err(error) => format!("this member's log has parted from it, and cannot be rolled back: {error}"),
@@ -200,20 +196,14 @@ impl Shared {
             Ok(connection) => connection,
             Err(error) => return End::Failed(error.to_string()),
         };
-        {
-            let mut state = self.state.lock();
-            if state.generation != generation {
-                return End::Changed;
-            }
-            state.closer = Some(connection.closer());
-        }
         self.state.lock().at_rest = false;
-        let cloned = self.clone_if_needed(generation, host);
+        let copied = self.copy_if_needed(generation, host);
         self.state.lock().at_rest = true;
         self.changed.notify_all();
-        if let Err(end) = cloned {
+        if let Err(end) = copied {
             return end;
         }
+        self.opened(generation, connection.closer());
         match self.follow(generation, &mut connection) {
             Ok(end) => end,
             Err(_) if self.state.lock().generation != generation => End::Changed,
@@ -221,51 +211,62 @@ impl Shared {
         }
     }
 
-    /// Copies the source, unless that is done already.
-    fn clone_if_needed(&self, generation: u64, host: &str) -> Result<(), End> {
-        let storage = &self.parts.storage;
-        let failed = |error: Error| End::Failed(format!("initial sync: {error}"));
-        let needs = storage.last_entry() == OpTime::ZERO || storage.is_cloning().map_err(failed)?;
-        if !needs || self.whole_at.lock().is_some() {
-            return Ok(());
+    /// Keeps a connection in sight; closes it if it is for a source that is no more.
+    fn opened(&self, generation: u64, closer: Closer) {
+        /// What an initial sync has at once, and more.
+        const CLOSERS_MAX: usize = 64;
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            closer.close();
+            return;
         }
-        let until = Cloning {
-            storage,
-            apply_command: &self.parts.apply_command,
-            status: &self.parts.initial_sync,
-            interrupted: &|| self.state.lock().generation != generation,
+        if state.closers.len() == CLOSERS_MAX {
+            state.closers.remove(0);
         }
-        .run(host)
-        .map_err(failed)?;
-        *self.whole_at.lock() = Some(until);
-        Ok(())
+        state.closers.push(closer);
     }
 
-    /// A copy is whole once everything is applied that was written while it was made.
-    fn end_clone(&self, applied: OpTime) {
-        let mut whole_at = self.whole_at.lock();
-        if whole_at.is_some_and(|whole_at| whole_at <= applied) {
-            *whole_at = None;
-            self.parts.storage.end_clone();
-            tracing::info!(target: "INITSYNC", id = 21163, applied = ?applied, "Initial sync done");
-            (self.parts.on_input)(Input::Data(DataState::Ready));
+    /// Copies the source, unless that is done already.
+    fn copy_if_needed(&self, generation: u64, host: &str) -> Result<(), End> {
+        let parts = &self.parts;
+        let failed = |error: Error| End::Failed(format!("initial sync: {error}"));
+        if parts.storage.last_entry() != OpTime::ZERO && !parts.storage.is_cloning().map_err(failed)? {
+            return Ok(());
         }
+        let outcome = InitialSync {
+            storage: &parts.storage,
+            apply_command: &parts.apply_command,
+            status: &parts.initial_sync,
+            hooks: &parts.initial_sync_hooks,
+            directory: &parts.data_directory,
+            interrupted: &|| self.state.lock().generation != generation,
+            opened: &|closer| self.opened(generation, closer),
+            told: Mutex::new(Instant::now()),
+        }
+        .run(host);
+        let attempts = parts.initial_sync.lock().as_ref().map_or(0, |status| status.failed_attempts.len());
+        if let Err(error) = outcome {
+            tracing::error!(target: "INITSYNC", id = 21200, attempt = attempts, attemptsMax = ATTEMPTS_MAX, source = host, error = %error, "Initial sync attempt failed");
+            if attempts >= ATTEMPTS_MAX && !self.state.lock().stopping {
+                tracing::error!(target: "INITSYNC", id = 21202, "The maximum number of retries have been exhausted for initial sync");
+                (parts.initial_sync_hooks.give_up)();
+            }
+            return Err(failed(error));
+        }
+        (parts.on_input)(Input::Data(DataState::Ready));
+        Ok(())
     }
 
     fn follow(&self, generation: u64, connection: &mut Outgoing) -> Result<End, CallError> {
         let own_last = self.parts.storage.last_entry();
-        let first = connection.call(&find(own_last.timestamp), AWAIT + GRACE)?;
+        let first = log_stream::open(connection, own_last.timestamp)?;
         let mut cursor_id = match self.take_batch(generation, &first, "firstBatch") {
             Ok(id) => id,
             Err(end) => return Ok(end),
         };
-        let more = rawdoc! {
-            "getMore": cursor_id, "collection": "oplog.rs", "$db": "local",
-            "maxTimeMS": AWAIT.as_millis() as i64, "$oplogQueryData": 1,
-        };
-        connection.begin_stream(&more, GRACE)?;
+        log_stream::go_on(connection, cursor_id)?;
         loop {
-            let Some(reply) = connection.next(AWAIT + GRACE)? else {
+            let Some(reply) = log_stream::next(connection)? else {
                 return Ok(End::Failed("the source ended the stream".to_owned()));
             };
             cursor_id = match self.take_batch(generation, &reply, "nextBatch") {
@@ -311,83 +312,12 @@ impl Shared {
         } else {
             &batch.entries[..]
         };
-        if entries.is_empty() {
-            self.end_clone(own_last);
-            return Ok(());
+        let failed = |error: Error| End::Failed(format!("an entry could not be applied: {error}"));
+        let entries: Vec<&RawDocument> = entries.iter().map(|(_, entry)| *entry).collect();
+        if !entries.is_empty() {
+            apply(storage, &self.parts.apply_command, &entries).map_err(failed)?;
+            storage.sync();
         }
-        let failed = |error: Error| {
-            // To a copy that is not whole: make another.
-            self.whole_at.lock().take();
-            End::Failed(format!("an entry could not be applied: {error}"))
-        };
-        let mut run: Vec<&RawDocument> = Vec::with_capacity(entries.len());
-        for (_, entry) in entries {
-            if matches!(entry.get_str("op"), Ok("c")) {
-                storage.apply_entries(&run).map_err(failed)?;
-                run.clear();
-                storage.replay(entry, || (self.parts.apply_command)(entry)).map_err(failed)?;
-            } else {
-                run.push(entry);
-            }
-        }
-        storage.apply_entries(&run).map_err(failed)?;
-        storage.sync();
-        self.end_clone(storage.last_entry());
         Ok(())
     }
-}
-
-fn find(from: Timestamp) -> RawDocumentBuf {
-    rawdoc! {
-        "find": "oplog.rs", "filter": { "ts": { "$gte": bson::Timestamp::from(from) } },
-        "tailable": true, "awaitData": true, "maxTimeMS": AWAIT.as_millis() as i64,
-        "$db": "local", "$oplogQueryData": 1, "$readPreference": { "mode": "secondaryPreferred" },
-    }
-}
-
-/// A batch of entries, and what the source says of itself.
-struct Batch<'a> {
-    cursor_id: i64,
-    entries: Vec<(OpTime, &'a RawDocument)>,
-    source: SourceState,
-    term: Term,
-    commit_point: OpTime,
-}
-
-impl<'a> Batch<'a> {
-    fn read(reply: &'a RawDocument, name: &str) -> Result<Self> {
-        if !matches!(reply.get_f64("ok"), Ok(ok) if ok == 1.0) {
-            let message = reply.get_str("errmsg").unwrap_or("the source refused without saying why");
-            return Err(Error::new(ErrorCode::OperationFailed, message));
-        }
-        let malformed = |what: String| Error::failed_to_parse(format!("a batch of the oplog: {what}"));
-        let cursor = reply.get_document("cursor").map_err(|error| malformed(error.to_string()))?;
-        let cursor_id = cursor.get_i64("id").map_err(|error| malformed(error.to_string()))?;
-        let mut entries = Vec::new();
-        for entry in cursor.get_array(name).map_err(|error| malformed(error.to_string()))? {
-            let entry = entry?.as_document().ok_or_else(|| malformed("an entry is no document".to_owned()))?;
-            let optime = optime_of(entry).ok_or_else(|| malformed("an entry has no OpTime".to_owned()))?;
-            entries.push((optime, entry));
-        }
-        let data = reply.get_document("$oplogQueryData").map_err(|error| malformed(error.to_string()))?;
-        let position = |name: &str| -> Result<OpTime> {
-            let document = data.get_document(name).map_err(|error| malformed(error.to_string()))?;
-            optime_of(document).ok_or_else(|| malformed(format!("{name} is no OpTime")))
-        };
-        Ok(Self {
-            cursor_id,
-            entries,
-            source: SourceState {
-                last: position("lastOpApplied")?,
-                oldest: data.get_timestamp("oldestOp").map_err(|error| malformed(error.to_string()))?.into(),
-            },
-            term: data.get_i64("term").map_err(|error| malformed(error.to_string()))?,
-            commit_point: position("lastOpCommitted")?,
-        })
-    }
-}
-
-fn optime_of(document: &RawDocument) -> Option<OpTime> {
-    let timestamp = document.get_timestamp("ts").ok()?.into();
-    Some(OpTime { term: document.get_i64("t").ok()?, timestamp })
 }

@@ -17,12 +17,14 @@
 //!
 //! What it deliberately does not do: decide. Terms, votes, the commit point and sync sources are consensus's.
 
+mod apply;
 mod driver;
 mod fetcher;
 mod handoffs;
 mod initial_sync;
 mod lane;
 mod lanes;
+mod log_stream;
 pub mod messages;
 mod probe;
 mod rollback;
@@ -30,7 +32,9 @@ mod waiters;
 
 pub use driver::{Order, Parts, Replication};
 pub use handoffs::{Handoff, Trigger};
-pub use initial_sync::InitialSyncStatus;
+pub use initial_sync::{
+    ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncHooks, InitialSyncOptions, InitialSyncStatus,
+};
 pub use lanes::Lanes;
 pub use probe::{Probe, probe};
 pub use waiters::Waiters;

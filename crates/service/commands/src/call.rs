@@ -11,6 +11,7 @@ use crate::server::{Client, Operation, Server, Session};
 use crate::table::CommandSpec;
 use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
+use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -49,11 +50,27 @@ impl<'a> Call<'a> {
     pub fn namespace(&self) -> Result<Namespace> {
         match self.envelope.value {
             RawBsonRef::String(collection) => Namespace::new(self.envelope.db, collection),
+            RawBsonRef::Binary(binary) if binary.subtype == BinarySubtype::Uuid => self.namespace_of(binary.bytes),
             other => Err(Error::new(
                 ErrorCode::InvalidNamespace,
                 format!("collection name has invalid type {}", type_name(other.element_type())),
             )),
         }
+    }
+
+    /// The name that the collection with this UUID has now: who reads by UUID is not led astray by a rename.
+    fn namespace_of(&self, uuid: &[u8]) -> Result<Namespace> {
+        let catalog = self.server.storage.catalog();
+        let found = <[u8; 16]>::try_from(uuid).ok().and_then(|uuid| catalog.by_uuid(uuid));
+        found.filter(|found| found.namespace.db() == self.envelope.db).map(|found| found.namespace.clone()).ok_or_else(
+            || {
+                let shown: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+                Error::new(
+                    ErrorCode::NamespaceNotFound,
+                    format!("Unable to resolve collection with UUID {shown} in database {}", self.envelope.db),
+                )
+            },
+        )
     }
 
     /// Ends a time limit at once where the fail point `maxTimeAlwaysTimeOut` asks for that.

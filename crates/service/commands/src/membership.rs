@@ -3,15 +3,18 @@
 use crate::server::{ReplicaSet, Server};
 use crate::table::{self, Flags};
 use baton_consensus::{Configuration, Input, Obstacle, StepDownRequest};
-use baton_replication::{Order, Parts, Replication, Trigger};
+use baton_replication::{InitialSyncHooks, InitialSyncOptions, Order, Parts, Replication, Trigger};
 use baton_types::{Error, ErrorCode, Result};
 use bson::oid::ObjectId;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Starts replication with what is on the member's disk. Documents that are rolled back are kept below `rollback_directory`.
-pub fn start(server: &Arc<Server>, set: &ReplicaSet, rollback_directory: &Path) -> Result<()> {
+/// mongod's exit code where it must not go on.
+const EXIT_ABRUPT: i32 = 14;
+
+/// Starts replication with what is on the member's disk.
+pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> Result<()> {
     // The server owns its replication, so this must not own the server.
     let (topology, applier) = (Arc::downgrade(server), Arc::downgrade(server));
     let replication = Replication::start(Parts {
@@ -22,7 +25,8 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, rollback_directory: &Path) 
             Some(server) => crate::apply_command(&server, entry),
             None => Err(Error::new(ErrorCode::ShutdownInProgress, "the member is stopping")),
         }),
-        rollback_directory: rollback_directory.to_owned(),
+        data_directory: data_directory.to_owned(),
+        initial_sync_hooks: initial_sync_hooks(server),
         on_topology: Box::new(move |view| {
             if let Some(server) = topology.upgrade() {
                 server.topology.update(Arc::clone(view));
@@ -31,6 +35,20 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, rollback_directory: &Path) 
     })?;
     server.set_replication(replication);
     Ok(())
+}
+
+/// What parameters and fail points say of initial syncs.
+fn initial_sync_hooks(server: &Arc<Server>) -> InitialSyncHooks {
+    let (settings, tests) = (Arc::downgrade(server), Arc::downgrade(server));
+    InitialSyncHooks {
+        options: Box::new(move || match settings.upgrade() {
+            Some(server) => server.parameters.initial_sync(),
+            None => InitialSyncOptions::default(),
+        }),
+        holds: Box::new(move |point| tests.upgrade().is_some_and(|server| server.fail_points.fires(point).is_some())),
+        // What is here is of no use to anybody, and who looks after the member should look after it.
+        give_up: Box::new(|| std::process::exit(EXIT_ABRUPT)),
+    }
 }
 
 /// Makes a set of this member alone, unless it is in one already, and waits until it takes writes.

@@ -163,6 +163,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &repl_set_orders::ABORT_CATCH_UP,
     &repl_set_orders::FREEZE,
     &repl_set_get_config::SPEC,
+    &repl_set_get_rbid::SPEC,
     &repl_set_get_status::SPEC,
     &repl_set_handoff::SPEC,
     &replication::HEARTBEAT,

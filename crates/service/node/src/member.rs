@@ -116,7 +116,7 @@ impl Member {
         let _ = counters.set(network.counters());
         if let Some(set) = server.topology.set() {
             let failed = |e: Error| StartError::new(100, e.message);
-            membership::start(&server, &set, &options.data_directory.join("rollback")).map_err(failed)?;
+            membership::start(&server, &set, &options.data_directory).map_err(failed)?;
             if options.initiate {
                 membership::initiate_alone(&server, &set).map_err(failed)?;
             }

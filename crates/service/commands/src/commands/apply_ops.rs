@@ -8,7 +8,7 @@
 use crate::call::{Call, Reply};
 use crate::commands::{coll_mod, rename_collection};
 use crate::crud;
-use crate::ddl::{self, draw_uuid, indexes, options, specification};
+use crate::ddl::{self, draw_uuid, indexes, options, replayed, specification};
 use crate::fields::{Fields, is_truthy, wrong_type};
 use crate::server::operations::Begin;
 use crate::server::{Operation, Server};
@@ -33,7 +33,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     };
     call.fields.truth("allowAtomic")?;
     call.fields.truth("bypassDocumentValidation")?;
-    let upsert = call.fields.optional::<bool>("alwaysUpsert")?.unwrap_or(true);
+    let origin = Origin::Client { upsert: call.fields.optional::<bool>("alwaysUpsert")?.unwrap_or(true) };
     call.fields.take("oplogApplicationMode");
     if call.fields.take("preCondition").is_some() {
         return Err(Error::not_implemented("applyOps with preCondition"));
@@ -44,7 +44,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     for entry in entries {
         call.operation.check_interrupt()?;
         let outcome = match entry? {
-            RawBsonRef::Document(entry) => apply(call.server, &call.operation, entry, upsert),
+            RawBsonRef::Document(entry) => apply(call.server, &call.operation, entry, origin),
             other => Err(wrong_type("applyOps", "applyOps", other, &["object"])),
         };
         results.push(outcome.is_ok());
@@ -82,11 +82,23 @@ pub fn apply_command(server: &Server, entry: &RawDocument) -> Result<()> {
             max_time: None,
         },
     );
-    apply(server, &operation, entry, true)
+    apply(server, &operation, entry, Origin::Oplog)
+}
+
+/// Whose entries they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// A tool's: collections may have other UUIDs here than where the log came from, so that names count too.
+    Client {
+        /// An update of what is not there makes it.
+        upsert: bool,
+    },
+    /// The set's: a UUID stands for the same collection on every member.
+    Oplog,
 }
 
 /// Carries one entry out.
-fn apply(server: &Server, operation: &Operation, entry: &RawDocument, upsert: bool) -> Result<()> {
+fn apply(server: &Server, operation: &Operation, entry: &RawDocument, origin: Origin) -> Result<()> {
     let mut fields = Fields::of("applyOps", entry)?;
     let kind = fields.required::<&str>("op")?;
     if kind == "n" {
@@ -101,15 +113,19 @@ fn apply(server: &Server, operation: &Operation, entry: &RawDocument, upsert: bo
     let storage = &server.storage;
     // A collection may have been renamed since; its UUID stays.
     let known = uuid.and_then(|uuid| storage.catalog().by_uuid(uuid).map(|found| found.namespace.clone()));
+    if origin == Origin::Oplog && kind != "c" && uuid.is_some() && known.is_none() {
+        // Dropped later.
+        return Ok(());
+    }
     match kind {
         "i" => put(storage, &known.unwrap_or(named), o),
         "u" => {
             let o2 = fields.required::<&RawDocument>("o2")?;
-            let upsert = upsert || fields.truth("b")?;
+            let upsert = fields.truth("b")? || origin != Origin::Client { upsert: false };
             update(storage, &known.unwrap_or(named), id_of_entry(o2, "update")?, o, upsert)
         }
         "d" => delete(storage, &known.unwrap_or(named), id_of_entry(o, "delete")?),
-        "c" => command(server, operation, (&named, uuid), o, upsert),
+        "c" => command(server, operation, (&named, uuid), o, origin),
         other => Err(Error::bad_value(format!("invalid op type {other}"))),
     }
 }
@@ -208,12 +224,15 @@ fn command(
     operation: &Operation,
     (ns, uuid): (&Namespace, Option<[u8; 16]>),
     o: &RawDocument,
-    upsert: bool,
+    origin: Origin,
 ) -> Result<()> {
     let storage = &server.storage;
     let Some((name, value)) = o.iter().next().transpose()? else {
         return Err(Error::bad_value("An oplog entry of kind 'c' names no command"));
     };
+    if origin == Origin::Oplog && name.as_str() != "applyOps" {
+        return replay(server, operation, (ns, uuid), o);
+    }
     let target = || match value {
         RawBsonRef::String(collection) => Namespace::new(ns.db(), collection),
         other => Err(wrong_type("applyOps", name.as_str(), other, &["string"])),
@@ -261,13 +280,75 @@ fn command(
             };
             for entry in entries {
                 match entry? {
-                    RawBsonRef::Document(entry) => apply(server, operation, entry, upsert)?,
+                    RawBsonRef::Document(entry) => apply(server, operation, entry, origin)?,
                     other => return Err(wrong_type("applyOps", "applyOps", other, &["object"])),
                 }
             }
             Ok(())
         }
         other => Err(Error::not_implemented(format!("applyOps with the command '{other}'"))),
+    }
+}
+
+/// Carries out an entry of the set's own log that changes the catalog.
+fn replay(
+    server: &Server,
+    operation: &Operation,
+    (ns, uuid): (&Namespace, Option<[u8; 16]>),
+    o: &RawDocument,
+) -> Result<()> {
+    let storage = &server.storage;
+    let Some((name, value)) = o.iter().next().transpose()? else { return Ok(()) };
+    let target = || match value {
+        RawBsonRef::String(collection) => Namespace::new(ns.db(), collection),
+        other => Err(wrong_type("applyOps", name.as_str(), other, &["string"])),
+    };
+    let rest = without_first(o)?;
+    match name.as_str() {
+        "create" => {
+            let namespace = target()?;
+            let document = options::read(&mut Fields::of("create", &rest)?, &namespace)?;
+            replayed::create(storage, &namespace, &document, uuid)
+        }
+        "drop" => replayed::drop(storage, &target()?, uuid),
+        // Every collection's drop was logged before; what is there was created later.
+        "dropDatabase" => Ok(()),
+        "renameCollection" => {
+            let from = ddl::parse_namespace("renameCollection", "renameCollection", value)?;
+            let to = rest.get("to")?.unwrap_or(RawBsonRef::Null);
+            let to = ddl::parse_namespace("renameCollection", "to", to)?;
+            replayed::rename(server, (&from, uuid), &to, rest.get("dropTarget")?)
+        }
+        "collMod" => match replayed::meant(storage, &target()?, uuid) {
+            Some(found) => {
+                let changed = coll_mod::modify(storage, &found.namespace, &mut Fields::of("collMod", &rest)?);
+                unless_gone(changed.map(|_| ()))
+            }
+            None => Ok(()),
+        },
+        "createIndexes" => {
+            let spec = specification::normalise(&rest, true)?;
+            replayed::build_indexes(server, operation, (&target()?, uuid), &[spec])
+        }
+        "commitIndexBuild" => {
+            let mut specs = Vec::new();
+            for spec in rest.get_array("indexes").map_err(|error| Error::failed_to_parse(error.to_string()))? {
+                if let RawBsonRef::Document(spec) = spec? {
+                    specs.push(specification::normalise(spec, true)?);
+                }
+            }
+            replayed::build_indexes(server, operation, (&target()?, uuid), &specs)
+        }
+        // A build takes effect, if at all, with its commit.
+        "startIndexBuild" | "abortIndexBuild" => Ok(()),
+        "dropIndexes" | "dropIndex" | "deleteIndexes" | "deleteIndex" => {
+            let index = rest.get("index")?.unwrap_or(RawBsonRef::Null);
+            match replayed::meant(storage, &target()?, uuid) {
+                Some(found) => unless_gone(drop_indexes(storage, &found.namespace, index)),
+                None => Ok(()),
+            }
+        }
+        other => Err(Error::not_implemented(format!("an oplog entry with the command '{other}'"))),
     }
 }
 

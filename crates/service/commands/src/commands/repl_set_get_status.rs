@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::repl_set_get_config::{not_initiated, set_of};
-use crate::commands::replication;
+use crate::commands::{initial_sync_status, replication};
 use crate::server::ReplicaSet;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::{Configuration, Member, MemberState, PeerView, Position, View};
@@ -38,10 +38,11 @@ fn count(n: usize) -> i32 {
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let set = set_of(call)?;
-    call.fields.take("initialSync");
+    let with_initial_sync = call.fields.optional::<i32>("initialSync")?.unwrap_or(1) != 0;
     call.fields.finish()?;
     let replication = replication::of(call)?;
     let view = replication.view();
+    let initial_sync = replication.initial_sync().filter(|_| with_initial_sync);
     let configuration = view.configuration.as_ref().ok_or_else(not_initiated)?;
     let source = view.sync_source.and_then(|id| configuration.member(id));
     reply.append(cstr!("set"), set.name.as_str());
@@ -59,6 +60,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         count(configuration.voters().filter(|member| member.bears_data()).count()),
     );
     append_optimes(reply, &view);
+    if let Some(status) = initial_sync.filter(|_| view.state == MemberState::Startup2) {
+        initial_sync_status::append(reply, &status)?;
+    }
     reply.begin_array(cstr!("members"));
     for member in &configuration.members {
         reply.push_document();

@@ -5,6 +5,7 @@
 
 pub mod indexes;
 pub mod options;
+pub mod replayed;
 pub mod specification;
 pub mod statistics;
 #[cfg(test)]

@@ -12,8 +12,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The fail points there are.
-pub const NAMES: [&str; 4] =
-    ["failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut", "onPrimaryTransactionalWrite"];
+pub const NAMES: [&str; 6] = [
+    "failCommand",
+    "failGetMoreAfterCursorCheckout",
+    "initialSyncHangAfterDataCloning",
+    "initialSyncHangDuringCollectionClone",
+    "maxTimeAlwaysTimeOut",
+    "onPrimaryTransactionalWrite",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {

@@ -6,6 +6,7 @@
 
 use super::Server;
 use crate::fields::{is_truthy, number_as_i64, type_name};
+use baton_replication::InitialSyncOptions;
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Bson, RawBsonRef, doc};
 use parking_lot::RwLock;
@@ -33,6 +34,12 @@ pub struct Values {
     pub shutdown_timeout_ms: AtomicI64,
     /// How talkative the log is; 0 to 5.
     pub log_level: AtomicI64,
+    /// Documents that an initial sync asks for at once; 0 is as many as a message holds.
+    pub initial_sync_batch_documents: AtomicI64,
+    /// Collections that an initial sync copies at once.
+    pub initial_sync_collections_at_once: AtomicI64,
+    /// The most memory the source's log may take during an initial sync, in bytes.
+    pub initial_sync_log_memory_bytes: AtomicI64,
     /// Other parameters of the command line, by name, as text.
     pub extra: RwLock<Vec<(String, String)>>,
 }
@@ -49,7 +56,22 @@ impl Default for Values {
             require_api_version: AtomicBool::new(false),
             shutdown_timeout_ms: AtomicI64::new(15_000),
             log_level: AtomicI64::new(0),
+            initial_sync_batch_documents: AtomicI64::new(0),
+            initial_sync_collections_at_once: AtomicI64::new(2),
+            initial_sync_log_memory_bytes: AtomicI64::new(64 << 20),
             extra: RwLock::default(),
+        }
+    }
+}
+
+impl Values {
+    /// Those about initial syncs.
+    pub fn initial_sync(&self) -> InitialSyncOptions {
+        InitialSyncOptions {
+            batch_documents: self.initial_sync_batch_documents.load(Relaxed) as i32,
+            collections_at_once: self.initial_sync_collections_at_once.load(Relaxed) as usize,
+            log_memory_bytes: self.initial_sync_log_memory_bytes.load(Relaxed) as u64,
+            ..InitialSyncOptions::default()
         }
     }
 }
@@ -130,6 +152,11 @@ fn number(value: i64) -> Bson {
 pub static PARAMETERS: &[Parameter] = &[
     fact("authenticationMechanisms", |_| Bson::Array(Vec::new())),
     setting(
+        "collectionClonerBatchSize",
+        |s| number(s.parameters.initial_sync_batch_documents.load(Relaxed)),
+        |s, v| set_number(&s.parameters.initial_sync_batch_documents, v, 0, i64::from(i32::MAX)),
+    ),
+    setting(
         "cursorTimeoutMillis",
         |s| Bson::Int64(s.cursors.timeout().as_millis() as i64),
         |s, v| {
@@ -143,6 +170,16 @@ pub static PARAMETERS: &[Parameter] = &[
         |s, v| set_bool(&s.parameters.enable_test_commands, v),
     ),
     fact("featureCompatibilityVersion", |_| Bson::Document(doc! { "version": "7.0" })),
+    setting(
+        "initialSyncCollectionsAtOnce",
+        |s| number(s.parameters.initial_sync_collections_at_once.load(Relaxed)),
+        |s, v| set_number(&s.parameters.initial_sync_collections_at_once, v, 1, 64),
+    ),
+    setting(
+        "initialSyncLogMemoryBytes",
+        |s| Bson::Int64(s.parameters.initial_sync_log_memory_bytes.load(Relaxed)),
+        |s, v| set_number(&s.parameters.initial_sync_log_memory_bytes, v, 0, i64::MAX),
+    ),
     setting(
         "internalDocumentSourceGroupMaxMemoryBytes",
         |s| Bson::Int64(s.parameters.stage_memory_bytes_max.load(Relaxed)),
