@@ -325,7 +325,8 @@ impl Consensus {
             term: self.term,
             primary: self.primary,
             state: self.state(),
-            position: self.position,
+            // What a member has that makes its copy may still be thrown away: it acknowledges nothing.
+            position: if self.data == DataState::InitialSync { Position::default() } else { self.position },
             commit_point: self.commit_point,
             sync_source: self.sync_source,
             configuration_version: self.configuration_version(),

@@ -31,6 +31,7 @@
 //! What it deliberately does not do: fetch, apply or roll back (the machinery does, and reports positions); read a clock;
 //! wait. The same code runs in the simulator and in a member.
 
+mod acknowledgement;
 pub mod configuration;
 mod consensus;
 mod election;
@@ -46,6 +47,7 @@ mod step;
 mod succession;
 mod sync_source;
 
+pub use acknowledgement::Demand;
 pub use configuration::{Configuration, ConfigurationVersion, Member, MemberId, Settings};
 pub use consensus::{Consensus, PeerView, Start, Summary, View};
 pub use fetch::{SourceState, Verdict, judge};

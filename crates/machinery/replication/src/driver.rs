@@ -15,6 +15,8 @@
 //!
 //! What it deliberately does not do: decide.
 
+use crate::acknowledgements::{Acknowledgements, stepped_down};
+use crate::entry_request::ask_for_entry;
 use crate::fetcher::{Fetcher, FetcherParts};
 use crate::handoffs::{Attempt, Handoff, Handoffs, Trigger};
 use crate::initial_sync::{InitialSyncHooks, InitialSyncStatus};
@@ -23,11 +25,11 @@ use crate::probe::configuration_of;
 use crate::waiters::Waiters;
 use arc_swap::ArcSwap;
 use baton_consensus::{
-    Configuration, Consensus, DataState, Effect, Input, LastVote, MemberId, Position, Request, RequestId, RequestKind,
-    Response, Start, StepDownRequest, View,
+    Configuration, Consensus, DataState, Demand, Effect, Input, LastVote, MemberId, Position, Request, RequestId,
+    RequestKind, Response, Start, StepDownRequest, View,
 };
 use baton_storage::{Fact, Storage};
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term};
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp};
 use bson::{RawDocument, cstr, rawdoc};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -87,6 +89,8 @@ enum Letter {
     View(Sender<View>),
     /// The log has grown or is synced further; where to is asked of storage.
     Progress,
+    /// Somebody has come who waits for members to have a write.
+    Look,
     Stop,
 }
 
@@ -95,6 +99,7 @@ pub struct Replication {
     inbox: Sender<Letter>,
     view: Arc<ArcSwap<View>>,
     waiters: Arc<Waiters>,
+    acknowledgements: Arc<Acknowledgements>,
     handoffs: Arc<Handoffs>,
     /// How often maintenance was begun and not ended.
     maintenance: Mutex<u32>,
@@ -112,6 +117,7 @@ impl Replication {
         let view = Arc::new(ArcSwap::from_pointee(consensus.view()));
         let waiters = Arc::new(Waiters::default());
         let handoffs = Arc::new(Handoffs::default());
+        let acknowledgements = Arc::new(Acknowledgements::default());
         let initial_sync = Arc::new(Mutex::new(None));
         parts.storage.close_to_writes();
         let progress = listen_to_storage(&parts.storage, &inbox);
@@ -142,6 +148,7 @@ impl Replication {
             standing: None,
             view: Arc::clone(&view),
             waiters: Arc::clone(&waiters),
+            acknowledgements: Arc::clone(&acknowledgements),
             commit_point_noted: begun,
             progress,
         };
@@ -151,7 +158,8 @@ impl Replication {
             .spawn(move || driver.run(&letters))
             .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for replication: {error}")))?;
         let maintenance = Mutex::default();
-        Ok(Self { inbox, view, waiters, handoffs, maintenance, initial_sync, thread: Some(thread), set_name })
+        let thread = Some(thread);
+        Ok(Self { inbox, view, waiters, acknowledgements, handoffs, maintenance, initial_sync, thread, set_name })
     }
 
     /// The set's name.
@@ -218,6 +226,15 @@ impl Replication {
         }
     }
 
+    /// Asks the primary, if this is another member, to write an entry of that time or later. It may not come about.
+    pub fn ask_primary_for_entry(&self, time: Timestamp) {
+        let view = self.topology();
+        let primary = view.primary.filter(|_| view.primary != view.me);
+        if let Some(member) = primary.zip(view.configuration.as_ref()).and_then(|(id, c)| c.member(id)) {
+            ask_for_entry(member.host.clone(), time);
+        }
+    }
+
     /// The last times that this member handed over, the oldest first.
     pub fn handoffs(&self) -> Vec<Handoff> {
         self.handoffs.list()
@@ -244,39 +261,23 @@ impl Replication {
         let _ = self.inbox.send(Letter::Input(input));
     }
 
-    /// Waits until so many members, this one among them, have everything up to `optime`; synced, if so asked.
+    /// Waits until those whom `demand` asks for have everything up to `optime`; on their disks, if `durable`.
     ///
     /// # Errors
-    /// As [`Waiters::await_majority`].
+    /// `WriteConcernFailed` (64) at `until`; what `interrupted` says; `PrimarySteppedDown` (189) if this member is not, or ceases
+    /// to be, primary of the write's term.
     pub fn await_members(
         &self,
-        members: usize,
+        demand: Demand,
         optime: OpTime,
-        synced: bool,
+        durable: bool,
         until: Option<Instant>,
-        mut interrupted: impl FnMut() -> Result<()>,
+        interrupted: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        /// Such write concerns are rare; nobody is woken for them.
-        const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-        loop {
-            let view = self.view();
-            let has = |position: &Position| if synced { position.durable } else { position.applied } >= optime;
-            let having = usize::from(has(&view.position)) + view.peers.values().filter(|p| has(&p.position)).count();
-            if having >= members {
-                return Ok(());
-            }
-            if !view.is_writable {
-                return Err(Error::new(
-                    ErrorCode::PrimarySteppedDown,
-                    "Primary stepped down while waiting for replication",
-                ));
-            }
-            interrupted()?;
-            if until.is_some_and(|until| until <= Instant::now()) {
-                return Err(Error::new(ErrorCode::WriteConcernFailed, "waiting for replication timed out"));
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
+        let come = || {
+            let _ = self.inbox.send(Letter::Look);
+        };
+        self.acknowledgements.wait(demand, optime, durable, until, come, interrupted)
     }
 
     /// Those who wait for the set to acknowledge a write.
@@ -401,6 +402,7 @@ struct Driver {
     standing: Asker,
     view: Arc<ArcSwap<View>>,
     waiters: Arc<Waiters>,
+    acknowledgements: Arc<Acknowledgements>,
     commit_point_noted: Instant,
     progress: Arc<Progress>,
 }
@@ -431,6 +433,11 @@ impl Driver {
                     self.progress.is_told.store(false, Ordering::Release);
                     Input::Log(self.position())
                 }
+                Ok(Letter::Look) => {
+                    self.look_at_log();
+                    self.acknowledgements.look(&self.consensus);
+                    continue;
+                }
                 Ok(Letter::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     self.look_at_log();
@@ -440,6 +447,7 @@ impl Driver {
             self.take(input);
         }
         self.waiters.fail_all(&stopping());
+        self.acknowledgements.fail_all(&stopping());
         self.note_commit_point();
     }
 
@@ -506,6 +514,7 @@ impl Driver {
                 inputs.extend(self.carry_out(effect));
             }
         }
+        self.acknowledgements.look(&self.consensus);
     }
 
     fn position(&self) -> Position {
@@ -563,10 +572,8 @@ impl Driver {
             Effect::Resign { reason } => {
                 tracing::info!(target: "REPL", id = 21809, reason = ?reason, "Stepping down from primary");
                 self.storage.close_to_writes();
-                self.waiters.fail_all(&Error::new(
-                    ErrorCode::PrimarySteppedDown,
-                    "Primary stepped down while waiting for replication",
-                ));
+                self.waiters.fail_all(&stepped_down());
+                self.acknowledgements.fail_all(&stepped_down());
                 Some(Input::Log(self.position()))
             }
             Effect::SteppedDown(outcome) => {

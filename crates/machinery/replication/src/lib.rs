@@ -17,8 +17,10 @@
 //!
 //! What it deliberately does not do: decide. Terms, votes, the commit point and sync sources are consensus's.
 
+mod acknowledgements;
 mod apply;
 mod driver;
+mod entry_request;
 mod fetcher;
 mod handoffs;
 mod initial_sync;

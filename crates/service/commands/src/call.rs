@@ -83,9 +83,16 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The write concern; MongoDB's default if the client named none.
+    /// The write concern; the set's default if the client named none, and for what it left out.
     pub fn write_concern(&self) -> WriteConcern {
-        self.envelope.write_concern.clone().unwrap_or_default()
+        match &self.envelope.write_concern {
+            Some(concern) if concern.w_given => concern.clone(),
+            Some(concern) => {
+                let default = self.server.defaults.write_concern(&self.server.topology);
+                WriteConcern { w: default.w, ..concern.clone() }
+            }
+            None => self.server.defaults.write_concern(&self.server.topology),
+        }
     }
 
     /// Documents that come either as the document sequence `name` or as an array of that name in the body.

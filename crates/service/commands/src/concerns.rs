@@ -6,8 +6,11 @@
 
 use crate::fields::{Fields, is_truthy, number_as_i64, type_name};
 use crate::server::Topology;
+use baton_consensus::Demand;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
-use bson::{RawBsonRef, RawDocument};
+use bson::raw::CString;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use std::collections::BTreeMap;
 
 /// How much must have agreed to what is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,8 +100,10 @@ pub enum Acknowledgement {
     Members(u32),
     /// A majority of the voters.
     Majority,
-    /// A mode that the configuration names, or tags that it gives.
+    /// A mode that the configuration names.
     Mode(String),
+    /// Members with so many different values of each tag.
+    Tags(BTreeMap<String, u32>),
 }
 
 /// `writeConcern`.
@@ -106,18 +111,48 @@ pub enum Acknowledgement {
 pub struct WriteConcern {
     /// How many members.
     pub w: Acknowledgement,
+    /// Whether the client said so; else it is the default's.
+    pub w_given: bool,
     /// Whether it must be synced to disk there; `None` leaves it to `w` (a majority implies it).
     pub journal: Option<bool>,
     /// How long to wait for other members; 0 is for ever.
     pub timeout_ms: u64,
-    /// Whether the client sent one.
-    pub given: bool,
+    /// Who said it.
+    pub provenance: Provenance,
+}
+
+/// Who a write concern is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provenance {
+    /// The client.
+    ClientSupplied,
+    /// `setDefaultRWConcern`.
+    CustomDefault,
+    /// MongoDB's own default.
+    ImplicitDefault,
+}
+
+impl Provenance {
+    /// MongoDB's word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClientSupplied => "clientSupplied",
+            Self::CustomDefault => "customDefault",
+            Self::ImplicitDefault => "implicitDefault",
+        }
+    }
 }
 
 impl Default for WriteConcern {
     /// What MongoDB 7.0 takes when nothing is said on a set without arbiters: a majority.
     fn default() -> Self {
-        Self { w: Acknowledgement::Majority, journal: None, timeout_ms: 0, given: false }
+        Self {
+            w: Acknowledgement::Majority,
+            w_given: false,
+            journal: None,
+            timeout_ms: 0,
+            provenance: Provenance::ImplicitDefault,
+        }
     }
 }
 
@@ -127,12 +162,15 @@ impl WriteConcern {
 
     /// Parses the `writeConcern` document; every fault is `FailedToParse` (9), as in mongod.
     pub fn parse(document: &RawDocument) -> Result<Self> {
-        let mut concern = Self { given: true, ..Self::default() };
+        let mut concern = Self { provenance: Provenance::ClientSupplied, ..Self::default() };
         let mut fsync = false;
         for element in document.iter() {
             let (name, value) = element?;
             match name.as_str() {
-                "w" => concern.w = Self::parse_w(value)?,
+                "w" => {
+                    concern.w = Self::parse_w(value)?;
+                    concern.w_given = true;
+                }
                 "j" => concern.journal = Some(Self::flag("j", value)?),
                 "fsync" => fsync = Self::flag("fsync", value)?,
                 "wtimeout" => {
@@ -167,9 +205,7 @@ impl WriteConcern {
         match value {
             RawBsonRef::String("majority") => Ok(Acknowledgement::Majority),
             RawBsonRef::String(mode) => Ok(Acknowledgement::Mode(mode.to_owned())),
-            RawBsonRef::Document(tags) if !tags.is_empty() => {
-                Err(Error::not_implemented(format!("write concern by tags ({tags:?})")))
-            }
+            RawBsonRef::Document(tags) if !tags.is_empty() => Self::parse_tags(tags),
             RawBsonRef::Document(_) => Err(Error::failed_to_parse("tagged write concern requires tags")),
             number => match number_as_i64(number) {
                 Some(n @ 0..=Self::MEMBERS_MAX) => Ok(Acknowledgement::Members(n as u32)),
@@ -180,6 +216,58 @@ impl WriteConcern {
                 ))),
             },
         }
+    }
+
+    fn parse_tags(document: &RawDocument) -> Result<Acknowledgement> {
+        let mut tags = BTreeMap::new();
+        for element in document.iter() {
+            let (tag, value) = element?;
+            let count = number_as_i64(value).ok_or_else(|| {
+                Error::failed_to_parse(format!(
+                    "tags must be a single level document with only number values; found: {tag}"
+                ))
+            })?;
+            let count = u32::try_from(count)
+                .map_err(|_| Error::failed_to_parse(format!("tag {tag} must ask for a number that is not negative")))?;
+            tags.insert(tag.as_str().to_owned(), count);
+        }
+        Ok(Acknowledgement::Tags(tags))
+    }
+
+    /// As MongoDB writes it.
+    pub fn to_document(&self) -> RawDocumentBuf {
+        let mut document = RawDocumentBuf::new();
+        match &self.w {
+            Acknowledgement::Members(count) => document.append(cstr!("w"), i32::try_from(*count).unwrap_or(i32::MAX)),
+            Acknowledgement::Majority => document.append(cstr!("w"), "majority"),
+            Acknowledgement::Mode(mode) => document.append(cstr!("w"), mode.as_str()),
+            Acknowledgement::Tags(tags) => {
+                let mut counts = RawDocumentBuf::new();
+                for (tag, count) in tags {
+                    if let Ok(tag) = CString::try_from(tag.clone()) {
+                        counts.append(tag, i32::try_from(*count).unwrap_or(i32::MAX));
+                    }
+                }
+                document.append(cstr!("w"), counts);
+            }
+        }
+        if let Some(journal) = self.journal {
+            document.append(cstr!("j"), journal);
+        }
+        document.append(cstr!("wtimeout"), i32::try_from(self.timeout_ms).unwrap_or(i32::MAX));
+        document
+    }
+
+    /// `errInfo` of a `writeConcernError`.
+    pub fn error_info(&self, timed_out: bool) -> RawDocumentBuf {
+        let mut used = self.to_document();
+        used.append(cstr!("provenance"), self.provenance.name());
+        let mut info = RawDocumentBuf::new();
+        if timed_out {
+            info.append(cstr!("wtimeout"), true);
+        }
+        info.append(cstr!("writeConcern"), used);
+        rawdoc! { "errInfo": info }
     }
 
     /// What a standalone refuses before it writes (`BadValue`, 2).
@@ -194,22 +282,28 @@ impl WriteConcern {
             Acknowledgement::Mode(mode) => Err(Error::bad_value(format!(
                 "cannot use non-majority 'w' mode \"{mode}\" when a host is not a member of a replica set"
             ))),
+            Acknowledgement::Tags(_) => {
+                Err(Error::bad_value("cannot use tags in 'w' when a host is not a member of a replica set"))
+            }
             Acknowledgement::Members(_) | Acknowledgement::Majority => Ok(()),
         }
     }
 
-    /// The `writeConcernError` to report after the write, if no number of members will ever satisfy it.
-    pub fn unsatisfiable(&self, topology: &Topology) -> Option<Error> {
-        match &self.w {
-            Acknowledgement::Members(n) if *n as usize > topology.data_bearing_members() => {
-                Some(Error::new(ErrorCode::UnsatisfiableWriteConcern, "Not enough data-bearing nodes"))
-            }
-            Acknowledgement::Mode(mode) => Some(Error::new(
-                ErrorCode::UnknownReplWriteConcern,
-                format!("No write concern mode named '{mode}' found in replica set configuration"),
-            )),
-            Acknowledgement::Members(_) | Acknowledgement::Majority => None,
-        }
+    /// Who must have a write, if it is neither this member alone nor a majority.
+    ///
+    /// # Errors
+    /// What the `writeConcernError` is to say if no number of members will ever satisfy it.
+    pub fn demand(&self, topology: &Topology) -> Result<Option<Demand>> {
+        let set = topology.set();
+        let Some(configuration) = set.as_ref().and_then(|set| set.configuration()) else { return Ok(None) };
+        let demand = match &self.w {
+            Acknowledgement::Members(0 | 1) | Acknowledgement::Majority => return Ok(None),
+            Acknowledgement::Members(count) => Demand::Members(*count as usize),
+            Acknowledgement::Mode(mode) => configuration.write_mode(mode)?,
+            Acknowledgement::Tags(tags) => Demand::Tags(tags.clone()),
+        };
+        configuration.check_demand(&demand)?;
+        Ok(Some(demand))
     }
 
     /// Whether the write must be on disk before it is acknowledged.
@@ -233,6 +327,9 @@ mod tests {
             rawdoc! { "w": true },
             rawdoc! { "j": "yes" },
             rawdoc! { "wtimeout": "x" },
+            rawdoc! { "w": {} },
+            rawdoc! { "w": { "dc": "x" } },
+            rawdoc! { "w": { "dc": -1 } },
             rawdoc! { "fsync": true, "j": true },
             rawdoc! { "frob": 1 },
         ] {
@@ -248,6 +345,17 @@ mod tests {
         let t = bson::Timestamp { time: 1, increment: 1 };
         let at = ReadConcern::parse(&rawdoc! { "level": "local", "atClusterTime": t }).unwrap_err();
         assert_eq!(at.code, ErrorCode::InvalidOptions);
+    }
+
+    #[test]
+    fn a_write_concern_says_what_it_was_and_whose() {
+        let concern = WriteConcern::parse(&rawdoc! { "w": { "dc": 2_i64 }, "wtimeout": 5 }).unwrap();
+        let info = rawdoc! { "errInfo": {
+            "wtimeout": true,
+            "writeConcern": { "w": { "dc": 2 }, "wtimeout": 5, "provenance": "clientSupplied" },
+        } };
+        assert_eq!(concern.error_info(true), info);
+        assert!(concern.w_given && !WriteConcern::parse(&rawdoc! { "j": true }).unwrap().w_given);
     }
 
     #[test]

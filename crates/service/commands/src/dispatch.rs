@@ -16,7 +16,7 @@ use crate::server::failpoints::CommandFault;
 use crate::server::{Begin, Client, Kind, Server};
 use crate::table::{self, CommandSpec, Flags};
 use crate::tail;
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
 use baton_wire::{DocumentWriter, ReplyBuilder, Request};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::cell::Cell;
@@ -128,11 +128,14 @@ fn carry_out<'a>(
     client: &'a Arc<Client>,
     spec: &'static CommandSpec,
     request: Request<'a>,
-    envelope: Envelope<'a>,
+    mut envelope: Envelope<'a>,
     fields: Fields<'a>,
     builder: &mut ReplyBuilder<'_>,
 ) -> Result<Outcome, Failure> {
     let retryable = envelope.txn_number.is_some() && spec.flags.has(Flags::RETRYABLE);
+    if !envelope.read_concern.given && spec.flags.has(Flags::READ_CONCERN) && envelope.db != "local" {
+        envelope.read_concern.level = server.defaults.read_level();
+    }
     check(server, spec, &envelope).map_err(bare)?;
     if serves_application(spec, &envelope) {
         client.note_served();
@@ -161,9 +164,6 @@ fn carry_out<'a>(
     if !matches!(spec.kind, Kind::Insert | Kind::Update | Kind::Delete) {
         server.counters.count_operations(spec.kind, 1);
     }
-    let concern = &envelope.read_concern;
-    let read_at = (concern.level == ReadLevel::Snapshot)
-        .then(|| concern.at_cluster_time.unwrap_or_else(|| server.storage.queue().applied().timestamp));
     let mut call = Call {
         server,
         client,
@@ -173,7 +173,7 @@ fn carry_out<'a>(
         request,
         operation,
         session,
-        read_at,
+        read_at: None,
         hang_up: Cell::new(false),
     };
     call.expire_on_demand();
@@ -203,6 +203,7 @@ fn run(
         call.operation.check_interrupt().map_err(bare)?;
     }
     call.check_sequences(call.spec.sequences).map_err(bare)?;
+    await_cluster_time(call).map_err(bare)?;
     let mut reply = Reply::new(builder.body());
     let result = (call.spec.run)(call, &mut reply);
     if call.hang_up.get() {
@@ -455,41 +456,76 @@ fn block(call: &Call<'_>, time: Duration) -> Result<()> {
     }
 }
 
+/// Waits until this member has applied what the client has seen elsewhere, and settles the time that a snapshot is of. A primary
+/// whose log is not as far as the cluster's time writes an entry that changes nothing; a secondary asks it to, if it must.
+fn await_cluster_time(call: &mut Call<'_>) -> Result<()> {
+    /// How long a secondary waits before it asks the primary to write something.
+    const PATIENCE: Duration = Duration::from_millis(100);
+    /// A killed operation notices within this time.
+    const SLICE: Duration = Duration::from_millis(100);
+    let server = call.server;
+    let queue = server.storage.queue();
+    let concern = call.envelope.read_concern;
+    if let Some(time) = concern.after_cluster_time.or(concern.at_cluster_time) {
+        let before = Timestamp::from_u64(time.as_u64().saturating_sub(1));
+        let began = Instant::now();
+        let mut has_asked = false;
+        while queue.applied().timestamp < time {
+            if server.topology.is_writable_primary() {
+                // The queue knows the cluster's time, and gives out later ones.
+                server.storage.note(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": "noop write for reads" })?;
+                continue;
+            }
+            if !has_asked
+                && began.elapsed() >= PATIENCE
+                && let Some(replication) = server.replication()
+            {
+                replication.ask_primary_for_entry(time);
+                has_asked = true;
+            }
+            queue.wait_applied_beyond(before, SLICE);
+            call.operation.check_interrupt()?;
+        }
+    }
+    if concern.level == ReadLevel::Snapshot {
+        call.read_at = Some(concern.at_cluster_time.unwrap_or_else(|| queue.applied().timestamp));
+    }
+    Ok(())
+}
+
 /// Waits until as many members have what was written as the write concern asks for; says why they have not.
 fn await_replication(call: &Call<'_>) -> Option<Error> {
     let server = call.server;
-    if !call.spec.flags.has(Flags::WRITE_CONCERN) || server.topology.is_own_majority() {
+    if !call.spec.flags.has(Flags::WRITE_CONCERN) {
         return None;
     }
     let replication = server.replication()?;
     let concern = call.write_concern();
-    if concern.unsatisfiable(&server.topology).is_some() {
+    // What can never be had was reported already.
+    let demand = concern.demand(&server.topology).ok()?;
+    if demand.is_none() && (concern.w != Acknowledgement::Majority || server.topology.is_own_majority()) {
         return None;
     }
     let until = (concern.timeout_ms > 0).then(|| Instant::now() + Duration::from_millis(concern.timeout_ms));
     let written = server.storage.queue().applied();
-    let waited = match concern.w {
-        Acknowledgement::Members(0 | 1) | Acknowledgement::Mode(_) => Ok(()),
-        Acknowledgement::Members(members) => {
-            replication.await_members(members as usize, written, concern.wants_sync(), until, || {
-                call.operation.check_interrupt()
-            })
-        }
-        Acknowledgement::Majority => {
-            replication.waiters().await_majority(written, until, || call.operation.check_interrupt())
-        }
+    let interrupted = || call.operation.check_interrupt();
+    let waited = match demand {
+        Some(demand) => replication.await_members(demand, written, concern.wants_sync(), until, interrupted),
+        None => replication.waiters().await_majority(written, until, interrupted),
     };
-    waited.err().map(|error| match error.code {
-        ErrorCode::WriteConcernFailed => error.with_info(rawdoc! { "errInfo": { "wtimeout": true } }),
-        _ => error,
+    waited.err().map(|error| {
+        let info = concern.error_info(error.code == ErrorCode::WriteConcernFailed);
+        error.with_info(info)
     })
 }
 
+/// What the write concern asks for, if that can never be had.
 fn unsatisfied_write_concern(call: &Call<'_>) -> Option<Error> {
     if !call.spec.flags.has(Flags::WRITE_CONCERN) {
         return None;
     }
-    call.envelope.write_concern.as_ref()?.unsatisfiable(&call.server.topology)
+    let concern = call.write_concern();
+    concern.demand(&call.server.topology).err().map(|error| error.with_info(concern.error_info(false)))
 }
 
 fn append_labels<S: AsRef<str>>(writer: &mut DocumentWriter<'_>, labels: &[S]) {

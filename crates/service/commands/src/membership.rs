@@ -29,6 +29,9 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> R
         initial_sync_hooks: initial_sync_hooks(server),
         on_topology: Box::new(move |view| {
             if let Some(server) = topology.upgrade() {
+                if view.is_writable && !server.topology.is_writable_primary() {
+                    server.defaults.reload(&server.storage);
+                }
                 server.topology.update(Arc::clone(view));
             }
         }),
@@ -120,9 +123,7 @@ fn is_lasting(obstacle: Obstacle) -> bool {
 pub fn quiesce(server: &Server, patience: Duration) {
     const LOOK_INTERVAL: Duration = Duration::from_millis(20);
     let Some(replication) = server.replication() else { return };
-    let set = server.topology.set();
-    let others = set.as_ref().and_then(|set| set.configuration()).map_or(0, |c| c.members.len().saturating_sub(1));
-    if others == 0 {
+    if server.topology.is_alone() {
         return;
     }
     replication.tell(Input::Freeze(FREEZE));

@@ -182,7 +182,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &authentication::SASL_START,
     &server_status::SPEC,
     &set_client_priority::SPEC,
-    &not_implemented::SET_DEFAULT_RW_CONCERN,
+    &set_default_rw_concern::SPEC,
     &set_parameter::SPEC,
     &shutdown::SPEC,
     &start_session::SPEC,

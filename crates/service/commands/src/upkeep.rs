@@ -7,6 +7,8 @@
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
+use baton_types::{Namespace, OpTime};
+use bson::rawdoc;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +21,8 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often it is looked whether files are due to be merged, and who needs memory.
 const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is looked whether somebody set other default concerns, and whether the log moves.
+const SET_INTERVAL: Duration = Duration::from_secs(1);
 /// How often retryable writes of given-up sessions are forgotten.
 const SESSION_INTERVAL: Duration = Duration::from_secs(300);
 /// How often a change of `ttlMonitorSleepSecs` is noticed.
@@ -60,6 +64,7 @@ pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
     for (name, work) in [
         ("sync", sync as fn(&Arc<Server>, &Stop)),
         ("storage", tend_storage),
+        ("set", tend_set),
         ("resources", tend_resources),
         ("ttl", expire),
     ] {
@@ -105,6 +110,32 @@ fn tend_storage(server: &Arc<Server>, stop: &Stop) {
     }
 }
 
+/// Looks whether another default concern was set by another member, and keeps the log of a primary that nobody writes to moving, so
+/// that who waits for the cluster's time does not wait for ever.
+fn tend_set(server: &Arc<Server>, stop: &Stop) {
+    let mut seen = (OpTime::ZERO, Instant::now());
+    let note_interval = Duration::from_secs(server.parameters.periodic_note_secs.load(Relaxed).unsigned_abs());
+    while stop.wait(SET_INTERVAL) {
+        if !server.topology.is_replicated() {
+            continue;
+        }
+        server.defaults.reload(&server.storage);
+        let applied = server.storage.queue().applied();
+        if seen.0 != applied {
+            seen = (applied, Instant::now());
+        } else if seen.1.elapsed() >= note_interval
+            && server.topology.is_writable_primary()
+            && !server.topology.is_alone()
+        {
+            let noted = Namespace::new("admin", "$cmd")
+                .and_then(|namespace| server.storage.note(&namespace, &rawdoc! { "msg": "periodic noop" }));
+            if let Err(error) = noted {
+                tracing::debug!(target: "REPL", error = %error, "No periodic entry");
+            }
+        }
+    }
+}
+
 fn tend_resources(server: &Arc<Server>, stop: &Stop) {
     let mut lent = 0;
     while stop.wait(RESOURCES_INTERVAL) {
@@ -122,6 +153,11 @@ fn tend_resources(server: &Arc<Server>, stop: &Stop) {
 fn expire(server: &Arc<Server>, stop: &Stop) {
     let mut last = Instant::now();
     while stop.wait(TTL_LOOK_INTERVAL) {
+        // Only a primary deletes; the others get its deletions by the log.
+        if !server.topology.is_writable_primary() {
+            last = Instant::now();
+            continue;
+        }
         let secs = server.parameters.ttl_monitor_sleep_secs.load(Relaxed).max(1) as u64;
         if last.elapsed() >= Duration::from_secs(secs) {
             if server.parameters.ttl_monitor_enabled.load(Relaxed) {

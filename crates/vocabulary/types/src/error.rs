@@ -143,6 +143,7 @@ error_codes! {
     205 ClusterTimeFailsRateLimiter,
     206 NoSuchSession,
     207 InvalidUUID,
+    209 StaleClusterTime,
     211 KeyNotFound,
     215 DatabaseDropPending,
     217 IncompleteTransactionHistory,

@@ -72,6 +72,7 @@ pub mod roles_info;
 pub mod server_status;
 pub mod sessions_common;
 pub mod set_client_priority;
+pub mod set_default_rw_concern;
 pub mod set_parameter;
 pub mod shutdown;
 pub mod start_session;

@@ -14,7 +14,6 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
 }
 
 const USERS: Flags = Flags::SECRET.and(Flags::WRITE_CONCERN);
-const SET: Flags = Flags::ADMIN_ONLY.and(Flags::WRITE_CONCERN);
 
 /// Users and roles.
 pub const CREATE_ROLE: CommandSpec = row("createRole", USERS);
@@ -32,7 +31,5 @@ pub const GRANT_ROLES_TO_USER: CommandSpec = row("grantRolesToUser", USERS);
 pub const MAP_REDUCE: CommandSpec = row("mapReduce", Flags::WRITE_CONCERN.and(Flags::READ_CONCERN));
 /// Users and roles.
 pub const REVOKE_ROLES_FROM_USER: CommandSpec = row("revokeRolesFromUser", USERS);
-/// Defaults other than MongoDB's own.
-pub const SET_DEFAULT_RW_CONCERN: CommandSpec = row("setDefaultRWConcern", SET);
 /// Users and roles.
 pub const UPDATE_USER: CommandSpec = row("updateUser", USERS);

@@ -7,6 +7,7 @@
 pub mod client;
 pub mod counters;
 pub mod cursors;
+pub mod defaults;
 pub mod failpoints;
 pub mod operations;
 pub mod parameters;
@@ -121,6 +122,8 @@ pub struct Server {
     pub counters: Counters,
     /// Parameters.
     pub parameters: parameters::Values,
+    /// The concerns of commands that name none.
+    pub defaults: defaults::DefaultConcerns,
     /// Faults on demand.
     pub fail_points: failpoints::FailPoints,
     /// What is slow.
@@ -173,6 +176,7 @@ impl Server {
             cursors: Cursors::default(),
             counters: Counters::new(crate::table::COMMANDS.len()),
             parameters: parameters::Values::default(),
+            defaults: defaults::DefaultConcerns::default(),
             fail_points: failpoints::FailPoints::default(),
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
             stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 8),

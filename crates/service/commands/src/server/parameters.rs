@@ -30,6 +30,8 @@ pub struct Values {
     pub stage_memory_bytes_max: AtomicI64,
     /// Refuse commands without `apiVersion`.
     pub require_api_version: AtomicBool,
+    /// Seconds that a primary's log may stand still before it writes an entry that changes nothing.
+    pub periodic_note_secs: AtomicI64,
     /// Milliseconds that a member asked to stop by a signal may take to hand over and to end what it serves.
     pub shutdown_timeout_ms: AtomicI64,
     /// How talkative the log is; 0 to 5.
@@ -54,6 +56,7 @@ impl Default for Values {
             sort_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
             stage_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
             require_api_version: AtomicBool::new(false),
+            periodic_note_secs: AtomicI64::new(10),
             shutdown_timeout_ms: AtomicI64::new(15_000),
             log_level: AtomicI64::new(0),
             initial_sync_batch_documents: AtomicI64::new(0),
@@ -205,6 +208,11 @@ pub static PARAMETERS: &[Parameter] = &[
         "notablescan",
         |s| Bson::Boolean(s.parameters.notablescan.load(Relaxed)),
         |s, v| set_bool(&s.parameters.notablescan, v),
+    ),
+    startup(
+        "periodicNoopIntervalSecs",
+        |s| number(s.parameters.periodic_note_secs.load(Relaxed)),
+        |s, v| set_number(&s.parameters.periodic_note_secs, v, 1, i64::from(i32::MAX)),
     ),
     fact("port", |s| Bson::Int32(i32::from(s.identity.port))),
     setting(

@@ -75,6 +75,7 @@ pub struct Topology {
     is_readable: AtomicBool,
     is_own_majority: AtomicBool,
     is_stopping: AtomicBool,
+    majority_is_default: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -92,6 +93,7 @@ impl Topology {
             is_readable: AtomicBool::new(!is_replicated),
             is_own_majority: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
+            majority_is_default: AtomicBool::new(true),
             state: Mutex::new(State { counter: 0, stops_at: None }),
             changed: Condvar::new(),
         }
@@ -114,17 +116,22 @@ impl Topology {
         let mut state = self.state.lock();
         self.is_readable.store(set.view.state.is_readable(), Ordering::Release);
         self.is_own_majority.store(set.is_own_majority(), Ordering::Release);
+        let majority_is_default = set.configuration().is_none_or(Configuration::majority_is_default);
+        self.majority_is_default.store(majority_is_default, Ordering::Release);
         self.is_writable.store(set.view.is_writable && state.stops_at.is_none(), Ordering::Release);
         self.set.store(Some(Arc::new(set)));
         state.counter += 1;
         self.changed.notify_all();
     }
 
-    /// How many members hold data.
-    pub fn data_bearing_members(&self) -> usize {
-        let set = self.set();
-        let configuration = set.as_ref().and_then(|set| set.configuration());
-        configuration.map_or(1, |configuration| configuration.members.iter().filter(|m| m.bears_data()).count())
+    /// Whether a write of a client that names no write concern waits for a majority.
+    pub fn majority_is_default(&self) -> bool {
+        self.majority_is_default.load(Ordering::Acquire)
+    }
+
+    /// Whether this is the only member of its set.
+    pub fn is_alone(&self) -> bool {
+        self.set().as_ref().and_then(|set| set.configuration()).is_none_or(|c| c.members.len() == 1)
     }
 
     /// Whether writes are taken here.
