@@ -6,7 +6,7 @@ use crate::commands::replication;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::configuration::HostAndPort;
 use baton_consensus::{Candidate, Configuration, Member, MemberId, StepDownRequest};
-use baton_replication::Trigger;
+use baton_replication::{Replication, Trigger};
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::DocumentWriter;
 use bson::{Timestamp, cstr};
@@ -48,7 +48,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             hand_off: true,
         };
         replication.step_down(request, Trigger::Handoff, || call.operation.check_interrupt())?;
-        await_primary(call, configuration.settings.election_timeout)?;
+        await_primary(call, replication, configuration.settings.election_timeout)?;
     }
     let after = if dry_run { None } else { replication.handoffs().pop() };
     let host_of = |id: MemberId| configuration.member(id).map_or("", |member| member.host.as_str());
@@ -92,12 +92,13 @@ fn choose<'c>(ranking: &'c [Candidate], to: Option<&Member>) -> Option<&'c Candi
 }
 
 /// Waits until this member knows who is primary now, or that long.
-fn await_primary(call: &Call<'_>, patience: Duration) -> Result<()> {
+fn await_primary(call: &Call<'_>, replication: &Replication, patience: Duration) -> Result<()> {
     let topology = &call.server.topology;
     let deadline = Instant::now() + patience;
     loop {
         let seen = topology.version();
-        let has_primary = topology.set().is_some_and(|set| set.view.primary.is_some());
+        // What the topology says may still be from before the resignation.
+        let has_primary = replication.handoffs().last().is_some_and(|handoff| handoff.to.is_some());
         if has_primary || Instant::now() >= deadline {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use baton_execution::SystemDraw;
 use baton_execution::write::{self, UpdateStatement, Work};
 use baton_query::update::Update;
 use baton_storage::Durability;
-use baton_types::{Error, ErrorCode, Result, Timestamp};
+use baton_types::{Error, ErrorCode, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 
 /// The row in the table.
@@ -93,7 +93,7 @@ fn keep(call: &Call<'_>, defaults: &Defaults) -> Result<()> {
     if let Some(concern) = &defaults.write {
         document.append(cstr!("defaultWriteConcern"), concern.to_document());
     }
-    document.append(cstr!("updateOpTime"), bson::Timestamp::from(defaults.updated.unwrap_or(Timestamp::default())));
+    document.append(cstr!("updateOpTime"), bson::Timestamp::from(defaults.updated.unwrap_or_default()));
     document.append(cstr!("updateWallClockTime"), defaults.updated_wall.unwrap_or_else(DateTime::now));
     let context = context(call, None)?;
     let filter = matcher(Some(&rawdoc! { "_id": DOCUMENT_ID }), &context)?;
