@@ -375,3 +375,77 @@ def test_a_new_member_that_becomes_primary_knows_the_retryable_writes():
         assert statement(spare, 2, second)["value"] == answer["value"]
         assert client.shop.carts.find_one({"_id": 2})["times"] == 1
         members.await_equal()
+
+
+BY_FILE = {"initialSyncMethod": "fileCopyBased"}
+
+
+def logged(members, index, words):
+    return words in members.members[index].log_path.read_text(errors="replace")
+
+
+def test_a_member_comes_to_its_data_by_file():
+    """Under load a new member copies the source's files, starts anew with them, and follows: equal, by the same process."""
+    with ReplicaSet(1, settings=SOON) as members, members.client() as client:
+        fill(client)
+        client.shop.command("profile", 2)
+        client.shop.carts.find_one()
+        client.shop.command("profile", 0)
+        spare = members.spawn_spare(BY_FILE)
+        pid = members.members[spare].pid
+        with Load(client) as load:
+            hold(members, spare, COPYING)
+            members.add(spare)
+            await_that("no file comes", lambda: progress(members, spare)["method"] == "fileCopyBased")
+            assert progress(members, spare)["approxTotalDataSize"] > 0
+            rounds = load.rounds
+            await_that("the load goes on", lambda: load.rounds > rounds + 50)
+            release(members, spare, COPYING)
+            await_secondary(members, spare)
+        assert members.members[spare].pid == pid and members.members[spare].is_running()
+        assert logged(members, spare, "starting anew")
+        client.shop.system.profile.drop()
+        assert_equal(members)
+        with members.direct(0) as direct:
+            tasks = direct.admin.command("replSetGetStatus")["members"][0]["tasks"]
+            assert not [task for task in tasks if task["kind"] == "initialSyncSource"]
+            direct.admin.command("replSetStepDown", 30)
+        await_that("the new member is not primary", lambda: members.hello(spare).get("isWritablePrimary"))
+        client.get_database("shop", write_concern=WriteConcern("majority", wtimeout=20_000)).carts.insert_one({"_id": "its own"})
+        assert_equal(members)
+
+
+def test_a_member_killed_while_files_come_begins_again():
+    """What has come of the files is of no use to the next process, and does not stay."""
+    with ReplicaSet(1, settings=SOON) as members, members.client() as client:
+        fill(client, 1000)
+        spare = members.spawn_spare(BY_FILE)
+        hold(members, spare, COPIED)
+        members.add(spare, **SPECTATOR)
+        def all_came():
+            status = progress(members, spare)
+            return status.get("method") == "fileCopyBased" and status["approxTotalBytesCopied"] == status["approxTotalDataSize"] > 0
+        await_that("not all files came", all_came)
+        members.members[spare].kill()
+        client.shop.strings.drop()
+        members.members[spare].spawn()
+        await_secondary(members, spare)
+        assert_equal(members)
+        left = sorted(path.name for path in members.members[spare].data.iterdir() if path.is_dir() or path.suffix)
+        assert not [name for name in left if name.startswith("rocksdb.") and name != "rocksdb.checkpoints"], left
+
+
+def test_much_data_comes_by_file_and_a_source_that_dies_half_way_is_left():
+    """Without a method set, the size decides; when the source is gone, so is its checkpoint, and another attempt is made."""
+    with ReplicaSet(1, settings=SOON) as members, members.client() as client:
+        fill(client)
+        spare = members.spawn_spare({"initialSyncFileCopyMinBytes": 100_000})
+        hold(members, spare, COPYING)
+        members.add(spare, **SPECTATOR)
+        await_that("no file comes", lambda: progress(members, spare).get("method") == "fileCopyBased")
+        members.members[0].kill()
+        members.members[0].spawn()
+        release(members, spare, COPYING)
+        await_secondary(members, spare)
+        assert logged(members, spare, "Initial sync attempt failed")
+        assert_equal(members)

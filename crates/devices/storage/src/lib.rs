@@ -18,6 +18,7 @@ mod crash_point;
 
 mod apply;
 mod catalog;
+mod checkpoints;
 mod cloning;
 mod commit;
 mod copy;
@@ -28,6 +29,7 @@ mod facts;
 mod format;
 mod governor;
 mod in_flight;
+mod incoming;
 mod index;
 mod locks;
 mod log_ends;
@@ -54,6 +56,7 @@ pub use catalog::{
     Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind,
     IndexState,
 };
+pub use checkpoints::CheckpointInfo;
 pub use commit::{CommitQueue, Durability, ProgressListener, WriteGate};
 pub use copy::CopyRequest;
 pub use counters::Counts;
@@ -61,6 +64,7 @@ pub use ddl::{CreateOutcome, IndexBuildProgress};
 pub use entry_change::{CarriedOut, EntryChange, updated};
 pub use facts::Fact;
 pub use format::{CollectionId, IndexId, RecordKey, record_key};
+pub use incoming::{Incoming, take_over};
 pub use index::hash_value;
 pub use locks::{LockSet, LockTable};
 pub use oplog::{OplogKind, RetryImage, optime_document, optime_of};

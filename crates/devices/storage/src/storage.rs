@@ -1,6 +1,7 @@
 //! One data directory, open: the database, the catalog, the commit queue, and what keeps them in order.
 
 use crate::catalog::{Catalog, Collection};
+use crate::checkpoints::{self, Checkpoints};
 use crate::commit::{CommitQueue, Durability, ProgressListener};
 use crate::counters::Counts;
 use crate::facts::Fact;
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// See the file's header.
 pub struct Storage {
+    pub(crate) checkpoints: Checkpoints,
     // Fields drop in this order: nothing may outlive the database but the cache.
     pub(crate) commit: CommitQueue,
     db: Arc<DB>,
@@ -74,7 +76,9 @@ impl Storage {
         let record_cache = Arc::new(RecordCache::new(options.record_cache_bytes(), hasher));
         let last = Self::last_optime(&db)?;
         let stamp = Self::highest_stamp(&db)?;
+        checkpoints::clean_up(path);
         let storage = Arc::new(Self {
+            checkpoints: Checkpoints::default(),
             commit: CommitQueue::new(
                 Arc::clone(&db),
                 Arc::clone(&locks),

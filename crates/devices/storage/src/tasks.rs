@@ -33,6 +33,8 @@ pub enum TaskKind {
     Validate,
     /// A backup, announced by its tool.
     Backup,
+    /// This member's files copied by another.
+    InitialSyncSource,
 }
 
 impl TaskKind {
@@ -47,6 +49,7 @@ impl TaskKind {
             Self::DropCleanup => "dropCleanup",
             Self::Validate => "validate",
             Self::Backup => "backup",
+            Self::InitialSyncSource => "initialSyncSource",
         }
     }
 }

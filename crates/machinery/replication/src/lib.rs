@@ -35,7 +35,8 @@ mod waiters;
 pub use driver::{Order, Parts, Replication};
 pub use handoffs::{Handoff, Trigger};
 pub use initial_sync::{
-    ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncHooks, InitialSyncOptions, InitialSyncStatus,
+    ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncHooks, InitialSyncMethod, InitialSyncOptions,
+    InitialSyncStatus,
 };
 pub use lanes::Lanes;
 pub use probe::{Probe, probe};

@@ -11,6 +11,7 @@ use baton_node::{Member, StartError};
 use baton_telemetry::Log;
 use baton_telemetry::log::{Format, Options as LogOptions, Output, Rotation};
 use clap::{Arg, ArgMatches, Command};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -146,8 +147,18 @@ fn up_with_members(members: u16, port: u16, data: &Path) -> ExitCode {
     }
 }
 
+/// Begins this process again, as it was begun; returns only if the system does not let it.
+fn start_anew() {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_else(|| "baton".into());
+    // The same program, also if its file has been replaced meanwhile.
+    let error = std::process::Command::new("/proc/self/exe").arg0(name).args(arguments).exec();
+    tracing::error!(target: "CONTROL", error = %error, "The process cannot be started anew");
+}
+
 fn run(mut config: Config, started: impl FnOnce(&Member)) -> ExitCode {
     config.options.argv = std::env::args().collect();
+    config.options.restart = Some(start_anew);
     let signals = match Signals::install() {
         Ok(signals) => signals,
         Err(e) => return fail(&StartError { reason: format!("Signals cannot be handled: {e}"), exit_code: 100 }),

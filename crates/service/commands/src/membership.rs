@@ -49,6 +49,7 @@ fn initial_sync_hooks(server: &Arc<Server>) -> InitialSyncHooks {
             None => InitialSyncOptions::default(),
         }),
         holds: Box::new(move |point| tests.upgrade().is_some_and(|server| server.fail_points.fires(point).is_some())),
+        restart: server.hooks.restart.map(|restart| Box::new(restart) as Box<dyn Fn() + Send + Sync>),
         // What is here is of no use to anybody, and who looks after the member should look after it.
         give_up: Box::new(|| std::process::exit(EXIT_ABRUPT)),
     }

@@ -38,7 +38,7 @@ impl Member {
             profile_level: 0,
         });
         let set = server.topology.set().unwrap();
-        membership::start(&server, &set, &directory.path().join("rollback")).unwrap();
+        membership::start(&server, &set, directory.path()).unwrap();
         membership::initiate_alone(&server, &set).unwrap();
         let connection =
             Connection { id: 1, peer: "test".into(), local: "test".into(), is_connected: Box::new(|| true) };

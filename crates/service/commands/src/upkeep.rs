@@ -100,6 +100,7 @@ fn tend_storage(server: &Arc<Server>, stop: &Stop) {
     while stop.wait(STORAGE_INTERVAL) {
         server.storage.forget_history();
         server.storage.truncate_oplog();
+        server.storage.expire_checkpoints();
         if sessions_seen.elapsed() >= SESSION_INTERVAL {
             sessions_seen = Instant::now();
             let age_secs = 60 * TIMEOUT_MINUTES as u32;

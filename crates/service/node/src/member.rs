@@ -89,7 +89,7 @@ impl Member {
             identity: identity(options, port),
             set: options.replica_set.clone().map(|name| (name, address_of(options, port))),
             storage: storage.clone(),
-            hooks: hooks(log, &counters),
+            hooks: hooks(log, &counters, options.restart),
             slow_ms: options.slow_ms,
             profile_level: options.profile_level,
         });
@@ -220,11 +220,12 @@ fn open_storage(options: &Options) -> Result<Arc<Storage>, StartError> {
         ..StorageOptions::default()
     };
     let path = options.data_directory.join("rocksdb");
+    baton_storage::take_over(&path, &storage_options).map_err(|e| StartError::new(100, e.message))?;
     Storage::open(&path, storage_options, Arc::new(AlwaysOpen)).map_err(|e| StartError::new(100, e.message))
 }
 
 /// What the service needs of the log and of the network.
-fn hooks(log: &Log, counters: &NetworkCounters) -> Hooks {
+fn hooks(log: &Log, counters: &NetworkCounters, restart: Option<fn()>) -> Hooks {
     let (read, rotate, verbosity, counters) = (log.clone(), log.clone(), log.clone(), counters.clone());
     Hooks {
         log: Box::new(move |name| {
@@ -240,6 +241,7 @@ fn hooks(log: &Log, counters: &NetworkCounters) -> Hooks {
         }),
         rotate_log: Box::new(move || rotate.rotate()),
         set_log_level: Box::new(move |level| verbosity.set_verbosity(level)),
+        restart,
         append_network_status: Box::new(move |status| {
             if let Some(counters) = counters.get() {
                 append_network_status(status, &counters.snapshot());

@@ -43,6 +43,8 @@ pub struct Options {
     pub http: bool,
     /// A file for the process id.
     pub pid_file: Option<PathBuf>,
+    /// Starts the process anew, without coming back; absent where the process is not the member's own.
+    pub restart: Option<fn()>,
     /// The command line, for `getCmdLineOpts`.
     pub argv: Vec<String>,
     /// The same, parsed and together with the configuration file, in the file's form.
@@ -69,6 +71,7 @@ impl Default for Options {
             parameters: Vec::new(),
             http: true,
             pid_file: None,
+            restart: None,
             argv: Vec::new(),
             parsed: Document::new(),
         }

@@ -1,4 +1,4 @@
-//! Initial sync by cloning: a member without data copies another's collections, several at once, while it reads the other's log,
+//! Initial sync by cloning (by file: [`by_file`]): a member without data copies another's collections, several at once, while it reads the other's log,
 //! and applies the log to the copy until it has everything that was written meanwhile.
 //!
 //! ```text
@@ -17,11 +17,13 @@
 //!
 //! What it deliberately does not do: choose the source; follow the log from then on ([`crate::fetcher`]).
 
+mod by_file;
 mod log_buffer;
 mod source;
 mod status;
 mod tail;
 
+pub use by_file::InitialSyncMethod;
 pub use status::{ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncStatus};
 
 use crate::apply::apply;
@@ -53,6 +55,10 @@ const HOLD_INTERVAL: Duration = Duration::from_millis(10);
 /// What an operator may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialSyncOptions {
+    /// How the data come.
+    pub method: InitialSyncMethod,
+    /// From so many bytes of the source's on they come by file, if nothing else is said.
+    pub file_copy_bytes_min: u64,
     /// Documents asked for at once; 0 is as many as a message holds.
     pub batch_documents: i32,
     /// Collections copied at once.
@@ -65,7 +71,14 @@ pub struct InitialSyncOptions {
 
 impl Default for InitialSyncOptions {
     fn default() -> Self {
-        Self { batch_documents: 0, collections_at_once: 2, log_memory_bytes: 64 << 20, log_file_bytes: 16 << 30 }
+        Self {
+            method: InitialSyncMethod::Auto,
+            file_copy_bytes_min: 1 << 30,
+            batch_documents: 0,
+            collections_at_once: 2,
+            log_memory_bytes: 64 << 20,
+            log_file_bytes: 16 << 30,
+        }
     }
 }
 
@@ -75,6 +88,8 @@ pub struct InitialSyncHooks {
     pub options: Box<dyn Fn() -> InitialSyncOptions + Send + Sync>,
     /// Whether a test wants the sync to wait at this point.
     pub holds: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Starts the process anew; absent where it cannot.
+    pub restart: Option<Box<dyn Fn() + Send + Sync>>,
     /// Ends the process: no attempt succeeded.
     pub give_up: Box<dyn Fn() + Send + Sync>,
 }
@@ -165,6 +180,9 @@ impl InitialSync<'_> {
         let from =
             optime_of(&begin).ok_or_else(|| Error::failed_to_parse("the source's newest entry has no OpTime"))?;
         self.note(|status| (status.from, status.rollback_id) = (from, rollback_id));
+        if self.goes_by_file(&mut source)? {
+            return self.by_file(&line, &mut source);
+        }
         self.storage.begin_clone()?;
         let options = (self.hooks.options)();
         let bounds = Bounds { memory_bytes: options.log_memory_bytes, file_bytes: options.log_file_bytes };

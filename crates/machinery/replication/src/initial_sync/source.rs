@@ -106,7 +106,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn ask(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
+    pub fn ask(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
         let reply = self.connection.call(command, TIMEOUT).map_err(|error| unreachable_source(&error))?;
         if !matches!(reply.get_f64("ok"), Ok(ok) if ok == 1.0) {
             let message = reply.get_str("errmsg").unwrap_or("the source refused without saying why");
@@ -116,7 +116,7 @@ impl<'a> Source<'a> {
     }
 
     /// Asks, and asks again if the connection was lost.
-    fn call(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
+    pub fn call(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
         match self.ask(command) {
             Err(error) if is_transient(&error) => {
                 self.reconnect()?;
@@ -156,6 +156,20 @@ impl<'a> Source<'a> {
 
     pub fn rollback_id(&mut self) -> Result<i32> {
         Ok(self.call(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })?.get_i32("rbid")?)
+    }
+
+    /// The size of all it has.
+    pub fn bytes(&mut self) -> Result<u64> {
+        let list = rawdoc! {
+            "listDatabases": 1, "$db": "admin", "$readPreference": { "mode": "secondaryPreferred" },
+        };
+        let reply = self.call(&list)?;
+        Ok(match reply.get("totalSize")? {
+            Some(RawBsonRef::Int32(n)) => u64::try_from(n).unwrap_or(0),
+            Some(RawBsonRef::Int64(n)) => u64::try_from(n).unwrap_or(0),
+            Some(RawBsonRef::Double(n)) => n as u64,
+            _ => 0,
+        })
     }
 
     pub fn newest_entry(&mut self) -> Result<RawDocumentBuf> {

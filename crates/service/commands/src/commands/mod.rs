@@ -5,6 +5,7 @@ pub mod append_oplog_note;
 pub mod apply_ops;
 pub mod authentication;
 pub mod build_info;
+pub mod checkpoints;
 pub mod clone_collection_as_capped;
 pub mod coll_mod;
 pub mod coll_stats;

@@ -69,6 +69,8 @@ pub struct Hooks {
     pub rotate_log: Box<dyn Fn() -> std::io::Result<()> + Send + Sync>,
     /// Sets how talkative the log is, 0 to 5.
     pub set_log_level: Box<dyn Fn(u8) + Send + Sync>,
+    /// Starts the process anew, without coming back; absent where it is not the member's own.
+    pub restart: Option<fn()>,
     /// Appends serverStatus's `connections` and `network`, which the network counts.
     pub append_network_status: AppendTo,
 }
@@ -79,6 +81,7 @@ impl Default for Hooks {
             log: Box::new(|_| None),
             rotate_log: Box::new(|| Err(std::io::Error::other("the log does not go to a file"))),
             set_log_level: Box::new(|_| {}),
+            restart: None,
             append_network_status: Box::new(|_| {}),
         }
     }

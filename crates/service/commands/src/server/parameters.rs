@@ -6,7 +6,7 @@
 
 use super::Server;
 use crate::fields::{is_truthy, number_as_i64, type_name};
-use baton_replication::InitialSyncOptions;
+use baton_replication::{InitialSyncMethod, InitialSyncOptions};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Bson, RawBsonRef, doc};
 use parking_lot::RwLock;
@@ -36,6 +36,10 @@ pub struct Values {
     pub shutdown_timeout_ms: AtomicI64,
     /// How talkative the log is; 0 to 5.
     pub log_level: AtomicI64,
+    /// How this member comes to its data if it has none: an index into [`InitialSyncMethod::ALL`].
+    pub initial_sync_method: AtomicI64,
+    /// Bytes from which on they come by file.
+    pub initial_sync_file_copy_bytes_min: AtomicI64,
     /// Documents that an initial sync asks for at once; 0 is as many as a message holds.
     pub initial_sync_batch_documents: AtomicI64,
     /// Collections that an initial sync copies at once.
@@ -59,6 +63,8 @@ impl Default for Values {
             periodic_note_secs: AtomicI64::new(10),
             shutdown_timeout_ms: AtomicI64::new(15_000),
             log_level: AtomicI64::new(0),
+            initial_sync_method: AtomicI64::new(0),
+            initial_sync_file_copy_bytes_min: AtomicI64::new(1 << 30),
             initial_sync_batch_documents: AtomicI64::new(0),
             initial_sync_collections_at_once: AtomicI64::new(2),
             initial_sync_log_memory_bytes: AtomicI64::new(64 << 20),
@@ -71,6 +77,8 @@ impl Values {
     /// Those about initial syncs.
     pub fn initial_sync(&self) -> InitialSyncOptions {
         InitialSyncOptions {
+            method: InitialSyncMethod::ALL[self.initial_sync_method.load(Relaxed) as usize].1,
+            file_copy_bytes_min: self.initial_sync_file_copy_bytes_min.load(Relaxed) as u64,
             batch_documents: self.initial_sync_batch_documents.load(Relaxed) as i32,
             collections_at_once: self.initial_sync_collections_at_once.load(Relaxed) as usize,
             log_memory_bytes: self.initial_sync_log_memory_bytes.load(Relaxed) as u64,
@@ -179,9 +187,26 @@ pub static PARAMETERS: &[Parameter] = &[
         |s, v| set_number(&s.parameters.initial_sync_collections_at_once, v, 1, 64),
     ),
     setting(
+        "initialSyncFileCopyMinBytes",
+        |s| Bson::Int64(s.parameters.initial_sync_file_copy_bytes_min.load(Relaxed)),
+        |s, v| set_number(&s.parameters.initial_sync_file_copy_bytes_min, v, 0, i64::MAX),
+    ),
+    setting(
         "initialSyncLogMemoryBytes",
         |s| Bson::Int64(s.parameters.initial_sync_log_memory_bytes.load(Relaxed)),
         |s, v| set_number(&s.parameters.initial_sync_log_memory_bytes, v, 0, i64::MAX),
+    ),
+    setting(
+        "initialSyncMethod",
+        |s| Bson::String(s.parameters.initial_sync().method.name().to_owned()),
+        |s, v| {
+            let known = InitialSyncMethod::ALL.iter().position(|(name, _)| v == RawBsonRef::String(name));
+            let Some(known) = known else {
+                return Err(Error::bad_value("initialSyncMethod must be one of auto, logical, fileCopyBased"));
+            };
+            s.parameters.initial_sync_method.store(known as i64, Relaxed);
+            Ok(())
+        },
     ),
     setting(
         "internalDocumentSourceGroupMaxMemoryBytes",
