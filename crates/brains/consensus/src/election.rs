@@ -280,6 +280,7 @@ impl Consensus {
             return;
         };
         let request = VoteRequest {
+            set_id: self.set_id(),
             set_name: configuration.set_name.clone(),
             dry_run: campaign.dry_run,
             term: campaign.term,
@@ -374,6 +375,10 @@ impl Consensus {
     // ---- voting ----
 
     pub(crate) fn answer_vote_request(&mut self, id: RequestId, request: VoteRequest) {
+        if self.foreign_set(request.set_id).is_some() {
+            self.answer_vote(id, request.dry_run, Some("candidate's set ID differs from mine".to_owned()));
+            return;
+        }
         if !request.dry_run {
             self.adopt_term(request.term);
         }

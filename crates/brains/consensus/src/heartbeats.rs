@@ -11,6 +11,7 @@ use crate::consensus::{Consensus, Role};
 use crate::message::{Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Request, Response};
 use crate::step::{Effect, RequestId, RequestKind};
 use baton_types::{Error, ErrorCode};
+use bson::oid::ObjectId;
 use std::time::Duration;
 
 /// After a failed heartbeat the next one is sent no later than this.
@@ -38,6 +39,7 @@ impl Consensus {
         for to in due {
             let request = Request::Heartbeat(HeartbeatRequest {
                 set_name: set_name.clone(),
+                set_id: self.set_id(),
                 from: self.me,
                 from_host: self.host.clone(),
                 gossip: self.gossip(),
@@ -71,6 +73,12 @@ impl Consensus {
             self.effects.push(Effect::Respond { id, response: Err(error) });
             return;
         }
+        if let Some((ours, theirs)) = self.foreign_set(request.set_id) {
+            let message = format!("replica set IDs do not match, ours: {ours}; remote node's: {theirs}");
+            let error = Error::new(ErrorCode::InvalidReplicaSetConfig, message);
+            self.effects.push(Effect::Respond { id, response: Err(error) });
+            return;
+        }
         self.adopt_term(request.gossip.term);
         let theirs = request.gossip.configuration_version;
         let mine = self.configuration_version();
@@ -86,6 +94,16 @@ impl Consensus {
         };
         let response = Response::Heartbeat(HeartbeatResponse { gossip: self.gossip(), configuration });
         self.effects.push(Effect::Respond { id, response: Ok(response) });
+    }
+
+    /// The set's identity, once there is a configuration.
+    pub(crate) fn set_id(&self) -> Option<ObjectId> {
+        self.configuration.as_ref()?.settings.set_id
+    }
+
+    /// Both sets' identities, if a message is from another set of the same name. Nothing in it is to be believed, its term least.
+    pub(crate) fn foreign_set(&self, theirs: Option<ObjectId>) -> Option<(ObjectId, ObjectId)> {
+        self.set_id().zip(theirs).filter(|(ours, theirs)| ours != theirs)
     }
 
     fn ask_for_configuration(&mut self, from: Option<MemberId>, host: &str) {

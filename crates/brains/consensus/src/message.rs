@@ -6,6 +6,7 @@
 
 use crate::configuration::{Configuration, ConfigurationVersion, MemberId};
 use baton_types::{OpTime, Term};
+use bson::oid::ObjectId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -141,6 +142,8 @@ pub struct Gossip {
 pub struct HeartbeatRequest {
     /// The set's name: a member of another set is told so.
     pub set_name: String,
+    /// The set's identity, which two sets of one name do not share; absent if the sender has no configuration.
+    pub set_id: Option<ObjectId>,
     /// The sender; absent if it is in no configuration.
     pub from: Option<MemberId>,
     /// Where the sender can be asked.
@@ -163,6 +166,8 @@ pub struct HeartbeatResponse {
 pub struct VoteRequest {
     /// The set's name.
     pub set_name: String,
+    /// The set's identity.
+    pub set_id: Option<ObjectId>,
     /// Asks how the member would vote; nobody's term or vote changes.
     pub dry_run: bool,
     /// The term of the election; in a dry run the candidate's present one.

@@ -134,6 +134,7 @@ impl Replication {
                 on_input: sender_of_inputs(&inbox),
             })?,
             storage: parts.storage,
+            host: parts.host,
             set_name: parts.set_name,
             on_topology: parts.on_topology,
             consensus,
@@ -384,6 +385,7 @@ fn optime_from(document: &RawDocument) -> Result<OpTime> {
 type Asker = Option<Sender<Result<()>>>;
 
 struct Driver {
+    host: String,
     consensus: Consensus,
     begun: Instant,
     storage: Arc<Storage>,
@@ -410,6 +412,8 @@ struct Driver {
 impl Driver {
     fn run(mut self, letters: &Receiver<Letter>) {
         self.want_progress(self.consensus.configuration().is_some_and(|configuration| configuration.members.len() > 1));
+        let member = self.consensus.configuration().and_then(|configuration| configuration.member_at(&self.host));
+        self.fetcher.set_delay(member.map_or(Duration::ZERO, |member| member.delay));
         self.take(Input::Tick);
         loop {
             let wait = self.consensus.next_deadline().saturating_sub(self.begun.elapsed()).min(self.look_interval());
@@ -654,11 +658,19 @@ impl Driver {
     }
 
     fn persist_configuration(&mut self, configuration: &Configuration) {
+        let is_told = self.consensus.configuration().is_none() && self.reconfiguring.is_none();
+        if is_told && self.storage.last_entry() != OpTime::ZERO {
+            // Its log is of no set, or of another one: it must not count for anything here.
+            tracing::warn!(target: "REPL", "This member has data that is not of the set it is told to join; copying the set's");
+            self.storage.note_not_whole();
+            self.take(Input::Data(DataState::InitialSync));
+        }
         match bson::RawDocumentBuf::try_from(&configuration.to_document()) {
             Ok(document) => self.storage.put_fact(Fact::Configuration, document.as_bytes()),
             Err(error) => unreachable!("a configuration is a document: {error}"),
         }
         self.lanes.retain(|id| configuration.member(id).is_some());
+        self.fetcher.set_delay(configuration.member_at(&self.host).map_or(Duration::ZERO, |member| member.delay));
         self.want_progress(configuration.members.len() > 1);
         tracing::info!(target: "REPL", id = 21392, version = configuration.version.version, term = configuration.version.term, "New replica set config in use");
     }

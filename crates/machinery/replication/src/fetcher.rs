@@ -7,6 +7,7 @@
 //! - Nothing is appended but behind an entry that both logs have; the judgement is `baton-consensus`'s.
 //! - After [`Fetcher::rest`] returns nothing more is appended until a source is set again.
 //! - Operations are applied in the order of the log.
+//! - A member with `secondaryDelaySecs` has no entry in its log that is younger, once it has its data.
 //!
 //! What it deliberately does not do: choose the source; find the entry that both logs have ([`crate::rollback`]).
 
@@ -17,18 +18,21 @@ use crate::rollback;
 use baton_consensus::{DataState, Input, MemberId, Position, Verdict, judge};
 use baton_net::{CallError, Closer, Outgoing};
 use baton_storage::Storage;
-use baton_types::{Error, ErrorCode, OpTime, Result};
+use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::RawDocument;
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a source that failed is not chosen again.
 const AVOID: Duration = Duration::from_secs(1);
+
+/// How often a member that stays behind looks at its clock, at least.
+const CLOCK_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 type OnInput = Arc<dyn Fn(Input) + Send + Sync>;
 type ApplyCommand = Box<dyn Fn(&RawDocument) -> Result<()> + Send + Sync>;
@@ -57,6 +61,8 @@ struct State {
     /// The connections that are in use, or were since the source was set.
     closers: Vec<Closer>,
     stopping: bool,
+    /// How far this member stays behind on purpose: an entry is applied when it is that old.
+    delay: Duration,
 }
 
 struct Shared {
@@ -92,6 +98,12 @@ impl Fetcher {
         for closer in state.closers.drain(..) {
             closer.close();
         }
+        self.shared.changed.notify_all();
+    }
+
+    /// Stays that far behind from now on.
+    pub fn set_delay(&self, delay: Duration) {
+        self.shared.state.lock().delay = delay;
         self.shared.changed.notify_all();
     }
 
@@ -289,7 +301,7 @@ impl Shared {
             }
             state.at_rest = false;
         }
-        let outcome = self.apply(&batch, name == "firstBatch");
+        let outcome = self.apply(generation, &batch, name == "firstBatch");
         self.state.lock().at_rest = true;
         self.changed.notify_all();
         outcome?;
@@ -297,7 +309,37 @@ impl Shared {
         Ok(batch.cursor_id)
     }
 
-    fn apply(&self, batch: &Batch<'_>, is_first: bool) -> Result<(), End> {
+    /// Waits until an entry of that time is as old as this member stays behind; there is nothing in its hands meanwhile.
+    fn hold_back(&self, generation: u64, written: Timestamp) -> Result<(), End> {
+        let mut state = self.state.lock();
+        loop {
+            if state.generation != generation {
+                return Err(End::Changed);
+            }
+            let due = UNIX_EPOCH + Duration::from_secs(u64::from(written.seconds)) + state.delay;
+            let left = due.duration_since(SystemTime::now()).unwrap_or_default();
+            if state.delay.is_zero() || left.is_zero() {
+                state.at_rest = false;
+                return Ok(());
+            }
+            state.at_rest = true;
+            self.changed.notify_all();
+            // The clock that entries are stamped by may be set meanwhile.
+            self.changed.wait_for(&mut state, left.min(CLOCK_LOOK_INTERVAL));
+        }
+    }
+
+    /// How many of the entries, which are in order, may be applied together: those of the same second as the first, where this
+    /// member stays behind.
+    fn due_together(&self, entries: &[(OpTime, &RawDocument)]) -> usize {
+        let Some((first, _)) = entries.first() else { return 0 };
+        if self.state.lock().delay.is_zero() {
+            return entries.len();
+        }
+        entries.iter().take_while(|(optime, _)| optime.timestamp.seconds == first.timestamp.seconds).count()
+    }
+
+    fn apply(&self, generation: u64, batch: &Batch<'_>, is_first: bool) -> Result<(), End> {
         let storage = &self.parts.storage;
         let own_last = storage.last_entry();
         let entries = if is_first {
@@ -313,10 +355,14 @@ impl Shared {
             &batch.entries[..]
         };
         let failed = |error: Error| End::Failed(format!("an entry could not be applied: {error}"));
-        let entries: Vec<&RawDocument> = entries.iter().map(|(_, entry)| *entry).collect();
-        if !entries.is_empty() {
-            apply(storage, &self.parts.apply_command, &entries).map_err(failed)?;
+        let mut left = entries;
+        while let Some((first, _)) = left.first() {
+            self.hold_back(generation, first.timestamp)?;
+            let (due, later) = left.split_at(self.due_together(left));
+            let due: Vec<&RawDocument> = due.iter().map(|(_, entry)| *entry).collect();
+            apply(storage, &self.parts.apply_command, &due).map_err(failed)?;
             storage.sync();
+            left = later;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use baton_consensus::{
 };
 use baton_net::Outgoing;
 use baton_types::{Error, ErrorCode, OpTime, Result};
+use bson::oid::ObjectId;
 use std::time::Duration;
 
 /// How long a host may take to answer.
@@ -19,8 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Probe {
     /// Started with the set's name, and in no set yet.
     Uninitiated,
-    /// A member of a set.
-    Initiated,
+    /// A member of a set, with that identity.
+    Initiated(Option<ObjectId>),
 }
 
 /// Asks a host whether it can be made a member of the set of that name.
@@ -30,7 +31,8 @@ pub enum Probe {
 pub fn probe(host: &str, set_name: &str) -> Result<Probe> {
     let response = heartbeat(host, set_name)?;
     let has_none = response.gossip.configuration_version.version == 0;
-    Ok(if has_none { Probe::Uninitiated } else { Probe::Initiated })
+    let set_id = response.configuration.and_then(|configuration| configuration.settings.set_id);
+    Ok(if has_none { Probe::Uninitiated } else { Probe::Initiated(set_id) })
 }
 
 /// The configuration that a host has.
@@ -42,6 +44,7 @@ fn heartbeat(host: &str, set_name: &str) -> Result<HeartbeatResponse> {
     let unreachable = |why: String| Error::new(ErrorCode::HostUnreachable, format!("{host} does not answer: {why}"));
     let request = Request::Heartbeat(HeartbeatRequest {
         set_name: set_name.to_owned(),
+        set_id: None,
         from: None,
         from_host: String::new(),
         gossip: Gossip {

@@ -161,6 +161,7 @@ fn lanes() -> (Lanes, Receiver<Input>) {
 
 fn heartbeat(term: Term) -> Request {
     Request::Heartbeat(HeartbeatRequest {
+        set_id: None,
         set_name: "rs0".into(),
         from: Some(MemberId(0)),
         from_host: "a:27017".into(),

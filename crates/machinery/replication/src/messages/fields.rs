@@ -8,6 +8,7 @@ use baton_consensus::MemberId;
 use baton_consensus::configuration::type_name;
 use baton_document::Number;
 use baton_types::{Error, ErrorCode, OpTime, Result, Term};
+use bson::oid::ObjectId;
 use bson::raw::CStr;
 use bson::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 
@@ -109,6 +110,17 @@ pub(super) fn optime(document: &RawDocument, name: &str) -> Result<OpTime> {
     let optime = object(document, name)?;
     let timestamp = typed(optime, "ts", "timestamp", |value| value.as_timestamp())?;
     Ok(OpTime { timestamp: timestamp.into(), term: term(optime, "t")? })
+}
+
+pub(super) fn object_id_if_any(document: &RawDocument, name: &str) -> Result<Option<ObjectId>> {
+    match document.get(name)? {
+        None => Ok(None),
+        Some(RawBsonRef::ObjectId(id)) => Ok(Some(id)),
+        Some(other) => {
+            let found = type_name(other);
+            Err(Error::type_mismatch(format!("Expected {name} to be an ObjectId, but found type {found}")))
+        }
+    }
 }
 
 pub(super) fn member(document: &RawDocument, name: &str) -> Result<MemberId> {

@@ -1,6 +1,6 @@
 //! `replSetHeartbeat`, asked and answered.
 //!
-//! Beyond MongoDB's: the request says of its sender what the response says of its own (`state`, `writtenOpTime`, `opTime`,
+//! Beyond MongoDB's: the request names the set by `replicaSetId` too, and says of its sender what the response says of its own (`state`, `writtenOpTime`, `opTime`,
 //! `durableOpTime`), and both say `commitPoint`, and `syncSource` as a member's `_id`.
 //!
 //! Invariant: a configuration that comes with a response has passed `Configuration::validate`.
@@ -33,6 +33,9 @@ pub(super) fn encode_request(request: &HeartbeatRequest) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("replSetHeartbeat"), &*request.set_name);
     fields::append_integer(&mut command, cstr!("hbv"), HEARTBEAT_VERSION);
+    if let Some(id) = request.set_id {
+        command.append(cstr!("replicaSetId"), id);
+    }
     command.append(cstr!("from"), &*request.from_host);
     fields::append_integer(&mut command, cstr!("fromId"), member_number(request.from));
     append_gossip(&mut command, &request.gossip, &IN_REQUEST);
@@ -55,7 +58,8 @@ pub(super) fn decode_request(command: &RawDocument) -> Result<HeartbeatRequest> 
     };
     let gossip = decode_gossip(command, &IN_REQUEST)?;
     let set_name = fields::text(command, "replSetHeartbeat")?.to_owned();
-    Ok(HeartbeatRequest { set_name, from, from_host, gossip })
+    let set_id = fields::object_id_if_any(command, "replicaSetId")?;
+    Ok(HeartbeatRequest { set_name, set_id, from, from_host, gossip })
 }
 
 pub(super) fn encode_response(response: &HeartbeatResponse) -> RawDocumentBuf {

@@ -7,11 +7,14 @@ use baton_consensus::{
     VoteRequest, VoteResponse,
 };
 use baton_types::{OpTime, Timestamp};
+use bson::oid::ObjectId;
 use bson::raw::CString;
 use bson::{Bson, Document, RawBson, doc};
 use proptest::option::of;
 use proptest::prelude::*;
 use std::time::Duration;
+
+const SET_ID: ObjectId = ObjectId::from_bytes([7; 12]);
 
 // ---- nothing is lost ----
 
@@ -108,10 +111,13 @@ fn any_positions() -> impl Strategy<Value = PositionUpdate> {
 }
 
 fn any_request() -> impl Strategy<Value = Request> {
-    let heartbeat = (".{0,9}", of(any_member()), any_host(), any_gossip())
-        .prop_map(|(set_name, from, from_host, gossip)| HeartbeatRequest { set_name, from, from_host, gossip });
+    let heartbeat =
+        (".{0,9}", of(any_member()), any_host(), any_gossip()).prop_map(|(set_name, from, from_host, gossip)| {
+            HeartbeatRequest { set_name, set_id: Some(SET_ID), from, from_host, gossip }
+        });
     let vote = (".{0,9}", any::<bool>(), any_term(), any_member(), any_optime(), any_version(), any_reason()).prop_map(
         |(set_name, dry_run, term, candidate, last_written, configuration_version, reason)| VoteRequest {
+            set_id: None,
             set_name,
             dry_run,
             term,
@@ -248,6 +254,7 @@ fn gossip() -> Gossip {
 
 fn heartbeat() -> Request {
     Request::Heartbeat(HeartbeatRequest {
+        set_id: Some(SET_ID),
         set_name: "rs0".into(),
         from: Some(MemberId(0)),
         from_host: "a:27017".into(),
@@ -257,6 +264,7 @@ fn heartbeat() -> Request {
 
 fn vote() -> Request {
     Request::RequestVotes(VoteRequest {
+        set_id: None,
         set_name: "rs0".into(),
         dry_run: true,
         term: 3,
@@ -431,6 +439,7 @@ fn fields_of_the_envelope_are_passed_over_and_optional_ones_may_be_absent() {
     }
     let decoded = decode_request(&RawDocumentBuf::try_from(&command).unwrap()).unwrap();
     let expected = HeartbeatRequest {
+        set_id: Some(SET_ID),
         set_name: "rs0".into(),
         from: None,
         from_host: "a:27017".into(),

@@ -1,7 +1,7 @@
 //! `replSetRequestVotes`, asked and answered.
 //!
 //! Beyond MongoDB's: the request names its candidate by `candidateId`, the member's `_id` (an index would mean another member
-//! where the configurations differ), and says the `reason` of the election in the words of `electionReason`; the response
+//! where the configurations differ), says the set's `replicaSetId`, and the `reason` of the election in the words of `electionReason`; the response
 //! says `dryRun`.
 //!
 //! What it does not do: vote.
@@ -25,6 +25,9 @@ pub(super) fn encode_request(request: &VoteRequest) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("replSetRequestVotes"), 1);
     command.append(cstr!("setName"), &*request.set_name);
+    if let Some(id) = request.set_id {
+        command.append(cstr!("replicaSetId"), id);
+    }
     command.append(cstr!("dryRun"), request.dry_run);
     command.append(cstr!("term"), request.term);
     fields::append_integer(&mut command, cstr!("candidateId"), i64::from(request.candidate.0));
@@ -44,6 +47,7 @@ pub(super) fn decode_request(command: &RawDocument) -> Result<VoteRequest> {
             term: fields::term_if_any(command, "configTerm")?.unwrap_or(UNKNOWN_TERM),
         },
         set_name: fields::text(command, "setName")?.to_owned(),
+        set_id: fields::object_id_if_any(command, "replicaSetId")?,
         dry_run: fields::boolean(command, "dryRun")?,
         last_written: fields::optime(command, "lastWrittenOpTime")?,
         reason: decode_reason(fields::text(command, "reason")?)?,

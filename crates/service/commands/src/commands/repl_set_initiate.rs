@@ -87,7 +87,7 @@ fn check(configuration: &Configuration, name: &str, me: &str) -> Result<()> {
     for member in configuration.members.iter().filter(|member| member.host != me) {
         match probe(&member.host, name) {
             Ok(Probe::Uninitiated) => {}
-            Ok(Probe::Initiated) => {
+            Ok(Probe::Initiated(_)) => {
                 return Err(Error::new(
                     ErrorCode::AlreadyInitialized,
                     format!("'{}' has data already, cannot initiate set.", member.host),

@@ -5,8 +5,9 @@ use crate::commands::repl_set_get_config::{not_initiated, set_of};
 use crate::commands::replication;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::Configuration;
-use baton_replication::Order;
+use baton_replication::{Order, Probe, probe};
 use baton_types::{Error, ErrorCode, Result};
+use bson::oid::ObjectId;
 use bson::{RawBsonRef, RawDocument};
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     let current = set.configuration().ok_or_else(not_initiated)?;
     let configuration = parse(document, current)?;
     let replication = replication::of(call)?;
+    if !force {
+        check_newcomers(&configuration, current)?;
+    }
     loop {
         let order = Order::Reconfigure(Box::new(configuration.clone()), force);
         match replication.order(order) {
@@ -52,6 +56,29 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
 fn wait(call: &Call<'_>) -> Result<()> {
     call.operation.check_interrupt()?;
     std::thread::sleep(LOOK_INTERVAL);
+    Ok(())
+}
+
+/// A host that is to be added must not be in another set. One that does not answer is taken: it may be started later.
+fn check_newcomers(configuration: &Configuration, current: &Configuration) -> Result<()> {
+    for member in configuration.members.iter().filter(|member| current.member_at(&member.host).is_none()) {
+        let incompatible = |why: String| Err(Error::new(ErrorCode::NewReplicaSetConfigurationIncompatible, why));
+        match probe(&member.host, &configuration.set_name) {
+            Ok(Probe::Initiated(theirs)) if theirs != configuration.settings.set_id => {
+                let show = |id: Option<ObjectId>| id.map_or_else(|| "none".to_owned(), |id| id.to_string());
+                return incompatible(format!(
+                    "Our set ID did not match that of {}, ours: {}, theirs: {}",
+                    member.host,
+                    show(configuration.settings.set_id),
+                    show(theirs)
+                ));
+            }
+            Err(error) if error.code == ErrorCode::InconsistentReplicaSetNames => {
+                return incompatible(format!("Our set name did not match that of {}: {}", member.host, error.message));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
     Ok(())
 }
 
