@@ -264,7 +264,7 @@ fn heartbeat() -> Request {
 
 fn vote() -> Request {
     Request::RequestVotes(VoteRequest {
-        set_id: None,
+        set_id: Some(SET_ID),
         set_name: "rs0".into(),
         dry_run: true,
         term: 3,
@@ -287,13 +287,13 @@ fn document(raw: &RawDocument) -> Document {
 #[test]
 fn requests_are_mongodbs_commands() {
     let expected = doc! {
-        "replSetHeartbeat": "rs0", "hbv": 1, "from": "a:27017", "fromId": 0, "configVersion": 5, "configTerm": 3,
+        "replSetHeartbeat": "rs0", "hbv": 1, "replicaSetId": SET_ID, "from": "a:27017", "fromId": 0, "configVersion": 5, "configTerm": 3,
         "state": 2, "term": 3_i64, "primaryId": 1_i64, "writtenOpTime": shown(3, 30), "opTime": shown(3, 29),
         "durableOpTime": shown(3, 28), "commitPoint": shown(3, 27), "syncSource": 2_i64, "$db": "admin",
     };
     assert_eq!(document(&encode_request(&heartbeat())), expected);
     let expected = doc! {
-        "replSetRequestVotes": 1, "setName": "rs0", "dryRun": true, "term": 3_i64, "candidateId": 2,
+        "replSetRequestVotes": 1, "setName": "rs0", "replicaSetId": SET_ID, "dryRun": true, "term": 3_i64, "candidateId": 2,
         "configVersion": 5, "configTerm": 3, "lastWrittenOpTime": shown(3, 30), "reason": "priorityTakeover",
         "$db": "admin",
     };
