@@ -323,3 +323,31 @@ def test_a_member_stands_when_it_is_told_to(trio):
     with trio.direct(index) as direct:
         direct.admin.command("replSetStepUp", 1)
     trio.await_states()
+
+
+def test_the_figures_of_replication_are_counted(trio):
+    """electionCandidateMetrics, electionTime, serverStatus's electionMetrics and metrics.repl, and /metrics, of a set at work."""
+    import urllib.request
+    primary = trio.primary()
+    index = secondary_of(trio)
+    with trio.direct(primary) as direct, trio.direct(index, read_preference=ReadPreference.SECONDARY) as secondary:
+        carts = direct.get_database("shop", write_concern=WriteConcern(3, wtimeout=20_000)).carts
+        carts.insert_many({"_id": f"figure-{i}"} for i in range(50))
+        direct.get_database("shop", write_concern=WriteConcern("majority")).carts.insert_one({"_id": "figures"})
+        status = direct.admin.command("replSetGetStatus")
+        election = status["electionCandidateMetrics"]
+        assert election["electionTerm"] == status["term"] and election["numVotesNeeded"] == 2
+        assert election["lastElectionDate"] <= election["newTermStartDate"] <= election["wMajorityWriteAvailabilityDate"]
+        own = next(member for member in status["members"] if member.get("self"))
+        assert own["electionTime"].as_datetime().timestamp() == pytest.approx(own["electionDate"].timestamp(), abs=1.5)
+        figures = direct.admin.command("serverStatus")
+        called = [kind["successful"] for kind in figures["electionMetrics"].values() if isinstance(kind, dict)]
+        assert sum(called) >= 1
+        assert figures["metrics"]["repl"]["majorityWaits"]["num"] >= 1
+        assert secondary.admin.command("replSetGetStatus")["syncSourceHost"] in trio.hosts
+        repl = secondary.admin.command("serverStatus")["metrics"]["repl"]
+        assert repl["apply"]["ops"] >= 50 and repl["network"]["bytes"] > 0 and repl["syncSource"]["numSelections"] >= 1
+        assert secondary.admin.command("serverStatus")["opcountersRepl"]["insert"] >= 50
+    page = urllib.request.urlopen(f"http://127.0.0.1:{trio.members[primary].port + 1000}/metrics", timeout=10).read().decode()
+    for name in ["baton_member_lag_seconds", "baton_elections_won_total{reason=", "baton_majority_wait_seconds_total"]:
+        assert name in page, name

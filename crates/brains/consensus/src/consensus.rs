@@ -359,6 +359,14 @@ impl Consensus {
         false
     }
 
+    /// Why this member stands for election, if it does.
+    pub fn standing_reason(&self) -> Option<ElectionReason> {
+        match &self.role {
+            Role::Candidate(campaign) => Some(campaign.reason),
+            Role::Follower | Role::Leader(_) => None,
+        }
+    }
+
     /// What changes most, without a copy of anything large.
     pub fn summary(&self) -> Summary {
         Summary {

@@ -18,6 +18,7 @@
 use crate::acknowledgements::{Acknowledgements, stepped_down};
 use crate::entry_request::ask_for_entry;
 use crate::fetcher::{Fetcher, FetcherParts};
+use crate::figures::{ElectionWon, Figures, VoteCast};
 use crate::handoffs::{Attempt, Handoff, Handoffs, Trigger};
 use crate::initial_sync::{InitialSyncHooks, InitialSyncStatus};
 use crate::lanes::Lanes;
@@ -25,8 +26,8 @@ use crate::probe::configuration_of;
 use crate::waiters::Waiters;
 use arc_swap::ArcSwap;
 use baton_consensus::{
-    Configuration, Consensus, DataState, Demand, Effect, Input, LastVote, MemberId, Position, Request, RequestId,
-    RequestKind, Response, Start, StepDownRequest, View,
+    Configuration, Consensus, DataState, Demand, Effect, ElectionReason, Input, LastVote, MemberId, Position, Request,
+    RequestId, RequestKind, Response, Start, StepDownRequest, View,
 };
 use baton_storage::{Fact, Storage};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp};
@@ -38,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long any other answer than a heartbeat's is waited for, at most.
 const OTHERS_TIMEOUT_MAX: Duration = Duration::from_secs(2);
@@ -91,6 +92,8 @@ enum Letter {
     Progress,
     /// Somebody has come who waits for members to have a write.
     Look,
+    /// Apply nothing that comes from the source, or go on.
+    HoldBack(bool),
     Stop,
 }
 
@@ -101,6 +104,7 @@ pub struct Replication {
     waiters: Arc<Waiters>,
     acknowledgements: Arc<Acknowledgements>,
     handoffs: Arc<Handoffs>,
+    figures: Arc<Figures>,
     /// How often maintenance was begun and not ended.
     maintenance: Mutex<u32>,
     initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
@@ -117,6 +121,7 @@ impl Replication {
         let view = Arc::new(ArcSwap::from_pointee(consensus.view()));
         let waiters = Arc::new(Waiters::default());
         let handoffs = Arc::new(Handoffs::default());
+        let figures = Arc::new(Figures::default());
         let acknowledgements = Arc::new(Acknowledgements::default());
         let initial_sync = Arc::new(Mutex::new(None));
         parts.storage.close_to_writes();
@@ -131,6 +136,7 @@ impl Replication {
                 initial_sync_hooks: parts.initial_sync_hooks,
                 rollback_directory: parts.data_directory.join("rollback"),
                 data_directory: parts.data_directory,
+                figures: Arc::clone(&figures),
                 on_input: sender_of_inputs(&inbox),
             })?,
             storage: parts.storage,
@@ -145,12 +151,14 @@ impl Replication {
             stepping_down: None,
             handing_over: None,
             handoffs: Arc::clone(&handoffs),
+            figures: Arc::clone(&figures),
             reconfiguring: None,
             standing: None,
             view: Arc::clone(&view),
             waiters: Arc::clone(&waiters),
             acknowledgements: Arc::clone(&acknowledgements),
             commit_point_noted: begun,
+            committed_term: 0,
             progress,
         };
         (driver.on_topology)(&view.load());
@@ -160,7 +168,18 @@ impl Replication {
             .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for replication: {error}")))?;
         let maintenance = Mutex::default();
         let thread = Some(thread);
-        Ok(Self { inbox, view, waiters, acknowledgements, handoffs, maintenance, initial_sync, thread, set_name })
+        Ok(Self {
+            inbox,
+            view,
+            waiters,
+            acknowledgements,
+            handoffs,
+            figures,
+            maintenance,
+            initial_sync,
+            thread,
+            set_name,
+        })
     }
 
     /// The set's name.
@@ -225,6 +244,16 @@ impl Replication {
                 return outcome.recv().map_err(|_| stopping())?.map_err(|_| why);
             }
         }
+    }
+
+    /// Holds back what comes from the sync source, or no longer: a fault on demand.
+    pub fn hold_back(&self, on: bool) {
+        let _ = self.inbox.send(Letter::HoldBack(on));
+    }
+
+    /// What replication has counted.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
     }
 
     /// Asks the primary, if this is another member, to write an entry of that time or later. It may not come about.
@@ -400,12 +429,15 @@ struct Driver {
     /// The step-down that is under way, as `handoffs` will keep it.
     handing_over: Option<Attempt>,
     handoffs: Arc<Handoffs>,
+    figures: Arc<Figures>,
     reconfiguring: Asker,
     standing: Asker,
     view: Arc<ArcSwap<View>>,
     waiters: Arc<Waiters>,
     acknowledgements: Arc<Acknowledgements>,
     commit_point_noted: Instant,
+    /// The term of the last entry that was committed.
+    committed_term: Term,
     progress: Arc<Progress>,
 }
 
@@ -436,6 +468,10 @@ impl Driver {
                 Ok(Letter::Progress) => {
                     self.progress.is_told.store(false, Ordering::Release);
                     Input::Log(self.position())
+                }
+                Ok(Letter::HoldBack(on)) => {
+                    self.fetcher.hold(on);
+                    continue;
                 }
                 Ok(Letter::Look) => {
                     self.look_at_log();
@@ -543,6 +579,7 @@ impl Driver {
             }
             Effect::PersistVote(vote) => {
                 self.storage.put_fact(Fact::LastVote, vote_document(vote).as_bytes());
+                self.count_vote(vote);
                 Some(Input::VotePersisted(vote))
             }
             Effect::PersistConfiguration(configuration) => {
@@ -558,10 +595,15 @@ impl Driver {
                 None
             }
             Effect::Won { term, reason } => {
+                self.count_won(term, reason);
                 tracing::info!(target: "ELECTION", id = 21450, term, reason = reason.name(), "Election succeeded, assuming primary role");
                 None
             }
-            Effect::BeginTerm(term) => Some(self.begin_term(term)),
+            Effect::BeginTerm(term) => {
+                let begun = self.begin_term(term);
+                self.figures.term_began();
+                Some(begun)
+            }
             Effect::BlockWrites => {
                 if let Some(attempt) = &mut self.handing_over {
                     attempt.blocked = Some(Instant::now());
@@ -574,6 +616,7 @@ impl Driver {
                 None
             }
             Effect::Resign { reason } => {
+                self.figures.resigned(reason);
                 tracing::info!(target: "REPL", id = 21809, reason = ?reason, "Stepping down from primary");
                 self.storage.close_to_writes();
                 self.waiters.fail_all(&stepped_down());
@@ -595,6 +638,7 @@ impl Driver {
             Effect::SyncSource(source) => {
                 let host = source.and_then(|id| Some((id, self.host_of(id)?)));
                 tracing::info!(target: "REPL", id = 21799, syncSource = host.as_ref().map(|(_, host)| host.as_str()), "Sync source chosen");
+                self.figures.source_chosen(host.is_some());
                 self.fetcher.set_source(host);
                 None
             }
@@ -692,7 +736,47 @@ impl Driver {
         self.progress.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
 
+    fn count_vote(&self, vote: LastVote) {
+        let Some(configuration) = self.consensus.configuration() else { return };
+        let me = configuration.member_at(&self.host);
+        match vote.candidate {
+            Some(candidate) if me.is_some_and(|me| me.id == candidate) => {
+                if let Some(reason) = self.consensus.standing_reason() {
+                    self.figures.stood(reason);
+                }
+            }
+            Some(candidate) => self.figures.voted(VoteCast {
+                date: SystemTime::now(),
+                term: vote.term,
+                candidate,
+                last_applied: self.storage.queue().applied(),
+                priority: me.map_or(0.0, |me| me.priority),
+            }),
+            None => {}
+        }
+    }
+
+    fn count_won(&self, term: Term, reason: ElectionReason) {
+        let Some(configuration) = self.consensus.configuration() else { return };
+        self.figures.won(ElectionWon {
+            reason,
+            date: SystemTime::now(),
+            term,
+            committed: self.consensus.summary().commit_point,
+            last_seen: self.storage.queue().applied(),
+            votes_needed: configuration.majority_of_votes(),
+            priority: configuration.member_at(&self.host).map_or(0.0, |me| me.priority),
+            election_timeout: configuration.settings.election_timeout,
+            term_began: None,
+            majority_available: None,
+        });
+    }
+
     fn committed(&mut self, optime: OpTime) {
+        if self.committed_term != optime.term {
+            self.committed_term = optime.term;
+            self.figures.committed(optime.term);
+        }
         self.waiters.committed(optime);
         self.storage.set_commit_point(optime);
         if self.commit_point_noted.elapsed() >= COMMIT_POINT_INTERVAL {

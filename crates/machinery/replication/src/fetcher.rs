@@ -12,6 +12,7 @@
 //! What it deliberately does not do: choose the source; find the entry that both logs have ([`crate::rollback`]).
 
 use crate::apply::apply;
+use crate::figures::Figures;
 use crate::initial_sync::{ATTEMPTS_MAX, InitialSync, InitialSyncHooks, InitialSyncStatus};
 use crate::log_stream::{self, Batch};
 use crate::rollback;
@@ -48,6 +49,7 @@ pub(crate) struct FetcherParts {
     pub data_directory: PathBuf,
     /// Where what is rolled back is kept.
     pub rollback_directory: PathBuf,
+    pub figures: Arc<Figures>,
     pub on_input: OnInput,
 }
 
@@ -63,6 +65,8 @@ struct State {
     stopping: bool,
     /// How far this member stays behind on purpose: an entry is applied when it is that old.
     delay: Duration,
+    /// Nothing is applied as long as somebody wants it so.
+    held: bool,
 }
 
 struct Shared {
@@ -104,6 +108,12 @@ impl Fetcher {
     /// Stays that far behind from now on.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.state.lock().delay = delay;
+        self.shared.changed.notify_all();
+    }
+
+    /// Applies nothing, or goes on.
+    pub fn hold(&self, on: bool) {
+        self.shared.state.lock().held = on;
         self.shared.changed.notify_all();
     }
 
@@ -163,6 +173,7 @@ impl Shared {
     fn roll_back(&self, host: &str) -> Result<()> {
         self.state.lock().at_rest = false;
         (self.parts.on_input)(Input::Data(DataState::Rollback));
+        self.parts.figures.rollbacks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let done = rollback::roll_back(&self.parts.storage, host, &self.parts.rollback_directory);
         self.state.lock().at_rest = true;
         self.changed.notify_all();
@@ -294,6 +305,7 @@ impl Shared {
     /// Judges and applies a batch; returns the cursor's id.
     fn take_batch(&self, generation: u64, reply: &RawDocument, name: &str) -> Result<i64, End> {
         let batch = Batch::read(reply, name).map_err(|error| End::Failed(error.message))?;
+        self.parts.figures.fetched(batch.entries.len(), reply.as_bytes().len());
         {
             let mut state = self.state.lock();
             if state.generation != generation {
@@ -318,14 +330,15 @@ impl Shared {
             }
             let due = UNIX_EPOCH + Duration::from_secs(u64::from(written.seconds)) + state.delay;
             let left = due.duration_since(SystemTime::now()).unwrap_or_default();
-            if state.delay.is_zero() || left.is_zero() {
+            if !state.held && (state.delay.is_zero() || left.is_zero()) {
                 state.at_rest = false;
                 return Ok(());
             }
             state.at_rest = true;
             self.changed.notify_all();
             // The clock that entries are stamped by may be set meanwhile.
-            self.changed.wait_for(&mut state, left.min(CLOCK_LOOK_INTERVAL));
+            let wait = if state.held { CLOCK_LOOK_INTERVAL } else { left.min(CLOCK_LOOK_INTERVAL) };
+            self.changed.wait_for(&mut state, wait);
         }
     }
 
@@ -360,8 +373,10 @@ impl Shared {
             self.hold_back(generation, first.timestamp)?;
             let (due, later) = left.split_at(self.due_together(left));
             let due: Vec<&RawDocument> = due.iter().map(|(_, entry)| *entry).collect();
+            let began = Instant::now();
             apply(storage, &self.parts.apply_command, &due).map_err(failed)?;
             storage.sync();
+            self.parts.figures.applied(&due, began.elapsed());
             left = later;
         }
         Ok(())

@@ -22,6 +22,7 @@ mod apply;
 mod driver;
 mod entry_request;
 mod fetcher;
+mod figures;
 mod handoffs;
 mod initial_sync;
 mod lane;
@@ -33,6 +34,7 @@ mod rollback;
 mod waiters;
 
 pub use driver::{Order, Parts, Replication};
+pub use figures::{ElectionCounts, ElectionWon, Figures, VoteCast};
 pub use handoffs::{Handoff, Trigger};
 pub use initial_sync::{
     ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncHooks, InitialSyncMethod, InitialSyncOptions,

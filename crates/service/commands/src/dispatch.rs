@@ -509,10 +509,16 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     let until = (concern.timeout_ms > 0).then(|| Instant::now() + Duration::from_millis(concern.timeout_ms));
     let written = server.storage.queue().applied();
     let interrupted = || call.operation.check_interrupt();
+    let (began, is_majority) = (Instant::now(), demand.is_none());
     let waited = match demand {
         Some(demand) => replication.await_members(demand, written, concern.wants_sync(), until, interrupted),
         None => replication.waiters().await_majority(written, until, interrupted),
     };
+    if is_majority && waited.is_ok() {
+        let [count, micros] = &server.counters.majority_waits;
+        count.fetch_add(1, Relaxed);
+        micros.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
+    }
     waited.err().map(|error| {
         let info = concern.error_info(error.code == ErrorCode::WriteConcernFailed);
         error.with_info(info)

@@ -8,12 +8,15 @@ use baton_commands::server::Kind;
 use baton_commands::table::COMMANDS;
 use baton_net::CountersSnapshot;
 use std::fmt::{Display, Write};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Appends the text form.
 pub fn render(server: &Server, network: &CountersSnapshot, text: &mut String) {
     append_network(network, text);
     append_operations(server, text);
     append_storage(server, text);
+    append_replication(server, text);
 }
 
 fn family(text: &mut String, name: &str, kind: &str, help: &str) {
@@ -102,4 +105,57 @@ fn append_storage(server: &Server, text: &mut String) {
     for group in kinds.chunk_by(|a, b| a == b) {
         let _ = writeln!(text, "baton_tasks_running{{kind=\"{}\"}} {}", group[0], group.len());
     }
+}
+
+/// Of a set's member: who is how far, elections and their causes, what was fetched and applied, and how long a majority took.
+fn append_replication(server: &Server, text: &mut String) {
+    let Some(replication) = server.replication() else { return };
+    let (view, figures) = (replication.view(), replication.figures());
+    gauge(text, "baton_member_state", "What this member is doing, by MongoDB's myState.", view.state as i32);
+    gauge(text, "baton_term", "The term.", view.term);
+    let Some(configuration) = &view.configuration else { return };
+    let newest = view.peers.values().map(|peer| peer.position.applied).chain([view.position.applied]).max();
+    let newest_secs = newest.unwrap_or_default().timestamp.seconds;
+    family(
+        text,
+        "baton_member_lag_seconds",
+        "gauge",
+        "How far a member's log is behind the longest known one, in its time.",
+    );
+    for member in configuration.members.iter().filter(|member| member.bears_data()) {
+        let position = view.peers.get(&member.id).map_or(view.position, |peer| peer.position);
+        let lag_secs = newest_secs.saturating_sub(position.applied.timestamp.seconds);
+        let _ = writeln!(text, "baton_member_lag_seconds{{member=\"{}\"}} {lag_secs}", member.host);
+    }
+    let uncommitted = view.position.applied.timestamp.seconds.saturating_sub(view.commit_point.timestamp.seconds);
+    gauge(text, "baton_commit_lag_seconds", "How far the commit point is behind this member's log.", uncommitted);
+    let counts = figures.elections();
+    for (name, help, of) in [
+        ("baton_elections_called_total", "Elections this member stood in, by reason.", &counts.called),
+        ("baton_elections_won_total", "Elections this member won, by reason.", &counts.won),
+    ] {
+        family(text, name, "counter", help);
+        for (reason, count) in of {
+            let _ = writeln!(text, "{name}{{reason=\"{reason}\"}} {count}");
+        }
+    }
+    family(text, "baton_step_downs_total", "counter", "Times this member ceased to be primary, by cause.");
+    for (cause, count) in &counts.step_downs {
+        let _ = writeln!(text, "baton_step_downs_total{{cause=\"{cause}\"}} {count}");
+    }
+    for (name, help, value) in [
+        ("baton_applied_entries_total", "Entries of other members' logs applied.", &figures.applied_entries),
+        ("baton_applied_batches_total", "Batches they were applied in.", &figures.applied_batches),
+        ("baton_fetched_bytes_total", "Bytes fetched from sync sources.", &figures.fetched_bytes),
+        ("baton_fetched_batches_total", "Batches fetched, empty ones included.", &figures.fetched_batches),
+        ("baton_sync_sources_chosen_total", "Times a sync source was chosen.", &figures.sources_chosen),
+        ("baton_rollbacks_total", "Rollbacks.", &figures.rollbacks),
+    ] {
+        counter(text, name, help, value.load(Relaxed));
+    }
+    let seconds = |micros: &AtomicU64| micros.load(Relaxed) as f64 / 1e6;
+    counter(text, "baton_apply_seconds_total", "Time spent applying, syncs included.", seconds(&figures.apply_micros));
+    let [waits, micros] = &server.counters.majority_waits;
+    counter(text, "baton_majority_waits_total", "Writes that waited for a majority.", waits.load(Relaxed));
+    counter(text, "baton_majority_wait_seconds_total", "Time they waited once applied here.", seconds(micros));
 }

@@ -1,6 +1,7 @@
 //! `configureFailPoint`: faults on demand, for the tests of drivers.
 
 use crate::call::{Call, Reply};
+use crate::server::failpoints::STOP_FETCHING;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_types::{Error, Result};
 use bson::{RawBsonRef, RawDocument, cstr};
@@ -22,6 +23,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let data = call.fields.optional::<&RawDocument>("data")?;
     call.fields.finish()?;
     let count = call.server.fail_points.configure(name, mode, data)?;
+    if name == STOP_FETCHING
+        && let Some(replication) = call.server.replication()
+    {
+        replication.hold_back(call.server.fail_points.data(name).is_some());
+    }
     reply.append(cstr!("count"), i32::try_from(count).unwrap_or(i32::MAX));
     Ok(())
 }

@@ -69,6 +69,7 @@ pub mod repl_set_reconfig;
 pub mod repl_set_resize_oplog;
 pub mod repl_set_step_down;
 pub mod replication;
+pub mod replication_figures;
 pub mod roles_info;
 pub mod server_status;
 pub mod sessions_common;

@@ -6,7 +6,7 @@ use crate::commands::{initial_sync_status, replication};
 use crate::server::ReplicaSet;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::{Configuration, Member, MemberState, PeerView, Position, View};
-use baton_replication::Handoff;
+use baton_replication::{Figures, Handoff};
 use baton_types::{OpTime, Result};
 use baton_wire::DocumentWriter;
 use bson::raw::CStr;
@@ -63,6 +63,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if let Some(status) = initial_sync.filter(|_| view.state == MemberState::Startup2) {
         initial_sync_status::append(reply, &status)?;
     }
+    append_elections(reply, &view, replication.figures());
     reply.begin_array(cstr!("members"));
     for member in &configuration.members {
         reply.push_document();
@@ -75,6 +76,39 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.end();
     append_handoffs(reply, &replication.handoffs());
     Ok(())
+}
+
+/// The election that made this member primary, or the last vote it cast for another.
+fn append_elections(writer: &mut DocumentWriter<'_>, view: &View, figures: &Figures) {
+    if let Some(won) = figures.last_won().filter(|won| view.state == MemberState::Primary && won.term == view.term) {
+        writer.begin_document(cstr!("electionCandidateMetrics"));
+        writer.append(cstr!("lastElectionReason"), won.reason.name());
+        writer.append(cstr!("lastElectionDate"), DateTime::from_system_time(won.date));
+        writer.append(cstr!("electionTerm"), won.term);
+        optime(writer, cstr!("lastCommittedOpTimeAtElection"), won.committed);
+        optime(writer, cstr!("lastSeenOpTimeAtElection"), won.last_seen);
+        writer.append(cstr!("numVotesNeeded"), count(won.votes_needed));
+        writer.append(cstr!("priorityAtElection"), won.priority);
+        writer.append(cstr!("electionTimeoutMillis"), won.election_timeout.as_millis() as i64);
+        if let Some(began) = won.term_began {
+            writer.append(cstr!("newTermStartDate"), DateTime::from_system_time(began));
+        }
+        if let Some(available) = won.majority_available {
+            writer.append(cstr!("wMajorityWriteAvailabilityDate"), DateTime::from_system_time(available));
+        }
+        writer.end();
+    }
+    if let Some(vote) = figures.last_vote().filter(|_| view.state != MemberState::Primary) {
+        writer.begin_document(cstr!("electionParticipantMetrics"));
+        writer.append(cstr!("votedForCandidate"), true);
+        writer.append(cstr!("electionTerm"), vote.term);
+        writer.append(cstr!("lastVoteDate"), DateTime::from_system_time(vote.date));
+        writer.append(cstr!("electionCandidateMemberId"), vote.candidate.0);
+        writer.append(cstr!("voteReason"), "");
+        optime(writer, cstr!("lastAppliedOpTimeAtElection"), vote.last_applied);
+        writer.append(cstr!("priorityAtElection"), vote.priority);
+        writer.end();
+    }
 }
 
 /// The last times that this member handed leadership over.
@@ -162,16 +196,18 @@ fn append_peer(
 }
 
 fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSet, member: &Member, view: &View) {
-    let started = DateTime::from_system_time(call.server.started_wall);
     let uptime_secs = call.server.started.elapsed().as_secs();
     append_identity(writer, member, view.state);
     writer.append(cstr!("uptime"), count(uptime_secs as usize));
     append_position(writer, member, view.position);
     append_source(writer, view.sync_source.and_then(|id| view.configuration.as_ref()?.member(id)));
-    if view.state == MemberState::Primary {
-        let started_secs = (started.timestamp_millis() / 1000) as u32;
-        writer.append(cstr!("electionTime"), bson::Timestamp { time: started_secs, increment: 1 });
-        writer.append(cstr!("electionDate"), started);
+    let won = call.server.replication().and_then(|replication| replication.figures().last_won());
+    let won = won.filter(|_| view.state == MemberState::Primary);
+    if let Some(won) = &won {
+        let date = DateTime::from_system_time(won.date);
+        let time = u32::try_from(date.timestamp_millis() / 1000).unwrap_or(u32::MAX);
+        writer.append(cstr!("electionTime"), bson::Timestamp { time, increment: 1 });
+        writer.append(cstr!("electionDate"), date);
     }
     if let Some(configuration) = set.configuration() {
         writer
@@ -190,6 +226,6 @@ fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSe
     }
     writer.end();
     writer.append(cstr!("compactionDebtBytes"), call.server.storage.statistics().pending_compaction_bytes as i64);
-    writer
-        .append(cstr!("servedAsPrimarySecs"), if view.state == MemberState::Primary { uptime_secs as i64 } else { 0 });
+    let served = won.and_then(|won| won.date.elapsed().ok()).unwrap_or_default();
+    writer.append(cstr!("servedAsPrimarySecs"), served.as_secs() as i64);
 }

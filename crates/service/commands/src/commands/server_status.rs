@@ -6,6 +6,7 @@
 use super::build_info::{BATON_VERSION, VERSION};
 use super::top::append_latency;
 use crate::call::{Call, Reply};
+use crate::commands::replication_figures;
 use crate::server::counters::Kind;
 use crate::server::{Server, sessions};
 use crate::table::{COMMANDS, CommandSpec, DEFAULT, Flags};
@@ -58,8 +59,8 @@ const SECTIONS: &[Section] = &[
         w.end();
     }),
     ("opcounters", |server, w| append_opcounters(w, cstr!("opcounters"), |kind| server.counters.operations(kind))),
-    // Nothing is replicated to a set's only member.
-    ("opcountersRepl", |_, w| append_opcounters(w, cstr!("opcountersRepl"), |_| 0)),
+    ("opcountersRepl", replication_figures::append_operations),
+    ("electionMetrics", replication_figures::append_elections),
     ("repl", append_repl),
     ("storageEngine", |_, w| {
         w.begin_document(cstr!("storageEngine"));
@@ -287,6 +288,7 @@ fn append_metrics(server: &Server, w: &mut DocumentWriter<'_>) {
         w.append(key, counter as i64);
     }
     w.end();
+    replication_figures::append_metrics(server, w);
     w.begin_document(cstr!("ttl"));
     w.append(cstr!("deletedDocuments"), server.ttl.deleted_documents.load(Relaxed) as i64);
     w.append(cstr!("passes"), server.ttl.passes.load(Relaxed) as i64);

@@ -12,14 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The fail points there are.
-pub const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 7] = [
     "failCommand",
     "failGetMoreAfterCursorCheckout",
     "initialSyncHangAfterDataCloning",
     "initialSyncHangDuringCollectionClone",
     "maxTimeAlwaysTimeOut",
     "onPrimaryTransactionalWrite",
+    STOP_FETCHING,
 ];
+
+/// A member applies nothing of what it fetches while this one is set.
+pub const STOP_FETCHING: &str = "stopReplProducer";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
