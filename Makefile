@@ -83,7 +83,7 @@ comma := ,
 empty :=
 commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
-.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-recovery
+.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-recovery bench-initial-sync
 
 bench-peers: tools
 	@$(ENV) crates/proof/bench/peers/install.sh
@@ -105,6 +105,10 @@ bench-memory: release ## peak memory of a member with a cache of 256 MB whose cl
 
 bench-recovery: release ## time from kill -9 under load to the next acknowledged insert
 	@$(BENCH) recovery --records $(RECORDS) $(call BENCH_PLACE,recovery) $(BENCH_FLAGS)
+
+bench-initial-sync: release ## time until a new member has its data, by cloning and by file, and what the source's clients lose
+	@$(BENCH) initial-sync --records $(if $(filter file,$(origin RECORDS)),2000000,$(RECORDS)) \
+	  $(call BENCH_PLACE,initial-sync) $(BENCH_FLAGS)
 
 deny: ## licences, advisories, duplicate versions (needs cargo-deny)
 	@cargo deny check

@@ -180,6 +180,8 @@ impl Consensus {
     }
 
     fn take_data_state(&mut self, state: DataState) {
+        // What counts for nothing without data counts with it.
+        self.positions_dirty |= self.data != state;
         self.data = state;
         // Its votes were for a log that it is about to shorten.
         if state == DataState::Rollback && matches!(self.role, Role::Candidate(_)) {

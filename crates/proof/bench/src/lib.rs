@@ -9,6 +9,7 @@ pub mod client;
 pub mod distribution;
 mod histogram;
 pub mod idle;
+pub mod initial_sync;
 pub mod machine;
 pub mod member;
 pub mod memory;
@@ -54,6 +55,8 @@ pub enum Experiment {
     Memory(memory::MemoryArgs),
     /// Time from `kill -9` under load to the next acknowledged insert
     Recovery(recovery::RecoveryArgs),
+    /// Time until a new member has its data, by cloning and by file
+    InitialSync(initial_sync::InitialSyncArgs),
     /// The ping-pong's server
     #[command(hide = true)]
     Echo {
@@ -75,6 +78,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(Experiment::Idle(args)) => idle::run(&args),
         Some(Experiment::Memory(args)) => memory::run(&args),
         Some(Experiment::Recovery(args)) => recovery::run(&args),
+        Some(Experiment::InitialSync(args)) => initial_sync::run(&args),
         Some(Experiment::Echo { port }) => client::serve_echo(port),
     }
 }

@@ -84,6 +84,16 @@ impl MemberSpec {
     /// # Errors
     /// If it does not come up.
     pub fn start(&self) -> Result<Process, Failure> {
+        let process = self.start_spare(&[])?;
+        initiate_alone(&format!("127.0.0.1:{}", self.port))?;
+        Ok(process)
+    }
+
+    /// Starts it with these parameters and leaves it as it is: in a set if it was in one.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn start_spare(&self, parameters: &[(&str, &str)]) -> Result<Process, Failure> {
         let binary = match &self.binary {
             Some(path) => path.clone(),
             None => this_binary()?,
@@ -94,9 +104,10 @@ impl MemberSpec {
         command.args(["serve", "--replSet", "rs0", "--http", if self.http { "true" } else { "false" }]);
         command.args(["--port", &self.port.to_string(), "--wiredTigerCacheSizeGB", &self.cache_gb.to_string()]);
         command.arg("--dbpath").arg(&data);
-        let process = Process::start("baton", command, self.port, &self.dir)?;
-        initiate_alone(&format!("127.0.0.1:{}", self.port))?;
-        Ok(process)
+        for (name, value) in parameters {
+            command.arg("--setParameter").arg(format!("{name}={value}"));
+        }
+        Process::start("baton", command, self.port, &self.dir)
     }
 }
 

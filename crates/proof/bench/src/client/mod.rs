@@ -23,7 +23,7 @@ pub use direct::{AppendFactory, EngineFactory};
 pub use driver::DriverFactory;
 pub use echo::{EchoFactory, MessageSizes, serve as serve_echo};
 pub use redis::RedisFactory;
-pub use thin::{ThinFactory, Wire, initiate_alone};
+pub use thin::{ThinFactory, Wire, initiate_alone, primary_of};
 
 /// How long a client waits for a reply before it gives the server up.
 pub(crate) const READ_WAIT_MAX: Duration = Duration::from_secs(60);
