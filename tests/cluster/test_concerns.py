@@ -1,6 +1,5 @@
 """Read and write concerns on a set of several members, and the set's defaults for them."""
 
-import signal
 import threading
 import time
 
@@ -11,7 +10,7 @@ from pymongo import ReadPreference, WriteConcern
 from pymongo.read_concern import ReadConcern
 
 from replica_set import ReplicaSet
-from test_members import SOON, refusal, secondary_of
+from test_members import SOON, Stopped, refusal, secondary_of
 
 # Nobody stands for election while a test holds members still.
 STILL = {"electionTimeoutMillis": 60_000, "heartbeatIntervalMillis": 200}
@@ -25,19 +24,6 @@ def tagged():
     with ReplicaSet(settings={**STILL, **MODES}, members=TAGS) as members:
         assert members.primary() == 0
         yield members
-
-
-class Stopped:
-    """A member that stands still as long as this context lasts."""
-
-    def __init__(self, members, index):
-        self.process = members.members[index].process
-
-    def __enter__(self):
-        self.process.send_signal(signal.SIGSTOP)
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGCONT)
 
 
 _numbers = iter(range(1_000_000))
@@ -229,3 +215,20 @@ def test_a_primary_that_nobody_writes_to_keeps_the_log_moving_and_a_secondary_do
                 time.sleep(0.2)
         with members.direct(index, read_preference=ReadPreference.SECONDARY) as secondary:
             assert secondary.admin.command("replSetGetStatus")["myState"] == 2
+
+
+def test_a_failure_is_told_once_what_it_is_about_is_replicated(tagged):
+    """A duplicate key is another write's; the error waits for that one, and says where it has not spread in time."""
+    with tagged.direct(0) as direct:
+        number = next(_numbers)
+        direct.shop.create_collection("failures")
+        with Stopped(tagged, 1), Stopped(tagged, 2):
+            direct.shop.command("insert", "failures", documents=[{"_id": number}], writeConcern={"w": 1})
+            reply = direct.shop.command("create", "failures", capped=True, size=4096,
+                                        writeConcern={"w": 3, "wtimeout": 100}, check=False)
+            assert reply["code"] == 48 and reply["writeConcernError"]["code"] == 64
+            reply = direct.shop.command("insert", "failures", documents=[{"_id": number}],
+                                        writeConcern={"w": "majority", "wtimeout": 100})
+            assert reply["writeErrors"][0]["code"] == 11000 and reply["writeConcernError"]["code"] == 64
+        assert "writeConcernError" not in direct.shop.command(
+            "create", "failures", capped=True, size=4096, writeConcern={"w": 3, "wtimeout": 20_000}, check=False)

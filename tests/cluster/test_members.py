@@ -1,5 +1,6 @@
 """What operators do to members: stop them, make them hand over, freeze and tend them."""
 
+import pathlib
 import signal
 import threading
 import time
@@ -39,6 +40,31 @@ def refusal(client, *arguments, database="admin", **more):
     with pytest.raises((pymongo.errors.OperationFailure, pymongo.errors.NotPrimaryError)) as refused:
         client[database].command(*arguments, **more)
     return Refusal(refused.value)
+
+
+class Stopped:
+    """Members that stand still as long as this context lasts."""
+
+    def __init__(self, members, *indexes):
+        self.processes = [members.members[index].process for index in indexes]
+
+    def __enter__(self):
+        for process in self.processes:
+            process.send_signal(signal.SIGSTOP)
+        # The signal stops the other threads only once one of them has been scheduled and taken it.
+        deadline = time.monotonic() + 20
+        while not all(self._stands_still(process.pid) for process in self.processes):
+            assert time.monotonic() < deadline, "a process does not stop"
+            time.sleep(0.002)
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
+
+    @staticmethod
+    def _stands_still(pid):
+        states = [path.read_text().rpartition(")")[2].split()[0] for path in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
+        return all(state == "T" for state in states)
 
 
 def secondary_of(members):
@@ -158,11 +184,9 @@ def test_a_step_down_that_nobody_can_follow_is_refused_and_writes_go_on():
     """262 after secondaryCatchUpPeriodSecs; with force the primary steps down all the same."""
     with ReplicaSet(settings={**SOON, "electionTimeoutMillis": 20_000}) as members:
         primary = members.primary()
-        others = [members.members[i] for i in range(3) if i != primary]
-        with members.direct(primary) as direct:
+        others = [i for i in range(3) if i != primary]
+        with members.direct(primary) as direct, Stopped(members, *others):
             carts = direct.shop.get_collection("carts", write_concern=WriteConcern(1))
-            for member in others:
-                member.process.send_signal(signal.SIGSTOP)
             carts.insert_one({"_id": 1})
             began = time.monotonic()
             error = refusal(direct, "replSetStepDown", 60, secondaryCatchUpPeriodSecs=1)
@@ -175,8 +199,6 @@ def test_a_step_down_that_nobody_can_follow_is_refused_and_writes_go_on():
             carts.insert_one({"_id": 3})
             direct.admin.command("replSetStepDown", 60, force=True)
             assert not direct.admin.command("hello")["isWritablePrimary"]
-            for member in others:
-                member.process.send_signal(signal.SIGCONT)
 
 
 def test_a_step_down_checks_what_it_is_asked(trio):

@@ -10,6 +10,7 @@
 use crate::aftermath;
 use crate::call::{Call, Reply};
 use crate::concerns::{Acknowledgement, ReadLevel};
+use crate::crud::errors::ends_command;
 use crate::envelope::Envelope;
 use crate::fields::{Fields, number_as_i64};
 use crate::server::failpoints::CommandFault;
@@ -210,7 +211,10 @@ fn run(
         return Ok(Outcome::HangUp);
     }
     if let Err(error) = result {
-        let write_concern_error = unsatisfied_write_concern(call).filter(|_| !is_misunderstood(error.code));
+        // What the failure is about is only certain once it is replicated as the client wants its writes to be.
+        let waits = !is_misunderstood(error.code) && !ends_command(error.code);
+        let write_concern_error =
+            waits.then(|| unsatisfied_write_concern(call).or_else(|| await_replication(call))).flatten();
         return Err(failure(error, Beside { write_concern_error, ..Beside::default() }));
     }
     let unreplicated = await_replication(call);
