@@ -185,7 +185,7 @@ impl Consensus {
         self.data = state;
         // Its votes were for a log that it is about to shorten.
         if state == DataState::Rollback && matches!(self.role, Role::Candidate(_)) {
-            self.role = Role::Follower;
+            self.end_campaign();
             self.postpone_election();
         }
     }
@@ -245,7 +245,7 @@ impl Consensus {
             return;
         }
         self.resign(ResignReason::HigherTerm(term));
-        self.role = Role::Follower;
+        self.end_campaign();
         self.term = term;
         self.primary = None;
         self.effects.push(Effect::TermAdopted(term));

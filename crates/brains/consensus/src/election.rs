@@ -67,7 +67,7 @@ impl Consensus {
         self.primary_heard_at = self.now;
         self.elections_lost = 0;
         if matches!(self.role, Role::Candidate(_)) && is_news {
-            self.role = Role::Follower;
+            self.end_campaign();
         }
         self.postpone_election();
         if is_news {
@@ -353,13 +353,21 @@ impl Consensus {
         self.send_due_heartbeats();
     }
 
-    fn lose_election(&mut self) {
+    /// A candidate becomes a follower, whatever ended its campaign; who asked for it is told.
+    pub(crate) fn end_campaign(&mut self) {
         let Role::Candidate(campaign) = &self.role else { return };
         if campaign.asked {
             let error = Error::new(ErrorCode::CommandFailed, "Election failed.");
             self.effects.push(Effect::Stood(Err(error)));
         }
         self.role = Role::Follower;
+    }
+
+    fn lose_election(&mut self) {
+        if !matches!(self.role, Role::Candidate(_)) {
+            return;
+        }
+        self.end_campaign();
         self.elections_lost = self.elections_lost.saturating_add(1);
         if self.primary.is_some() {
             self.postpone_election();

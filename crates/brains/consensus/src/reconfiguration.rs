@@ -241,7 +241,7 @@ impl Consensus {
             self.primary = None;
         }
         if matches!(self.role, Role::Candidate(_)) && !self.my_member().is_some_and(Member::is_electable) {
-            self.role = Role::Follower;
+            self.end_campaign();
         }
         if is_first {
             self.postpone_election();
