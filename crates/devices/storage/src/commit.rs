@@ -39,6 +39,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
 use stamps::Stamps;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -249,6 +250,9 @@ impl CommitQueue {
             drop(state);
             let transaction = waiter.transaction.lock().take().unwrap_or_default();
             return Err(self.refuse(transaction, handed_on));
+        }
+        if is_own {
+            COMMITS.with(|commits| commits.set(commits.get() + 1));
         }
         Ok(self.take_place(waiter, state, handed_on))
     }
@@ -573,6 +577,16 @@ impl CommitQueue {
         self.watchers.fetch_sub(1, Ordering::SeqCst);
         there || reached()
     }
+}
+
+thread_local! {
+    static COMMITS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many transactions with entries of this member's own this thread has committed: whoever carries out a request sees by this
+/// whether it wrote anything.
+pub fn commits_of_this_thread() -> u64 {
+    COMMITS.with(Cell::get)
 }
 
 /// The newest version of a document that a group writes.

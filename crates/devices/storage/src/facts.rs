@@ -49,7 +49,9 @@ impl Storage {
     pub fn put_fact(&self, fact: Fact, bytes: &[u8]) {
         let mut transaction = Transaction::empty();
         transaction.put(family::META, fact.key(), bytes);
+        crash_point!("fact-before-commit");
         self.commit.commit_unasked(transaction, Durability::Synced);
+        crash_point!("fact-after-commit");
     }
 
     /// What was kept last.

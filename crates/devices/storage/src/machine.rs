@@ -5,6 +5,7 @@
 
 use baton_types::{Error, ErrorCode};
 use rust_rocksdb::ErrorKind;
+use std::io::Write;
 
 /// The error a client gets when a read fails.
 pub fn read_failure(error: rust_rocksdb::Error) -> Error {
@@ -18,9 +19,20 @@ pub fn read_failure(error: rust_rocksdb::Error) -> Error {
     }
 }
 
-/// Stops the process because a write or a sync failed.
+/// Ends the process when it is dropped.
+struct AbortAtTheLatest;
+
+impl Drop for AbortAtTheLatest {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
+/// Stops the process because a write or a sync failed. Also if nobody can be told: the log may be on the same full disk, and a
+/// thread that panicked here would leave behind a member that answers heartbeats and writes nothing any more.
 pub fn stop(what: &str, error: &rust_rocksdb::Error) -> ! {
+    let _abort = AbortAtTheLatest;
     tracing::error!(component = "STORAGE", error = %error, what, "A write failed; stopping, because what is on disk is now unknown. Free space or replace the disk, then start again");
-    eprintln!("baton: {what} failed: {error}. Stopping: what is on disk is now unknown.");
+    let _ = writeln!(std::io::stderr(), "baton: {what} failed: {error}. Stopping: what is on disk is now unknown.");
     std::process::abort();
 }

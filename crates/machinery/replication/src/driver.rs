@@ -137,6 +137,7 @@ impl Replication {
                 rollback_directory: parts.data_directory.join("rollback"),
                 data_directory: parts.data_directory,
                 figures: Arc::clone(&figures),
+                waiters: Arc::clone(&waiters),
                 on_input: sender_of_inputs(&inbox),
             })?,
             storage: parts.storage,

@@ -16,6 +16,7 @@ use crate::figures::Figures;
 use crate::initial_sync::{ATTEMPTS_MAX, InitialSync, InitialSyncHooks, InitialSyncStatus};
 use crate::log_stream::{self, Batch};
 use crate::rollback;
+use crate::waiters::Waiters;
 use baton_consensus::{DataState, Input, MemberId, Position, Verdict, judge};
 use baton_net::{CallError, Closer, Outgoing};
 use baton_storage::Storage;
@@ -50,6 +51,8 @@ pub(crate) struct FetcherParts {
     /// Where what is rolled back is kept.
     pub rollback_directory: PathBuf,
     pub figures: Arc<Figures>,
+    /// Those who wait for entries that may be rolled back.
+    pub waiters: Arc<Waiters>,
     pub on_input: OnInput,
 }
 
@@ -174,7 +177,11 @@ impl Shared {
         self.state.lock().at_rest = false;
         (self.parts.on_input)(Input::Data(DataState::Rollback));
         self.parts.figures.rollbacks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        // Whoever reads or writes around the rollback waits in an era that is over when it is done.
+        let interrupted = Error::new(ErrorCode::InterruptedDueToReplStateChange, "This member rolls back");
+        self.parts.waiters.fail_all(&interrupted);
         let done = rollback::roll_back(&self.parts.storage, host, &self.parts.rollback_directory);
+        self.parts.waiters.fail_all(&interrupted);
         self.state.lock().at_rest = true;
         self.changed.notify_all();
         let queue = self.parts.storage.queue();

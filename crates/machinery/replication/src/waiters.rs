@@ -2,13 +2,18 @@
 //!
 //! Each waits for one OpTime and is woken when it is committed, so that many who wait do not wake for each other.
 //!
-//! Invariants: nobody waits for what is committed already; whoever waits is told, at the latest when this member is primary no
-//! more; a wait that is over leaves nothing behind.
+//! That the set has committed as much does not say that it has committed *this*: a member that stepped down may have rolled it
+//! back, and then others' entries of a later term are committed. So time is cut into eras, which end when this member ceases to
+//! be primary and when it rolls back; a request notes the era before it reads or writes, and waits in that era only.
+//!
+//! Invariants: nobody waits for what is committed already; whoever waits is told, at the latest when the era ends, and is never
+//! told that something is committed that was read or written in an earlier era; a wait that is over leaves nothing behind.
 
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Instant;
 
@@ -36,6 +41,8 @@ impl Waiter {
 #[derive(Default)]
 pub struct Waiters {
     state: Mutex<State>,
+    /// Changes under the state's lock, so that who has that sees it stand still.
+    era: AtomicU64,
 }
 
 impl Waiters {
@@ -44,12 +51,19 @@ impl Waiters {
         self.state.lock().commit_point
     }
 
+    /// The present era: to be asked for before anything is read or written that [`Self::await_majority`] is to speak of.
+    pub fn era(&self) -> u64 {
+        self.era.load(Ordering::Acquire)
+    }
+
     /// Waits until a majority has everything up to `optime`, or `until`. `interrupted` is asked now and then.
     ///
     /// # Errors
-    /// `WriteConcernTimeout` (64) when the time is up; what `interrupted` says; `PrimarySteppedDown` (189) if that happens meanwhile.
+    /// `WriteConcernTimeout` (64) when the time is up; what `interrupted` says; `PrimarySteppedDown` (189) if that happened since
+    /// `era`, `InterruptedDueToReplStateChange` (11602) if there was a rollback.
     pub fn await_majority(
         &self,
+        era: u64,
         optime: OpTime,
         until: Option<Instant>,
         mut interrupted: impl FnMut() -> Result<()>,
@@ -59,6 +73,12 @@ impl Waiters {
         let waiter = Arc::new(Waiter { thread: std::thread::current(), outcome: Mutex::new(None) });
         let key = {
             let mut state = self.state.lock();
+            if self.era() != era {
+                return Err(Error::new(
+                    ErrorCode::PrimarySteppedDown,
+                    "This member's part in the set has changed since the operation began",
+                ));
+            }
             if state.commit_point >= optime {
                 return Ok(());
             }
@@ -103,8 +123,13 @@ impl Waiters {
         }
     }
 
+    /// Ends the era.
     pub(crate) fn fail_all(&self, error: &Error) {
-        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        let waiting = {
+            let mut state = self.state.lock();
+            self.era.fetch_add(1, Ordering::AcqRel);
+            std::mem::take(&mut state.waiting)
+        };
         for waiter in waiting.values() {
             waiter.tell(Err(error.clone()));
         }
@@ -126,28 +151,41 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let waiting = {
             let waiters = Arc::clone(&waiters);
-            std::thread::spawn(move || waiters.await_majority(at(5), None, || Ok(())).map(|()| waiters.commit_point()))
+            std::thread::spawn(move || {
+                waiters.await_majority(0, at(5), None, || Ok(())).map(|()| waiters.commit_point())
+            })
         };
         waiters.committed(at(4));
         waiters.committed(at(5));
         assert_eq!(waiting.join().unwrap().unwrap(), at(5));
-        waiters.await_majority(at(3), None, || Ok(())).unwrap();
+        waiters.await_majority(0, at(3), None, || Ok(())).unwrap();
     }
 
     #[test]
     fn a_time_limit_and_a_step_down_end_the_wait_and_leave_nothing() {
         let waiters = Arc::new(Waiters::default());
         let soon = Some(Instant::now() + Duration::from_millis(5));
-        assert_eq!(waiters.await_majority(at(1), soon, || Ok(())).unwrap_err().code, ErrorCode::WriteConcernFailed);
+        assert_eq!(waiters.await_majority(0, at(1), soon, || Ok(())).unwrap_err().code, ErrorCode::WriteConcernFailed);
         assert!(waiters.state.lock().waiting.is_empty());
         let waiting = {
             let waiters = Arc::clone(&waiters);
-            std::thread::spawn(move || waiters.await_majority(at(1), None, || Ok(())))
+            std::thread::spawn(move || waiters.await_majority(0, at(1), None, || Ok(())))
         };
         while waiters.state.lock().waiting.is_empty() {
             std::thread::yield_now();
         }
         waiters.fail_all(&Error::new(ErrorCode::PrimarySteppedDown, "stepped down"));
         assert_eq!(waiting.join().unwrap().unwrap_err().code, ErrorCode::PrimarySteppedDown);
+    }
+    #[test]
+    fn what_was_written_before_a_step_down_is_not_taken_for_committed_after_it() {
+        let waiters = Waiters::default();
+        let era = waiters.era();
+        // Written here; then this member stepped down and rolled back, and a later term's entry is committed.
+        waiters.fail_all(&Error::new(ErrorCode::PrimarySteppedDown, "stepped down"));
+        waiters.committed(OpTime { term: 2, ..at(9) });
+        let told = waiters.await_majority(era, at(5), None, || Ok(())).unwrap_err();
+        assert_eq!(told.code, ErrorCode::PrimarySteppedDown);
+        waiters.await_majority(waiters.era(), at(5), None, || Ok(())).unwrap();
     }
 }

@@ -18,6 +18,25 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+/// Where the member and the thread stand when a command begins: what came of it is judged by this.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// Replication's era (see its `Waiters`).
+    pub era: u64,
+    /// How many transactions this thread had committed.
+    pub commits: u64,
+}
+
+impl Standing {
+    /// As it is now.
+    pub fn now(server: &Server) -> Self {
+        Self {
+            era: server.replication().map_or(0, |replication| replication.waiters().era()),
+            commits: baton_storage::commits_of_this_thread(),
+        }
+    }
+}
+
 /// One command being carried out.
 pub struct Call<'a> {
     /// The member.
@@ -38,6 +57,8 @@ pub struct Call<'a> {
     pub session: Option<Arc<Session>>,
     /// The time as of which it reads, under read concern `snapshot`.
     pub read_at: Option<Timestamp>,
+    /// Where the member stood before the command read or wrote anything.
+    pub(crate) standing: Standing,
     /// Set where a fault on demand cuts the connection instead of letting the command be answered.
     pub(crate) hang_up: Cell<bool>,
 }

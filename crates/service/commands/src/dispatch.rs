@@ -8,11 +8,13 @@
 //! What it deliberately does not do: touch the socket.
 
 use crate::aftermath;
-use crate::call::{Call, Reply};
+use crate::call::{Call, Reply, Standing};
 use crate::concerns::{Acknowledgement, ReadLevel};
+use crate::crud;
 use crate::crud::errors::ends_command;
 use crate::envelope::Envelope;
 use crate::fields::{Fields, number_as_i64};
+use crate::mutant::{self, Mutant};
 use crate::server::failpoints::CommandFault;
 use crate::server::{Begin, Client, Kind, Server};
 use crate::table::{self, CommandSpec, Flags};
@@ -175,6 +177,7 @@ fn carry_out<'a>(
         operation,
         session,
         read_at: None,
+        standing: Standing::now(server),
         hang_up: Cell::new(false),
     };
     call.expire_on_demand();
@@ -505,18 +508,30 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     }
     let replication = server.replication()?;
     let concern = call.write_concern();
+    if mutant::is(Mutant::MajorityAtOnce) && concern.w == Acknowledgement::Majority {
+        return None;
+    }
     // What can never be had was reported already.
     let demand = concern.demand(&server.topology).ok()?;
     if demand.is_none() && (concern.w != Acknowledgement::Majority || server.topology.is_own_majority()) {
         return None;
     }
     let until = (concern.timeout_ms > 0).then(|| Instant::now() + Duration::from_millis(concern.timeout_ms));
+    // A command that changed nothing has read what it left alone. That this was the set's newest is known only once an entry
+    // that was written after the reading is committed: a deposed primary's last one may have been long ago.
+    let has_left_all = !mutant::is(Mutant::UnchangedUnproved)
+        && call.spec.flags.has(Flags::WRITES)
+        && concern.w == Acknowledgement::Majority
+        && call.standing.commits == baton_storage::commits_of_this_thread();
+    if has_left_all && let Err(error) = crud::note(server, "write that changed nothing") {
+        return Some(error);
+    }
     let written = server.storage.queue().applied();
     let interrupted = || call.operation.check_interrupt();
     let (began, is_majority) = (Instant::now(), demand.is_none());
     let waited = match demand {
         Some(demand) => replication.await_members(demand, written, concern.wants_sync(), until, interrupted),
-        None => replication.waiters().await_majority(written, until, interrupted),
+        None => replication.waiters().await_majority(call.standing.era, written, until, interrupted),
     };
     if is_majority && waited.is_ok() {
         let [count, micros] = &server.counters.majority_waits;
@@ -584,7 +599,7 @@ fn write_error(
         append_write_concern_error(&mut body, error, false);
     }
     if changes_topology(error.code) || (tells_of_stop(error.code) && server.topology.is_stopping()) {
-        tail::append_topology_version(server, &mut body);
+        tail::append_topology_version(server.topology.version(), &mut body);
     }
     tail::append(server, &mut body);
 }

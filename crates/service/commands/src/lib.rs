@@ -19,6 +19,7 @@ pub mod envelope;
 pub mod fields;
 pub mod host;
 pub mod membership;
+mod mutant;
 pub mod server;
 pub mod table;
 pub mod tail;

@@ -4,6 +4,7 @@
 //! What it deliberately does not do: sign. Without keys mongod answers with a signature of zeros, and so does this.
 
 use crate::server::Server;
+use crate::server::topology::TopologyVersion;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use baton_wire::DocumentWriter;
 use bson::spec::BinarySubtype;
@@ -70,8 +71,7 @@ fn append_times(body: &mut DocumentWriter<'_>, cluster_time: Timestamp, operatio
 }
 
 /// Appends `topologyVersion`.
-pub fn append_topology_version(server: &Server, body: &mut DocumentWriter<'_>) {
-    let version = server.topology.version();
+pub fn append_topology_version(version: TopologyVersion, body: &mut DocumentWriter<'_>) {
     body.begin_document(cstr!("topologyVersion"));
     body.append(cstr!("processId"), version.process_id);
     body.append(cstr!("counter"), version.counter);

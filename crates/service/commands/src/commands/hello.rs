@@ -50,7 +50,9 @@ pub fn answer(call: &mut Call<'_>, reply: &mut Reply<'_>, legacy: bool) -> Resul
     if hello_ok {
         reply.append(cstr!("helloOk"), true);
     }
-    tail::append_topology_version(call.server, reply);
+    // Before anything else is looked at: what changes while this is written is told by the next answer.
+    let version = call.server.topology.version();
+    tail::append_topology_version(version, reply);
     append_set(call, reply, legacy);
     reply.append(cstr!("maxBsonObjectSize"), DOCUMENT_SIZE_MAX_BYTES as i32);
     reply.append(cstr!("maxMessageSizeBytes"), MESSAGE_SIZE_MAX_BYTES as i32);
@@ -70,7 +72,7 @@ pub fn answer(call: &mut Call<'_>, reply: &mut Reply<'_>, legacy: bool) -> Resul
         // What there was to learn from this member has been told; a connection that waits would only delay the stop.
         reply.close_connection();
     } else if awaited.is_some() && call.request.flags.exhaust_allowed() {
-        reply.stream(next_request(call)?);
+        reply.stream(next_request(call, version)?);
     }
     Ok(())
 }
@@ -261,8 +263,7 @@ fn append_compression(call: &Call<'_>, reply: &mut Reply<'_>, wanted: Option<&Ra
 }
 
 /// What an exhaust stream goes on with: the same request, from the version that was just reported.
-fn next_request(call: &Call<'_>) -> Result<RawDocumentBuf> {
-    let version = call.server.topology.version();
+fn next_request(call: &Call<'_>, version: TopologyVersion) -> Result<RawDocumentBuf> {
     let mut next = RawDocumentBuf::new();
     for element in call.request.body.iter() {
         let (key, value) = element?;

@@ -156,7 +156,7 @@ fn append_repl(server: &Server, w: &mut DocumentWriter<'_>) {
     let Some(set) = server.topology.set() else { return };
     let primary = server.topology.is_writable_primary();
     w.begin_document(cstr!("repl"));
-    crate::tail::append_topology_version(server, w);
+    crate::tail::append_topology_version(server.topology.version(), w);
     let configuration = set.configuration();
     w.begin_array(cstr!("hosts"));
     for member in configuration.iter().flat_map(|c| &c.members).filter(|m| m.bears_data() && !m.hidden) {

@@ -9,6 +9,8 @@ pub mod retry;
 
 use crate::call::Call;
 use crate::fields::number_as_i64;
+use crate::mutant::{self, Mutant};
+use crate::server::Server;
 use baton_document::keys::Direction;
 use baton_execution::Hint;
 use baton_query::Context;
@@ -105,21 +107,27 @@ pub fn settle_read(call: &Call<'_>) -> Result<()> {
                 let message = "cannot satisfy linearizable read concern on non-primary node";
                 return Err(Error::new(ErrorCode::NotWritablePrimary, message));
             }
-            if !server.topology.is_own_majority() {
-                server.storage.note(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": "linearizable read" })?;
+            if !server.topology.is_own_majority() && !mutant::is(Mutant::LinearizableUnproved) {
+                note(server, "linearizable read")?;
             }
         }
     }
     let seen = server.storage.queue().applied();
     match server.replication() {
         Some(replication) if !server.topology.is_own_majority() => {
-            replication.waiters().await_majority(seen, None, || call.operation.check_interrupt())
+            replication.waiters().await_majority(call.standing.era, seen, None, || call.operation.check_interrupt())
         }
         _ => {
             server.storage.sync();
             Ok(())
         }
     }
+}
+
+/// Writes an entry that changes nothing: once it is committed, this member was primary when it was written.
+pub(crate) fn note(server: &Server, message: &str) -> Result<()> {
+    server.storage.note(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": message })?;
+    Ok(())
 }
 
 /// A batch's size: absent is the default, negative is refused.
