@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: help tools libraries build release up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
+.PHONY: faults linearizability help tools libraries build release up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -56,6 +56,13 @@ test-clients: build ## every official client, the tools that are on the PATH, an
 
 crash: ## a hundred kills at random moments and at every named crash point
 	@$(ENV) tests/crash/run.sh
+
+faults: ## faults of replica sets that take long or need crash points: rollbacks, votes, losses of power
+	@$(ENV) tests/faults/run.sh
+
+linearizability: libraries ## HISTORIES (200) from real members under random faults, judged by Porcupine, and a fault built in that it must find
+	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" \
+	  tests/linearizability/run.sh -histories $(or $(HISTORIES),200) && tests/linearizability/run.sh --mutants
 
 differential: libraries ## random queries, pipelines and updates, compared with npm's mingo, and with and without indexes
 	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/differential/run.sh

@@ -11,6 +11,7 @@ What it deliberately does not do: build the binary (BATON names it), or hide a m
 import atexit
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -31,14 +32,15 @@ def _kill_what_is_left():
 
 
 def free_port():
-    """A port that is free now, and whose neighbour a thousand above (the page of metrics) is too."""
+    """A port that is free now, and whose neighbour a thousand above (the page of metrics) is too.
+
+    Below those that the system gives to outgoing connections: a member that is killed finds its port free when it returns.
+    """
     while True:
+        port = random.randrange(20_000, 31_000)
         with socket.socket() as probe, socket.socket() as metrics:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            if port > 64000:
-                continue
             try:
+                probe.bind(("127.0.0.1", port))
                 metrics.bind(("127.0.0.1", port + 1000))
             except OSError:
                 continue
@@ -86,8 +88,8 @@ class Member:
     def log(self, lines=30, but=None):
         """The last lines that the member wrote; without those of a component, if that is named."""
         try:
-            written = self.log_path.read_text(errors="replace").splitlines()[-lines:]
-            return "\n".join(line for line in written if but is None or f'"c":"{but}"' not in line)
+            written = self.log_path.read_text(errors="replace").splitlines()
+            return "\n".join([line for line in written if but is None or f'"c":"{but}"' not in line][-lines:])
         except FileNotFoundError:
             return "(no log)"
 

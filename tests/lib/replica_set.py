@@ -1,24 +1,44 @@
 """A replica set of real processes, each member a `Member`."""
 
+import json
+import signal
 import time
 
 import pymongo
 
 from member import Member, free_port
+from network import Network
 
 
 class ReplicaSet:
-    """Members that are one set. As a context it stops them all and removes their data."""
+    """Members that are one set. As a context it stops them all and removes their data.
 
-    def __init__(self, count=3, name="rs0", settings=None, members=None):
+    With `network`, members and clients of the set reach each other through a `Network` that can be cut; `direct` goes past it.
+    `environments` and `data` are what each member is started with, and where its data is; `arguments` are for all.
+    """
+
+    def __init__(self, count=3, name="rs0", settings=None, members=None, network=False, environments=None, data=None,
+                 arguments=()):
         self.name = name
         self.settings = settings or {}
         self.options = members or [{} for _ in range(count)]
         self.members = []
         for _ in self.options:
-            member = Member(replica_set=name, port=free_port())
+            index = len(self.members)
+            member = Member(replica_set=name, port=free_port(), data=data[index] if data else None,
+                            arguments=arguments)
             member.initiates = False
             self.members.append(member)
+        self.environments = environments or [{} for _ in self.options]
+        self.network = None
+        if network:
+            self.network = Network([member.port for member in self.members], self._pid_of)
+            for member, port in zip(self.members, self.network.ports):
+                member.arguments += ["--advertisedHost", f"127.0.0.1:{port}"]
+
+    def _pid_of(self, index):
+        member = self.members[index]
+        return member.pid if member.is_running() else None
 
     def __enter__(self):
         return self.start()
@@ -28,11 +48,14 @@ class ReplicaSet:
             if member.is_running():
                 member.kill()
             member.remove()
+        if self.network:
+            self.network.close()
 
     @property
     def hosts(self):
         """Their addresses, in the order of the configuration."""
-        return [f"127.0.0.1:{member.port}" for member in self.members]
+        ports = self.network.ports if self.network else [member.port for member in self.members]
+        return [f"127.0.0.1:{port}" for port in ports]
 
     @property
     def uri(self):
@@ -51,8 +74,8 @@ class ReplicaSet:
 
     def start(self, timeout_seconds=60):
         """Starts the processes, initiates the set, and returns when it has a primary and every member its data."""
-        for member in self.members:
-            member.spawn()
+        for index in range(len(self.members)):
+            self.spawn(index)
         deadline = time.monotonic() + timeout_seconds
         for index in range(len(self.members)):
             self._await_answer(index, deadline)
@@ -80,6 +103,100 @@ class ReplicaSet:
             config["version"] += 1
             config["members"].append({"_id": max(m["_id"] for m in config["members"]) + 1, "host": host, **options})
             client.admin.command("replSetReconfig", config)
+
+    def spawn(self, index, environment=None):
+        """Starts a member's process, as it was started first."""
+        self.members[index].spawn({**self.environments[index], **(environment or {})})
+
+    def kill(self, *indexes):
+        """SIGKILL."""
+        for index in indexes:
+            self.members[index].kill()
+
+    def pause(self, *indexes):
+        """SIGSTOP: the process does nothing, and its connections stay open."""
+        for index in indexes:
+            self.members[index].process.send_signal(signal.SIGSTOP)
+
+    def resume(self, *indexes):
+        """SIGCONT."""
+        for index in indexes:
+            self.members[index].process.send_signal(signal.SIGCONT)
+
+    def others(self, index):
+        """The other members' indexes."""
+        return [other for other in range(len(self.members)) if other != index]
+
+    def stand(self, index):
+        """Makes a member primary, unless it is."""
+        def is_primary():
+            if self.hello(index).get("isWritablePrimary"):
+                return True
+            with self.direct(index) as client:
+                client.admin.command("replSetStepUp", 1, check=False)
+            return False
+
+        self.await_that(is_primary, f"member {index} as primary")
+
+    def await_primary_among(self, indexes, timeout_seconds=60):
+        """Waits until one of these takes writes; returns which. What others believe does not count."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            for index in indexes:
+                if self.hello(index).get("isWritablePrimary"):
+                    return index
+            time.sleep(0.02)
+        raise AssertionError(f"none of {indexes} became primary:\n" + self.logs())
+
+    def write_on_primary_among(self, indexes, act, timeout_seconds=60):
+        """`act(client)` on whichever of these takes writes, again if that one steps down; returns what it returns, and who."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            index = self.await_primary_among(indexes, timeout_seconds)
+            try:
+                with self.direct(index, retryWrites=False) as client:
+                    return act(client), index
+            except (pymongo.errors.AutoReconnect, pymongo.errors.WriteConcernError):
+                assert time.monotonic() < deadline, self.logs()
+
+    def await_that(self, holds, what, timeout_seconds=60):
+        """Waits until `holds()`; its value is returned."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            value = holds()
+            if value:
+                return value
+            assert time.monotonic() < deadline, f"not in time: {what}\n{self.logs()}"
+            time.sleep(0.02)
+
+    def logs(self, lines=60):
+        """The last lines of all members' logs, but for the network's."""
+        return "\n".join(f"--- member {i}\n" + member.log(lines, but="NETWORK") for i, member in enumerate(self.members))
+
+    def check_terms(self):
+        """Checks by the members' logs that no term had two primaries; returns the terms that had one."""
+        primaries = {}
+        for index, member in enumerate(self.members):
+            for line in member.log_path.read_text(errors="replace").splitlines():
+                if "Transition to primary complete" in line:
+                    term = json.loads(line)["attr"]["term"]
+                    assert primaries.setdefault(term, index) == index, f"term {term} had two primaries"
+        return primaries
+
+    def await_healthy(self, timeout_seconds=60):
+        """Waits until every member runs as primary or secondary and all have the same; checks every collection and the terms."""
+        self.await_states(time.monotonic() + timeout_seconds)
+        digest = self.await_equal(timeout_seconds)
+        for index in range(len(self.members)):
+            if self.hello(index).get("arbiterOnly"):
+                continue
+            with self.direct(index, read_preference=pymongo.ReadPreference.SECONDARY_PREFERRED) as client:
+                for database in client.list_database_names():
+                    for name in client[database].list_collection_names(filter={"type": "collection"}):
+                        report = client[database].command("validate", name, full=True)
+                        assert report["valid"], f"member {index}: {database}.{name}: {report}"
+        assert self.check_terms(), "no term had a primary"
+        return digest
 
     def _await_answer(self, index, deadline):
         while True:
@@ -128,10 +245,14 @@ class ReplicaSet:
             hashes = set()
             for index, member in enumerate(self.members):
                 if member.is_running() and not self.hello(index).get("arbiterOnly"):
-                    hashes.add(self.hash(index))
+                    try:
+                        hashes.add(self.hash(index))
+                    except pymongo.errors.AutoReconnect as error:
+                        # It rolls back, or changes its part otherwise.
+                        hashes |= {index, str(error)}
             if len(hashes) == 1:
                 return hashes.pop()
-            assert time.monotonic() < deadline, "the members' documents differ"
+            assert time.monotonic() < deadline, f"the members' documents differ: {hashes}\n{self.logs()}"
             time.sleep(0.05)
 
     def hash(self, index):

@@ -1,0 +1,189 @@
+"""Machines that fail under a member: syncs, disks, clocks. Numbers as in the matrix of faults (docs/testing.md)."""
+
+import errno
+import time
+
+import bson
+import pytest
+from pymongo import ReadPreference, WriteConcern
+
+from machine_faults import MachineFaults, SmallDisk
+from raw import Raw
+from replica_set import ReplicaSet
+
+SOON = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200}
+MAJORITY = WriteConcern("majority", wtimeout=30_000)
+HOUR = 3600
+
+
+def carts_of(client, write_concern=MAJORITY):
+    """The collection that these tests write to."""
+    return client.get_database("shop", write_concern=write_concern).carts
+
+
+def set_with_faults(count=3, **options):
+    """A set each of whose machines can be made to fail."""
+    faults = [MachineFaults() for _ in range(count)]
+    members = ReplicaSet(count, settings=SOON, environments=[each.environment() for each in faults], **options)
+    return members, faults
+
+
+def await_end(member, timeout_seconds=20):
+    """Waits until the process has ended by itself; returns its code."""
+    code = member.process.wait(timeout_seconds)
+    assert code != 0, "it ended as if nothing had been wrong"
+    return code
+
+
+def test_18_a_failed_sync_stops_the_primary_unanswered_and_is_not_repeated():
+    """Fails if the write is acknowledged, if the sync is tried again (it would succeed, and prove nothing), or if the process
+    goes on."""
+    members, faults = set_with_faults()
+    with members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_one({"_id": 0})
+        failing = members.primary()
+        member = members.members[failing]
+        with Raw(member) as raw:
+            faults[failing].fail_syncs(errno.EIO)
+            reply = raw.command("shop", {"insert": "carts", "documents": [{"_id": 1}],
+                                         "writeConcern": {"w": 1, "j": True}})
+        assert reply is None, "acknowledged without a sync"
+        await_end(member)
+        assert faults[failing].syncs_failed == 1
+        carts_of(client).insert_one({"_id": 2})
+        faults[failing].fail_syncs(0)
+        members.spawn(failing)
+        members.await_healthy()
+        assert carts_of(client).find_one(2)
+
+
+def test_18_a_failed_sync_on_a_secondary_is_not_counted():
+    """Fails if the secondary acknowledges what it could not sync, or if the set stops."""
+    members, faults = set_with_faults()
+    with members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_one({"_id": 0})
+        failing = members.others(members.primary())[0]
+        faults[failing].fail_syncs(errno.EIO)
+        carts_of(client).insert_one({"_id": 1})
+        await_end(members.members[failing])
+        reply = client.shop.command("insert", "carts", documents=[{"_id": 2}], writeConcern={"w": 3, "wtimeout": 300},
+                                    check=False)
+        assert reply["writeConcernError"]["code"] == 64, reply
+        faults[failing].fail_syncs(0)
+        members.spawn(failing)
+        members.await_healthy()
+
+
+@pytest.fixture(name="disk")
+def _disk():
+    with SmallDisk(160) as disk:
+        if not disk.is_there:
+            pytest.skip("this needs to mount a small file system")
+        yield disk
+
+
+def set_on(disk):
+    """A set whose first member has that disk."""
+    return ReplicaSet(settings=SOON, data=[disk.path / "data", None, None], arguments=["--cacheSizeGB", "0.0625"])
+
+
+PAGE = "x" * 400_000
+
+
+def test_19_a_full_disk_stops_the_primary_and_loses_nothing(disk):
+    """Writes go on until the disk is full, and then elsewhere. Fails if what was acknowledged is lost, if the member goes on
+    without a disk, or if it does not come back when there is space."""
+    with set_on(disk) as members, members.client(timeoutMS=60_000) as client:
+        members.stand(0)
+        # What the log has been given in advance is still there for it.
+        disk.fill()
+        acknowledged = 0
+        while members.members[0].is_running():
+            carts_of(client).insert_one({"_id": acknowledged, "page": PAGE})
+            acknowledged += 1
+            assert acknowledged < 600, "the disk is not full"
+        await_end(members.members[0])
+        carts_of(client).insert_one({"_id": acknowledged})
+        disk.free()
+        members.spawn(0)
+        members.await_healthy()
+        assert carts_of(client).count_documents({}) == acknowledged + 1
+
+
+def test_20_a_full_disk_on_a_secondary_is_not_counted(disk):
+    """Fails if it acknowledges what it cannot keep, or if the others wait for it."""
+    with set_on(disk) as members, members.client(timeoutMS=60_000) as client:
+        members.stand(1)
+        disk.fill()
+        for number in range(300):
+            reply = client.shop.command("insert", "carts", documents=[{"_id": number, "page": PAGE}],
+                                        writeConcern={"w": 3, "wtimeout": 1000}, check=False)
+            assert reply["n"] == 1
+            if "writeConcernError" in reply:
+                break
+        else:
+            raise AssertionError("the disk is not full")
+        carts_of(client).insert_one({"_id": "majority"})
+        disk.free()
+        if members.members[0].is_running():
+            members.kill(0)
+        members.spawn(0)
+        members.await_healthy()
+        assert carts_of(client).count_documents({}) == number + 2
+
+
+def last_timestamp(members, index):
+    """The newest entry's timestamp, by that member's oplog."""
+    with members.direct(index, read_preference=ReadPreference.SECONDARY_PREFERRED) as direct:
+        return direct.local["oplog.rs"].find().sort("$natural", -1).limit(1)[0]["ts"]
+
+
+def test_23_a_clock_that_jumps_ahead_moves_timestamps_on_and_nobody_out():
+    """One hour ahead on the primary, and back. Fails if a timestamp goes back, if an election comes of it, or if the next
+    primary, whose clock is right, cannot go on from there."""
+    members, faults = set_with_faults()
+    with members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_one({"_id": 0})
+        ahead = members.primary()
+        terms = members.check_terms()
+        seen = [last_timestamp(members, ahead)]
+        for shift in [HOUR, 0, HOUR]:
+            faults[ahead].shift_clock(shift)
+            began = time.monotonic()
+            while time.monotonic() - began < 0.7:
+                carts_of(client).update_one({"_id": 0}, {"$inc": {"n": 1}})
+            seen.append(last_timestamp(members, ahead))
+        assert seen == sorted(seen) and seen[1].time >= time.time() + HOUR - 60
+        assert members.check_terms() == terms, "a clock was enough for an election"
+        members.kill(ahead)
+        members.await_primary_among(members.others(ahead))
+        carts_of(client).insert_one({"_id": 1})
+        seen.append(last_timestamp(members, members.primary()))
+        assert seen[-1] > seen[-2]
+        faults[ahead].shift_clock(0)
+        members.spawn(ahead)
+        members.await_healthy()
+
+
+def test_24_a_new_primary_whose_clock_is_behind_goes_on_above_the_old_ones():
+    """One hour behind on whoever is elected. Fails if an entry of the new term has a timestamp below one of the old: it would
+    never be pulled."""
+    members, faults = set_with_faults()
+    with members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_one({"_id": 0})
+        members.await_equal()
+        old = members.primary()
+        before = last_timestamp(members, old)
+        for index in members.others(old):
+            faults[index].shift_clock(-HOUR)
+        members.kill(old)
+        new = members.await_primary_among(members.others(old))
+        carts_of(client).insert_one({"_id": 1})
+        after = last_timestamp(members, new)
+        assert after > before and after.time < before.time + 60
+        members.spawn(old)
+        members.await_healthy()
+        with members.direct(old, read_preference=ReadPreference.SECONDARY_PREFERRED) as direct:
+            stamps = [entry["ts"] for entry in direct.local["oplog.rs"].find().sort("$natural", 1)]
+        assert stamps == sorted(set(stamps))
+        assert isinstance(stamps[0], bson.Timestamp)

@@ -1,0 +1,118 @@
+"""Members that die at a named point of storage, in the middle of following, rolling back and voting.
+
+The binary has the feature `crash-points`; `BATON_CRASH_AT` names the point at which a member kills itself. Each test fails if the
+point is not reached, if the member does not go on from there, or if the members' documents differ in the end.
+"""
+
+import threading
+
+import pymongo
+import pytest
+from pymongo import WriteConcern
+
+from replica_set import ReplicaSet
+
+SOON = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200}
+MAJORITY = WriteConcern("majority", wtimeout=30_000)
+
+
+def carts_of(client, write_concern=MAJORITY):
+    """The collection that these tests write to."""
+    return client.get_database("shop", write_concern=write_concern).carts
+
+
+def await_death(members, index):
+    """Waits until a member has killed itself."""
+    members.await_that(lambda: not members.members[index].is_running(), "the death at the crash point")
+    assert members.members[index].process.returncode == -9
+
+
+@pytest.mark.parametrize("point", ["rollback-before-commit", "rollback-after-commit"])
+def test_04_a_kill_in_the_middle_of_a_rollback(point):
+    """The next start rolls back again, or finds it done; either way every removed document is in a file."""
+    with ReplicaSet(settings=SOON, network=True) as members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_many([{"_id": i, "n": 0} for i in range(20)])
+        members.await_equal()
+        old = members.primary()
+        members.network.isolate(old)
+        with members.direct(old) as direct:
+            alone = carts_of(direct, WriteConcern(1))
+            alone.insert_many([{"_id": f"lost-{i}"} for i in range(20)])
+            alone.update_many({"n": 0}, {"$set": {"n": 1}})
+            alone.create_index("n")
+            direct.get_database("shop", write_concern=WriteConcern(1)).created.insert_one({"_id": 1})
+        members.kill(old)
+        members.await_primary_among(members.others(old))
+        carts_of(client).insert_one({"_id": "kept"})
+        members.network.heal()
+        members.spawn(old, {"BATON_CRASH_AT": f"{point}:1"})
+        await_death(members, old)
+        members.spawn(old)
+        members.await_healthy()
+        assert carts_of(client).count_documents({}) == 21
+        assert carts_of(client).count_documents({"n": 0}) == 20
+        assert "created" not in client.shop.list_collection_names()
+        assert list(members.members[old].data.glob("rollback/*/removed.*.bson"))
+
+
+@pytest.mark.parametrize("point", ["apply-before-commit", "apply-after-commit", "commit-before-write", "commit-after-write",
+                                   "commit-before-sync", "commit-after-sync"])
+def test_05_a_kill_between_writing_the_log_and_applying_it(point):
+    """A secondary, again and again, while the primary is written to."""
+    with ReplicaSet(settings=SOON) as members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_one({"_id": 0, "n": 0})
+        secondary = members.others(members.primary())[0]
+        stop, written = threading.Event(), [0]
+
+        def write():
+            while not stop.is_set():
+                carts_of(client).update_one({"_id": 0}, {"$inc": {"n": 1}, "$set": {f"f{written[0] % 7}": written[0]}})
+                carts_of(client).insert_one({"n": written[0]})
+                written[0] += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for number in (3, 17, 40):
+                members.kill(secondary)
+                members.spawn(secondary, {"BATON_CRASH_AT": f"{point}:{number}"})
+                await_death(members, secondary)
+                members.spawn(secondary)
+                members.await_states()
+        finally:
+            stop.set()
+            writer.join(60)
+        members.await_healthy()
+        assert carts_of(client).find_one(0)["n"] == written[0]
+        assert carts_of(client).count_documents({}) == written[0] + 1
+
+
+@pytest.mark.parametrize("point", ["fact-before-commit", "fact-after-commit"])
+def test_16_a_kill_around_the_votes_sync(point):
+    """A voter dies before or after its vote is on disk, in election after election. No term has two primaries: whoever voted
+    still knows it."""
+    with ReplicaSet(settings=SOON) as members, members.client(timeoutMS=60_000) as client:
+        for number in range(3):
+            carts_of(client).insert_one({"_id": number})
+            primary = members.primary()
+            voter, candidate = members.others(primary)
+            members.kill(voter)
+            members.spawn(voter, {"BATON_CRASH_AT": f"{point}:{number + 1}"})
+            members.await_that(lambda: members.hello(voter).get("secondary") or not members.members[voter].is_running(),
+                               "the voter's return")
+            # Each election has it keep a vote, and then the new term's configuration.
+            for _ in range(6):
+                if not members.members[voter].is_running():
+                    break
+                for index in members.others(voter):
+                    try:
+                        with members.direct(index, socketTimeoutMS=30_000) as direct:
+                            direct.admin.command("replSetStepUp", 1, skipDryRun=True, check=False)
+                    except pymongo.errors.PyMongoError:
+                        pass
+            await_death(members, voter)
+            members.spawn(voter)
+            members.await_states()
+        members.await_healthy()
+        assert carts_of(client).count_documents({}) == 3
+        assert candidate in range(3)
