@@ -369,6 +369,11 @@ impl Consensus {
         }
     }
 
+    /// Where this member's log ends, as far as this machine was told.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
     /// What changes most, without a copy of anything large.
     pub fn summary(&self) -> Summary {
         Summary {

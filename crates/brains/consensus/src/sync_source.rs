@@ -18,6 +18,8 @@ use std::time::Duration;
 const NEARER_BY: Duration = Duration::from_millis(5);
 /// A source this far behind another that would do is given up: seconds of the log's time.
 const LAG_SECS_MAX: u32 = 30;
+/// How long the source of a copy may be away.
+const RESTART_PATIENCE: Duration = Duration::from_secs(5);
 /// Without a source, look again this often.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -96,14 +98,16 @@ impl Consensus {
         let Some((peer, configuration)) = self.peers.get(&source).zip(self.configuration.as_ref()) else {
             return false;
         };
-        if self.avoided_sources.contains_key(&source)
-            || !peer.is_alive(self.now, configuration.settings.heartbeat_timeout)
-        {
+        if self.avoided_sources.contains_key(&source) {
             return false;
         }
-        // To change it would begin an initial sync anew; one that starts again is read again soon.
+        let is_alive = peer.is_alive(self.now, configuration.settings.heartbeat_timeout);
+        // One that has just started again was gone, and is not readable for a moment: no reason to begin a copy anew.
         if self.data == DataState::InitialSync {
-            return true;
+            return is_alive || peer.heard_at.is_some_and(|at| self.now.saturating_sub(at) < RESTART_PATIENCE);
+        }
+        if !is_alive {
+            return false;
         }
         if !peer.state().is_readable() {
             return false;

@@ -118,7 +118,7 @@ pub struct CommitMetrics {
     pub write_nanos: AtomicU64,
 }
 
-/// Told that the applied or the durable position has advanced.
+/// Told that the durable position has advanced.
 pub type ProgressListener = Box<dyn Fn() + Send + Sync>;
 
 /// See the file's header.
@@ -202,8 +202,8 @@ impl CommitQueue {
         self.terms.position(self.durable.load(Ordering::Acquire))
     }
 
-    /// Names who is told whenever the applied or the durable position advances: called by the thread that wrote or
-    /// synced, which holds no lock but writes or syncs nothing more until it is back. There can be one.
+    /// Names who is told whenever the durable position advances: called by the thread that synced, which holds no lock but
+    /// writes or syncs nothing more until it is back. What is applied will be durable soon, and is told of then. There can be one.
     pub fn on_progress(&self, listener: ProgressListener) {
         assert!(self.progress.set(listener).is_ok(), "one listener hears of progress");
     }
@@ -437,9 +437,6 @@ impl CommitQueue {
                 self.in_flight.remove(ticket);
             }
             self.locks.release(&mut transaction.locks);
-        }
-        if bytes > 0 {
-            self.tell_progress();
         }
     }
 

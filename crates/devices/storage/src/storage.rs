@@ -234,7 +234,7 @@ impl Storage {
         self.commit.close_to_writes();
     }
 
-    /// Names who is told whenever the applied or the durable position advances; see [`CommitQueue::on_progress`].
+    /// Names who is told whenever the durable position advances; see [`CommitQueue::on_progress`].
     pub fn on_progress(&self, listener: ProgressListener) {
         self.commit.on_progress(listener);
     }

@@ -1,4 +1,4 @@
-//! Runs the step machine of `baton-consensus` in a member: one thread that owns it, carries its effects out, and keeps time.
+//! Runs the step machine of `baton-consensus` in a member: steps it, carries its effects out, and keeps time.
 //!
 //! ```text
 //!  commands ──ask──▶ ┌────────┐ ──send──▶ lanes ──▶ other members
@@ -8,8 +8,10 @@
 //! ```
 //!
 //! Invariants:
-//! - One thread steps the machine and carries its effects out in their order; nobody else touches it. What it persists is synced
-//!   before the effect that tells of it.
+//! - One thread at a time steps the machine, and effects are carried out in their order. What it persists is synced before the
+//!   effect that tells of it.
+//! - Whoever brings news steps the machine with it ([`crate::mailbox`]), but effects that wait for storage or for the fetcher are
+//!   carried out on the replication thread alone.
 //! - Own writes are open only between [`Effect::BeginTerm`] and [`Effect::Resign`], and the fetcher is at rest by then.
 //! - Whoever waits for the set to acknowledge a write is told when this member is primary no more.
 //!
@@ -22,6 +24,7 @@ use crate::figures::{ElectionWon, Figures, VoteCast};
 use crate::handoffs::{Attempt, Handoff, Handoffs, Trigger};
 use crate::initial_sync::{InitialSyncHooks, InitialSyncStatus};
 use crate::lanes::Lanes;
+use crate::mailbox::{Mailbox, Worker};
 use crate::probe::configuration_of;
 use crate::waiters::Waiters;
 use arc_swap::ArcSwap;
@@ -37,7 +40,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -94,12 +97,13 @@ enum Letter {
     Look,
     /// Apply nothing that comes from the source, or go on.
     HoldBack(bool),
-    Stop,
 }
+
+type Inbox = Arc<Mailbox<Driver>>;
 
 /// Replication as the rest of the member sees it. Dropped, it stops.
 pub struct Replication {
-    inbox: Sender<Letter>,
+    inbox: Inbox,
     view: Arc<ArcSwap<View>>,
     waiters: Arc<Waiters>,
     acknowledgements: Arc<Acknowledgements>,
@@ -115,7 +119,7 @@ pub struct Replication {
 impl Replication {
     /// Starts a member's replication with what is on its disk.
     pub fn start(parts: Parts) -> Result<Self> {
-        let (inbox, letters) = channel();
+        let inbox = Inbox::new(Mailbox::new());
         let begun = Instant::now();
         let consensus = Consensus::new(Duration::ZERO, start_of(&parts)?);
         let view = Arc::new(ArcSwap::from_pointee(consensus.view()));
@@ -146,7 +150,7 @@ impl Replication {
             on_topology: parts.on_topology,
             consensus,
             begun,
-            inbox: inbox.clone(),
+            inbox: Arc::clone(&inbox),
             next_request: 0,
             asked: BTreeMap::new(),
             stepping_down: None,
@@ -158,14 +162,23 @@ impl Replication {
             view: Arc::clone(&view),
             waiters: Arc::clone(&waiters),
             acknowledgements: Arc::clone(&acknowledgements),
-            commit_point_noted: begun,
+            commit_point_noted: (OpTime::ZERO, begun),
             committed_term: 0,
             progress,
+            inputs: VecDeque::from([Input::Tick]),
+            effects: VecDeque::new(),
+            left: None,
         };
+        driver.want_progress(driver.consensus.configuration().is_some_and(|c| c.members.len() > 1));
+        let member = driver.consensus.configuration().and_then(|c| c.member_at(&driver.host));
+        driver.fetcher.set_delay(member.map_or(Duration::ZERO, |member| member.delay));
         (driver.on_topology)(&view.load());
         let thread = std::thread::Builder::new()
             .name("replication".into())
-            .spawn(move || driver.run(&letters))
+            .spawn({
+                let inbox = Arc::clone(&inbox);
+                move || inbox.run(driver)
+            })
             .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for replication: {error}")))?;
         let maintenance = Mutex::default();
         let thread = Some(thread);
@@ -201,7 +214,7 @@ impl Replication {
     /// This member's view of the set now.
     pub fn view(&self) -> View {
         let (answer, view) = channel();
-        let asked = self.inbox.send(Letter::View(answer));
+        let asked = self.inbox.post(Letter::View(answer));
         match asked.ok().and_then(|()| view.recv().ok()) {
             Some(view) => view,
             None => View::clone(&self.topology()),
@@ -211,14 +224,14 @@ impl Replication {
     /// Answers another member's request.
     pub fn ask(&self, request: Request) -> Result<Response> {
         let (answer, response) = channel();
-        self.inbox.send(Letter::Ask(request, answer)).map_err(|_| stopping())?;
+        self.inbox.post(Letter::Ask(request, answer)).map_err(|_| stopping())?;
         response.recv().map_err(|_| stopping())?
     }
 
     /// Carries an operator's order out; returns when it is done or refused.
     pub fn order(&self, order: Order) -> Result<()> {
         let (answer, outcome) = channel();
-        self.inbox.send(Letter::Order(order, answer)).map_err(|_| stopping())?;
+        self.inbox.post(Letter::Order(order, answer)).map_err(|_| stopping())?;
         outcome.recv().map_err(|_| stopping())?
     }
 
@@ -232,7 +245,7 @@ impl Replication {
     ) -> Result<()> {
         const SLICE: Duration = Duration::from_millis(50);
         let (answer, outcome) = channel();
-        self.inbox.send(Letter::Order(Order::StepDown(request, trigger), answer)).map_err(|_| stopping())?;
+        self.inbox.post(Letter::Order(Order::StepDown(request, trigger), answer)).map_err(|_| stopping())?;
         loop {
             match outcome.recv_timeout(SLICE) {
                 Ok(outcome) => return outcome,
@@ -249,7 +262,7 @@ impl Replication {
 
     /// Holds back what comes from the sync source, or no longer: a fault on demand.
     pub fn hold_back(&self, on: bool) {
-        let _ = self.inbox.send(Letter::HoldBack(on));
+        let _ = self.inbox.post(Letter::HoldBack(on));
     }
 
     /// What replication has counted.
@@ -289,7 +302,7 @@ impl Replication {
     /// Hands an input on that nobody waits for.
     pub fn tell(&self, input: Input) {
         // A member that stops has no use for it.
-        let _ = self.inbox.send(Letter::Input(input));
+        let _ = self.inbox.post(Letter::Input(input));
     }
 
     /// Waits until those whom `demand` asks for have everything up to `optime`; on their disks, if `durable`.
@@ -306,7 +319,7 @@ impl Replication {
         interrupted: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         let come = || {
-            let _ = self.inbox.send(Letter::Look);
+            let _ = self.inbox.post(Letter::Look);
         };
         self.acknowledgements.wait(demand, optime, durable, until, come, interrupted)
     }
@@ -319,7 +332,7 @@ impl Replication {
 
 impl Drop for Replication {
     fn drop(&mut self) {
-        let _ = self.inbox.send(Letter::Stop);
+        self.inbox.close();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -332,10 +345,10 @@ fn stopping() -> Error {
     Error::new(ErrorCode::ShutdownInProgress, "the member is stopping")
 }
 
-fn sender_of_inputs(inbox: &Sender<Letter>) -> Arc<dyn Fn(Input) + Send + Sync> {
-    let inbox = inbox.clone();
+fn sender_of_inputs(inbox: &Inbox) -> Arc<dyn Fn(Input) + Send + Sync> {
+    let inbox = Arc::clone(inbox);
     Arc::new(move |input| {
-        let _ = inbox.send(Letter::Input(input));
+        let _ = inbox.post(Letter::Input(input));
     })
 }
 
@@ -348,14 +361,15 @@ struct Progress {
     is_wanted: AtomicBool,
 }
 
-fn listen_to_storage(storage: &Arc<Storage>, inbox: &Sender<Letter>) -> Arc<Progress> {
-    let inbox = inbox.clone();
+fn listen_to_storage(storage: &Arc<Storage>, inbox: &Inbox) -> Arc<Progress> {
+    // Storage outlives replication, and hears of nobody then.
+    let inbox = Arc::downgrade(inbox);
     let progress = Arc::new(Progress::default());
     let listener = Arc::clone(&progress);
     storage.on_progress(Box::new(move || {
         if listener.is_wanted.load(Ordering::Relaxed)
             && !listener.is_told.swap(true, Ordering::AcqRel)
-            && inbox.send(Letter::Progress).is_err()
+            && inbox.upgrade().is_none_or(|inbox| inbox.post(Letter::Progress).is_err())
         {
             listener.is_told.store(false, Ordering::Release);
         }
@@ -423,7 +437,7 @@ struct Driver {
     on_topology: OnTopology,
     lanes: Lanes,
     fetcher: Fetcher,
-    inbox: Sender<Letter>,
+    inbox: Inbox,
     next_request: RequestId,
     asked: BTreeMap<RequestId, Sender<Result<Response>>>,
     stepping_down: Asker,
@@ -436,71 +450,144 @@ struct Driver {
     view: Arc<ArcSwap<View>>,
     waiters: Arc<Waiters>,
     acknowledgements: Arc<Acknowledgements>,
-    commit_point_noted: Instant,
+    /// What is on disk of it, and since when.
+    commit_point_noted: (OpTime, Instant),
     /// The term of the last entry that was committed.
     committed_term: Term,
     progress: Arc<Progress>,
+    /// What the machine is to be told next, and what it asked for and has not got yet.
+    inputs: VecDeque<Input>,
+    effects: VecDeque<Effect>,
+    /// An order that came in passing.
+    left: Option<(Order, Sender<Result<()>>)>,
 }
 
-impl Driver {
-    fn run(mut self, letters: &Receiver<Letter>) {
-        self.want_progress(self.consensus.configuration().is_some_and(|configuration| configuration.members.len() > 1));
-        let member = self.consensus.configuration().and_then(|configuration| configuration.member_at(&self.host));
-        self.fetcher.set_delay(member.map_or(Duration::ZERO, |member| member.delay));
-        self.take(Input::Tick);
-        loop {
-            let wait = self.consensus.next_deadline().saturating_sub(self.begun.elapsed()).min(self.look_interval());
-            let input = match letters.recv_timeout(wait) {
-                Ok(Letter::Input(input)) => input,
-                Ok(Letter::Ask(request, asker)) => {
-                    self.next_request += 1;
-                    self.asked.insert(self.next_request, asker);
-                    Input::Request { id: self.next_request, request }
-                }
-                Ok(Letter::Order(order, asker)) => match self.accept(order, asker) {
-                    Some(input) => input,
-                    None => continue,
-                },
-                Ok(Letter::View(asker)) => {
-                    self.look_at_log();
-                    let _ = asker.send(self.consensus.view());
-                    continue;
-                }
-                Ok(Letter::Progress) => {
-                    self.progress.is_told.store(false, Ordering::Release);
-                    Input::Log(self.position())
-                }
-                Ok(Letter::HoldBack(on)) => {
-                    self.fetcher.hold(on);
-                    continue;
-                }
-                Ok(Letter::Look) => {
-                    self.look_at_log();
-                    self.acknowledgements.look(&self.consensus);
-                    continue;
-                }
-                Ok(Letter::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.look_at_log();
-                    Input::Tick
-                }
-            };
-            self.take(input);
+/// Whether carrying an effect out waits for storage, for the fetcher, or for a thread to begin.
+fn waits(effect: &Effect) -> bool {
+    match effect {
+        Effect::PersistVote(_)
+        | Effect::PersistConfiguration(_)
+        | Effect::FetchConfiguration { .. }
+        | Effect::BeginTerm(_)
+        | Effect::BlockWrites
+        | Effect::UnblockWrites
+        | Effect::Resign { .. }
+        | Effect::SyncSource(_) => true,
+        Effect::Send { .. }
+        | Effect::Respond { .. }
+        | Effect::TermAdopted(_)
+        | Effect::Won { .. }
+        | Effect::SteppedDown(_)
+        | Effect::Reconfigured(_)
+        | Effect::Stood(_)
+        | Effect::Committed(_)
+        | Effect::TopologyChanged => false,
+    }
+}
+
+impl Worker for Driver {
+    type Letter = Letter;
+
+    fn take(&mut self, letter: Letter, in_passing: bool) -> bool {
+        self.look_at_log();
+        match letter {
+            Letter::Input(input) => self.inputs.push_back(input),
+            Letter::Ask(request, asker) => {
+                self.next_request += 1;
+                self.asked.insert(self.next_request, asker);
+                self.inputs.push_back(Input::Request { id: self.next_request, request });
+            }
+            Letter::Order(order, asker) if in_passing => {
+                self.left = Some((order, asker));
+                return false;
+            }
+            Letter::Order(order, asker) => {
+                let input = self.accept(order, asker);
+                self.inputs.extend(input);
+            }
+            Letter::View(asker) => {
+                let is_done = self.proceed(in_passing);
+                let _ = asker.send(self.consensus.view());
+                return is_done;
+            }
+            Letter::Progress => {
+                // Whatever advances from here on is told anew.
+                self.progress.is_told.store(false, Ordering::Release);
+                self.look_at_log();
+            }
+            // They are looked after once all that has come is done.
+            Letter::Look => {}
+            Letter::HoldBack(on) => self.fetcher.hold(on),
         }
+        self.proceed(in_passing)
+    }
+
+    fn finish(&mut self) {
+        self.proceed(false);
+        if let Some((order, asker)) = self.left.take() {
+            let input = self.accept(order, asker);
+            self.inputs.extend(input);
+        }
+        if self.consensus.next_deadline() <= self.begun.elapsed() {
+            self.look_at_log();
+            self.inputs.push_back(Input::Tick);
+        }
+        self.proceed(false);
+        if self.commit_point_noted.1.elapsed() >= COMMIT_POINT_INTERVAL {
+            self.note_commit_point();
+        }
+    }
+
+    fn has_work_left(&self) -> bool {
+        self.left.is_some() || !self.effects.is_empty() || !self.inputs.is_empty()
+    }
+
+    fn due(&self) -> Instant {
+        // A member that is alone has no deadline.
+        let by_machine = self.begun.checked_add(self.consensus.next_deadline());
+        let by_log = Instant::now() + self.look_interval().min(COMMIT_POINT_INTERVAL);
+        by_machine.map_or(by_log, |by_machine| by_machine.min(by_log))
+    }
+
+    fn end(mut self) {
         self.waiters.fail_all(&stopping());
         self.acknowledgements.fail_all(&stopping());
         self.note_commit_point();
     }
+}
 
+impl Driver {
     /// How long a member alone leaves its log unlooked at.
     fn look_interval(&self) -> Duration {
         const ALONE: Duration = Duration::from_millis(250);
         if self.progress.is_wanted.load(Ordering::Relaxed) { Duration::MAX } else { ALONE }
     }
 
+    /// What comes in is judged by where the log ends now: that it grew is told by nobody until it is synced.
     fn look_at_log(&mut self) {
-        if !self.progress.is_wanted.load(Ordering::Relaxed) && self.position() != self.consensus.summary().position {
-            self.take(Input::Log(self.position()));
+        let position = self.position();
+        if position != self.consensus.position() {
+            self.inputs.push_back(Input::Log(position));
+        }
+    }
+
+    /// Steps, carries out, and steps on with what came of it, until there is nothing left to do; or, in passing, until an effect
+    /// is to be carried out that waits. Tells whether all is done.
+    fn proceed(&mut self, in_passing: bool) -> bool {
+        loop {
+            if let Some(effect) = self.effects.pop_front() {
+                if in_passing && waits(&effect) {
+                    self.effects.push_front(effect);
+                    return false;
+                }
+                let report = self.carry_out(effect);
+                self.inputs.extend(report);
+            } else if let Some(input) = self.inputs.pop_front() {
+                self.effects.extend(self.consensus.step(self.begun.elapsed(), input));
+            } else {
+                self.acknowledgements.look(&self.consensus);
+                return true;
+            }
         }
     }
 
@@ -543,19 +630,7 @@ impl Driver {
             self.storage.close_to_writes();
             self.storage.sync();
         }
-        self.take(Input::Log(self.position()));
-        self.take(Input::Data(DataState::Ready));
-    }
-
-    /// Steps, carries out, and steps on with what came of it.
-    fn take(&mut self, input: Input) {
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            for effect in self.consensus.step(self.begun.elapsed(), input) {
-                inputs.extend(self.carry_out(effect));
-            }
-        }
-        self.acknowledgements.look(&self.consensus);
+        self.inputs.extend([Input::Log(self.position()), Input::Data(DataState::Ready)]);
     }
 
     fn position(&self) -> Position {
@@ -685,11 +760,11 @@ impl Driver {
 
     /// On a thread of its own, since the host may not answer.
     fn fetch_configuration(&self, host: String) {
-        let (set_name, inbox) = (self.set_name.clone(), self.inbox.clone());
+        let (set_name, inbox) = (self.set_name.clone(), Arc::clone(&self.inbox));
         let spawned = std::thread::Builder::new().name("configuration".into()).spawn(move || {
             match configuration_of(&host, &set_name) {
                 Ok(Some(configuration)) => {
-                    let _ = inbox.send(Letter::Input(Input::ConfigurationFetched(Box::new(configuration))));
+                    let _ = inbox.post(Letter::Input(Input::ConfigurationFetched(Box::new(configuration))));
                 }
                 Ok(None) => {}
                 Err(error) => {
@@ -708,7 +783,7 @@ impl Driver {
             // Its log is of no set, or of another one: it must not count for anything here.
             tracing::warn!(target: "REPL", "This member has data that is not of the set it is told to join; copying the set's");
             self.storage.note_not_whole();
-            self.take(Input::Data(DataState::InitialSync));
+            self.inputs.push_back(Input::Data(DataState::InitialSync));
         }
         match bson::RawDocumentBuf::try_from(&configuration.to_document()) {
             Ok(document) => self.storage.put_fact(Fact::Configuration, document.as_bytes()),
@@ -780,14 +855,14 @@ impl Driver {
         }
         self.waiters.committed(optime);
         self.storage.set_commit_point(optime);
-        if self.commit_point_noted.elapsed() >= COMMIT_POINT_INTERVAL {
-            self.note_commit_point();
-        }
     }
 
     fn note_commit_point(&mut self) {
-        self.commit_point_noted = Instant::now();
         let commit_point = self.consensus.summary().commit_point;
+        let (noted, _) = std::mem::replace(&mut self.commit_point_noted, (commit_point, Instant::now()));
+        if noted == commit_point {
+            return;
+        }
         let mut document = bson::RawDocumentBuf::new();
         document.append(cstr!("ts"), bson::Timestamp::from(commit_point.timestamp));
         document.append(cstr!("t"), commit_point.term);

@@ -28,6 +28,7 @@ mod initial_sync;
 mod lane;
 mod lanes;
 mod log_stream;
+mod mailbox;
 pub mod messages;
 mod probe;
 mod rollback;
