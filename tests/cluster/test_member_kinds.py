@@ -193,3 +193,33 @@ def lone():
     """A set of one member."""
     with ReplicaSet(count=1, settings=SOON) as members:
         yield members
+
+
+def test_a_member_knows_itself_by_another_name_for_its_host():
+    """A set initiated by `localhost` of members that listen on 127.0.0.1 works, and after a restart too."""
+    members = ReplicaSet(count=2, settings=SOON)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReplicaSet, "hosts", property(lambda self: [f"localhost:{m.port}" for m in self.members]))
+        with members, members.client() as client:
+            client.get_database("shop", write_concern=WriteConcern(2, wtimeout=20_000)).carts.insert_one({"_id": 1})
+            assert [members.hello(i)["me"] for i in range(2)] == members.hosts
+            for member in members.members:
+                member.stop()
+            for member in members.members:
+                member.spawn()
+            members.await_states()
+            client.get_database("shop", write_concern=WriteConcern(2, wtimeout=20_000)).carts.insert_one({"_id": 2})
+            members.await_equal()
+
+
+def test_an_initiation_that_names_nobody_here_is_refused():
+    """93 if no host of it is this member, with the host in the message."""
+    with Member(replica_set=None, port=free_port()) as member:
+        member.stop()
+        member.replica_set, member.initiates = "rs0", False
+        member.spawn()
+        client = pymongo.MongoClient("127.0.0.1", member.port, directConnection=True)
+        config = {"_id": "rs0", "version": 1, "members": [{"_id": 0, "host": f"127.0.0.2:{member.port}"}]}
+        error = refusal(client, "replSetInitiate", config)
+        assert error.code == 93 and f"127.0.0.1:{member.port}" in error.message
+        client.close()

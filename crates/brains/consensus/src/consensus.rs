@@ -268,6 +268,11 @@ impl Consensus {
         self.postpone_election();
     }
 
+    /// Takes the host by which a configuration that comes names this member. To be said before that configuration is installed.
+    pub fn set_host(&mut self, host: String) {
+        self.host = host;
+    }
+
     /// The configuration, once there is one.
     pub fn configuration(&self) -> Option<&Configuration> {
         self.configuration.as_ref()

@@ -26,6 +26,7 @@ use crate::initial_sync::{InitialSyncHooks, InitialSyncStatus};
 use crate::lanes::Lanes;
 use crate::mailbox::{Mailbox, Worker};
 use crate::probe::configuration_of;
+use crate::self_host;
 use crate::waiters::Waiters;
 use arc_swap::ArcSwap;
 use baton_consensus::{
@@ -34,6 +35,7 @@ use baton_consensus::{
 };
 use baton_storage::{Fact, Storage};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp};
+use bson::oid::ObjectId;
 use bson::{RawDocument, cstr, rawdoc};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -58,6 +60,8 @@ pub struct Parts {
     pub storage: Arc<Storage>,
     /// `name:port`, as the configuration names this member.
     pub host: String,
+    /// What this process calls itself in `hello`: a host of the configuration that answers so is this member, whatever its name.
+    pub process_id: ObjectId,
     /// The name of the set, from the command line.
     pub set_name: String,
     /// Carries out an oplog entry of kind `c`.
@@ -114,6 +118,8 @@ pub struct Replication {
     initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
     thread: Option<JoinHandle<()>>,
     set_name: String,
+    advertised: String,
+    process_id: ObjectId,
 }
 
 impl Replication {
@@ -121,7 +127,10 @@ impl Replication {
     pub fn start(parts: Parts) -> Result<Self> {
         let inbox = Inbox::new(Mailbox::new());
         let begun = Instant::now();
-        let consensus = Consensus::new(Duration::ZERO, start_of(&parts)?);
+        let start = start_of(&parts)?;
+        let host = start.host.clone();
+        let consensus = Consensus::new(Duration::ZERO, start);
+        let (advertised, process_id) = (parts.host.clone(), parts.process_id);
         let view = Arc::new(ArcSwap::from_pointee(consensus.view()));
         let waiters = Arc::new(Waiters::default());
         let handoffs = Arc::new(Handoffs::default());
@@ -145,7 +154,8 @@ impl Replication {
                 on_input: sender_of_inputs(&inbox),
             })?,
             storage: parts.storage,
-            host: parts.host,
+            host,
+            process_id: parts.process_id,
             set_name: parts.set_name,
             on_topology: parts.on_topology,
             consensus,
@@ -193,6 +203,8 @@ impl Replication {
             initial_sync,
             thread,
             set_name,
+            advertised,
+            process_id,
         })
     }
 
@@ -263,6 +275,11 @@ impl Replication {
     /// Holds back what comes from the sync source, or no longer: a fault on demand.
     pub fn hold_back(&self, on: bool) {
         let _ = self.inbox.post(Letter::HoldBack(on));
+    }
+
+    /// By which host a configuration names this member; `None` if it does not.
+    pub fn own_host(&self, configuration: &Configuration) -> Option<String> {
+        self_host::find(configuration, &self.advertised, self.process_id)
     }
 
     /// What replication has counted.
@@ -395,7 +412,10 @@ fn start_of(parts: &Parts) -> Result<Start> {
     let is_whole = last != OpTime::ZERO && !storage.is_cloning()?;
     let data = if is_whole { DataState::Ready } else { DataState::InitialSync };
     Ok(Start {
-        host: parts.host.clone(),
+        host: configuration
+            .as_ref()
+            .and_then(|configuration| self_host::find(configuration, &parts.host, parts.process_id))
+            .unwrap_or_else(|| parts.host.clone()),
         configuration,
         vote,
         position: Position { written: last, applied: last, durable: last },
@@ -429,7 +449,9 @@ fn optime_from(document: &RawDocument) -> Result<OpTime> {
 type Asker = Option<Sender<Result<()>>>;
 
 struct Driver {
+    /// As the configuration names this member, once it does.
     host: String,
+    process_id: ObjectId,
     consensus: Consensus,
     begun: Instant,
     storage: Arc<Storage>,
@@ -612,7 +634,8 @@ impl Driver {
         }
         *place = Some(asker);
         self.handing_over = attempt.or(self.handing_over.take());
-        if let Input::Initiate(_) = input {
+        if let Input::Initiate(configuration) = &input {
+            self.settle_host(configuration);
             self.begin_log();
         }
         Some(input)
@@ -777,7 +800,16 @@ impl Driver {
         }
     }
 
+    /// Learns by which host a configuration that comes names this member.
+    fn settle_host(&mut self, configuration: &Configuration) {
+        if let Some(host) = self_host::find(configuration, &self.host, self.process_id) {
+            self.consensus.set_host(host.clone());
+            self.host = host;
+        }
+    }
+
     fn persist_configuration(&mut self, configuration: &Configuration) {
+        self.settle_host(configuration);
         let is_told = self.consensus.configuration().is_none() && self.reconfiguring.is_none();
         if is_told && self.storage.last_entry() != OpTime::ZERO {
             // Its log is of no set, or of another one: it must not count for anything here.

@@ -32,6 +32,7 @@ mod mailbox;
 pub mod messages;
 mod probe;
 mod rollback;
+mod self_host;
 mod waiters;
 
 pub use driver::{Order, Parts, Replication};

@@ -20,6 +20,7 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> R
     let replication = Replication::start(Parts {
         storage: Arc::clone(&server.storage),
         host: set.me.clone(),
+        process_id: server.topology.version().process_id,
         set_name: set.name.clone(),
         apply_command: Box::new(move |entry| match applier.upgrade() {
             Some(server) => crate::apply_command(&server, entry),

@@ -54,8 +54,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         | RawBsonRef::Double(_) => Configuration::initial(&set.name, &set.me, ObjectId::new())?,
         other => return Err(crate::fields::wrong_type("replSetInitiate", "replSetInitiate", other, &["object"])),
     };
-    check(&configuration, &set.name, &set.me)?;
-    replication::of(call)?.order(Order::Initiate(Box::new(configuration)))?;
+    let replication = replication::of(call)?;
+    let me = replication.own_host(&configuration).unwrap_or_else(|| set.me.clone());
+    check(&configuration, &set.name, &me)?;
+    replication.order(Order::Initiate(Box::new(configuration)))?;
     let set = set_of(call)?;
     reply.append(cstr!("info"), format!("replica set {} initiated", set.name).as_str());
     Ok(())

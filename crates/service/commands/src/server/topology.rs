@@ -112,7 +112,9 @@ impl Topology {
     /// Takes over what consensus says.
     pub fn update(&self, view: Arc<View>) {
         let Some(before) = self.set() else { return };
-        let set = ReplicaSet { name: before.name.clone(), me: before.me.clone(), view };
+        let own = view.me.and_then(|id| view.configuration.as_ref()?.member(id));
+        let me = own.map_or_else(|| before.me.clone(), |member| member.host.clone());
+        let set = ReplicaSet { name: before.name.clone(), me, view };
         let mut state = self.state.lock();
         self.is_readable.store(set.view.state.is_readable(), Ordering::Release);
         self.is_own_majority.store(set.is_own_majority(), Ordering::Release);
