@@ -52,6 +52,9 @@ def test_07_08_a_deposed_primary_that_is_still_pulled_from_commits_nothing():
             nothing = {"delete": "carts", "deletes": [{"q": {"_id": "nobody"}, "limit": 1}]}
             assert not_acknowledged(write(raw, nothing, 300))
             assert not_acknowledged(write(raw, {"insert": "carts", "documents": [{"_id": "uncommitted"}]}, 300))
+            # A read waits for nobody, also one that could have written.
+            count = {"aggregate": "carts", "pipeline": [{"$count": "n"}], "cursor": {}, "maxTimeMS": 20_000}
+            assert raw.command("shop", {**count, "$readPreference": {"mode": "secondaryPreferred"}})["ok"]
             members.write_on_primary_among([puller, third], lambda direct: carts_of(direct).update_one(
                 {"_id": "committed"}, {"$set": {"n": 1}}, upsert=True))
             members.write_on_primary_among([puller, third], lambda direct: carts_of(direct).update_one(

@@ -506,6 +506,11 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     if !call.spec.flags.has(Flags::WRITE_CONCERN) {
         return None;
     }
+    let has_left_all = call.standing.commits == baton_storage::commits_of_this_thread();
+    if has_left_all && !call.spec.flags.has(Flags::WRITES) {
+        // It might have written (`$out`, `$merge`), and has only read.
+        return None;
+    }
     let replication = server.replication()?;
     let concern = call.write_concern();
     if mutant::is(Mutant::MajorityAtOnce) && concern.w == Acknowledgement::Majority {
@@ -519,11 +524,11 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     let until = (concern.timeout_ms > 0).then(|| Instant::now() + Duration::from_millis(concern.timeout_ms));
     // A command that changed nothing has read what it left alone. That this was the set's newest is known only once an entry
     // that was written after the reading is committed: a deposed primary's last one may have been long ago.
-    let has_left_all = !mutant::is(Mutant::UnchangedUnproved)
-        && call.spec.flags.has(Flags::WRITES)
+    if has_left_all
         && concern.w == Acknowledgement::Majority
-        && call.standing.commits == baton_storage::commits_of_this_thread();
-    if has_left_all && let Err(error) = crud::note(server, "write that changed nothing") {
+        && !mutant::is(Mutant::UnchangedUnproved)
+        && let Err(error) = crud::note(server, "write that changed nothing")
+    {
         return Some(error);
     }
     let written = server.storage.queue().applied();
