@@ -232,3 +232,19 @@ def test_a_failure_is_told_once_what_it_is_about_is_replicated(tagged):
             assert reply["writeErrors"][0]["code"] == 11000 and reply["writeConcernError"]["code"] == 64
         assert "writeConcernError" not in direct.shop.command(
             "create", "failures", capped=True, size=4096, writeConcern={"w": 3, "wtimeout": 20_000}, check=False)
+
+
+def test_a_pipeline_that_writes_may_be_asked_of_a_secondary(tagged):
+    """$out and $merge are carried out by the primary; the secondary has what was written when it answers, and passes errors on."""
+    with tagged.direct(0) as direct, tagged.direct(1, read_preference=ReadPreference.SECONDARY) as secondary:
+        carts = direct.get_database("shop", write_concern=WriteConcern(3, wtimeout=20_000)).sources
+        carts.insert_many({"_id": i, "n": i} for i in range(10))
+        assert list(secondary.shop.sources.aggregate([{"$match": {"n": {"$gte": 5}}}, {"$out": "copies"}])) == []
+        assert secondary.shop.copies.count_documents({}) == 5
+        list(secondary.shop.sources.aggregate([{"$merge": {"into": "copies"}}]))
+        assert secondary.shop.copies.count_documents({}) == 10
+        error = refusal(secondary, "aggregate", "sources", database="shop", cursor={},
+                        pipeline=[{"$project": {"n": {"$divide": ["$n", 0]}}}, {"$out": "copies"}])
+        assert error.code == 2 and "divide" in error.message, (error.code, error.message)
+        assert secondary.shop.copies.count_documents({}) == 10
+        tagged.await_equal()

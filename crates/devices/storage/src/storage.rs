@@ -186,6 +186,12 @@ impl Storage {
         self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"))
     }
 
+    /// Waits until the change of the catalog that is under way, if there is one, is seen by readers: its entry is in the log, and
+    /// so counts as applied, a moment before.
+    pub fn settle_catalog(&self) {
+        drop(self.catalog_change.lock());
+    }
+
     /// What exists now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()

@@ -18,7 +18,7 @@
 //! What it deliberately does not do: decide.
 
 use crate::acknowledgements::{Acknowledgements, stepped_down};
-use crate::entry_request::ask_for_entry;
+use crate::entry_request::{ask, ask_for_entry};
 use crate::fetcher::{Fetcher, FetcherParts};
 use crate::figures::{ElectionWon, Figures, VoteCast};
 use crate::handoffs::{Attempt, Handoff, Handoffs, Trigger};
@@ -36,7 +36,7 @@ use baton_consensus::{
 use baton_storage::{Fact, Storage};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp};
 use bson::oid::ObjectId;
-use bson::{RawDocument, cstr, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -296,6 +296,19 @@ impl Replication {
         }
     }
 
+    /// Has the primary, if it is another member, carry a command out; returns its reply, whatever it says.
+    ///
+    /// # Errors
+    /// `NotWritablePrimary` (10107) if none is known, `HostUnreachable` (6) if it does not answer in time.
+    pub fn ask_primary(&self, command: &RawDocument, timeout: Duration) -> Result<RawDocumentBuf> {
+        let view = self.topology();
+        let primary = view.primary.filter(|_| view.primary != view.me);
+        match primary.zip(view.configuration.as_ref()).and_then(|(id, c)| c.member(id)) {
+            Some(member) => ask(&member.host, command, timeout),
+            None => Err(Error::new(ErrorCode::NotWritablePrimary, "not primary")),
+        }
+    }
+
     /// The last times that this member handed over, the oldest first.
     pub fn handoffs(&self) -> Vec<Handoff> {
         self.handoffs.list()
@@ -425,7 +438,7 @@ fn start_of(parts: &Parts) -> Result<Start> {
     })
 }
 
-fn vote_document(vote: LastVote) -> bson::RawDocumentBuf {
+fn vote_document(vote: LastVote) -> RawDocumentBuf {
     let candidate = vote.candidate.map_or(-1, |candidate| candidate.0);
     rawdoc! { "term": vote.term, "candidate": candidate }
 }
@@ -817,7 +830,7 @@ impl Driver {
             self.storage.note_not_whole();
             self.inputs.push_back(Input::Data(DataState::InitialSync));
         }
-        match bson::RawDocumentBuf::try_from(&configuration.to_document()) {
+        match RawDocumentBuf::try_from(&configuration.to_document()) {
             Ok(document) => self.storage.put_fact(Fact::Configuration, document.as_bytes()),
             Err(error) => unreachable!("a configuration is a document: {error}"),
         }
@@ -895,7 +908,7 @@ impl Driver {
         if noted == commit_point {
             return;
         }
-        let mut document = bson::RawDocumentBuf::new();
+        let mut document = RawDocumentBuf::new();
         document.append(cstr!("ts"), bson::Timestamp::from(commit_point.timestamp));
         document.append(cstr!("t"), commit_point.term);
         self.storage.put_fact(Fact::CommitPoint, document.as_bytes());

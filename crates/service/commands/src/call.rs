@@ -185,11 +185,13 @@ pub struct Reply<'o> {
     pub(crate) write_concern_error: Option<Error>,
     pub(crate) stream: Option<RawDocumentBuf>,
     pub(crate) close: bool,
+    /// Another member has seen to the write concern.
+    pub(crate) is_settled: bool,
 }
 
 impl<'o> Reply<'o> {
     pub(crate) fn new(body: DocumentWriter<'o>) -> Self {
-        Self { body, write_concern_error: None, stream: None, close: false }
+        Self { body, write_concern_error: None, stream: None, close: false, is_settled: false }
     }
 
     /// The write is done, but what the write concern asks for is not.

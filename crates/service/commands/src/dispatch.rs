@@ -220,10 +220,13 @@ fn run(
             waits.then(|| unsatisfied_write_concern(call).or_else(|| await_replication(call))).flatten();
         return Err(failure(error, Beside { write_concern_error, ..Beside::default() }));
     }
-    let unreplicated = await_replication(call);
+    let unreplicated = if reply.is_settled { None } else { await_replication(call) };
     reply.append(cstr!("ok"), 1.0);
-    let write_concern_error =
-        reply.write_concern_error.take().or_else(|| unsatisfied_write_concern(call)).or(unreplicated);
+    let write_concern_error = reply
+        .write_concern_error
+        .take()
+        .or_else(|| unsatisfied_write_concern(call).filter(|_| !reply.is_settled))
+        .or(unreplicated);
     if let Some(document) = &fault.write_concern_error {
         reply.append(cstr!("writeConcernError"), &**document);
         let code = document.get("code").ok().flatten().and_then(number_as_i64).unwrap_or_default();
@@ -492,6 +495,9 @@ fn await_cluster_time(call: &mut Call<'_>) -> Result<()> {
             }
             queue.wait_applied_beyond(before, SLICE);
             call.operation.check_interrupt()?;
+        }
+        if !server.topology.is_writable_primary() {
+            server.storage.settle_catalog();
         }
     }
     if concern.level == ReadLevel::Snapshot {

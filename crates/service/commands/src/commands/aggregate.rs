@@ -1,6 +1,7 @@
 //! `aggregate`: a pipeline over a collection, a view or a database. Source: MongoDB manual, "aggregate".
 
 use crate::call::{Call, Reply};
+use crate::commands::at_the_primary;
 use crate::commands::current_op::{self, Wanted};
 use crate::commands::explain;
 use crate::concerns::ReadLevel;
@@ -105,6 +106,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             ErrorCode::InvalidOptions,
             "Aggregation stages $out and $merge cannot run with a readConcern of level 'snapshot'",
         ));
+    }
+    if writes && !call.server.topology.is_writable_primary() && call.envelope.db != "local" {
+        return at_the_primary::carry_out(call, reply);
     }
     let mut aggregation = match own_source(call, &namespace, &pipeline)? {
         Some(documents) => {

@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod append_oplog_note;
 pub mod apply_ops;
+pub mod at_the_primary;
 pub mod authentication;
 pub mod build_info;
 pub mod checkpoints;
