@@ -33,7 +33,7 @@ pub fn carry_out(call: &Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     command.append(cstr!("$readPreference"), rawdoc! { "mode": "primary" });
     let timeout = call.operation.deadline().map_or(TIMEOUT, |at| at.saturating_duration_since(Instant::now()));
     let answer = replication.ask_primary(&command, timeout)?;
-    if !answer.get("ok")?.and_then(number_as_i64).is_some_and(|ok| ok == 1) {
+    if answer.get("ok")?.and_then(number_as_i64).is_none_or(|ok| ok != 1) {
         let code = answer.get("code")?.and_then(number_as_i64).and_then(|code| i32::try_from(code).ok());
         let message = answer.get_str("errmsg").unwrap_or("the primary refused without saying why");
         return Err(Error::new(code.map_or(ErrorCode::OperationFailed, ErrorCode), message));
