@@ -15,6 +15,7 @@ from replica_set import ReplicaSet
 SOON = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200, "heartbeatTimeoutSecs": 2}
 # Acknowledges and elects nothing: the set goes on whatever becomes of it.
 SPECTATOR = {"votes": 0, "priority": 0}
+BEGUN = "initialSyncHangBeforeCopyingDatabases"
 COPYING = "initialSyncHangDuringCollectionClone"
 COPIED = "initialSyncHangAfterDataCloning"
 
@@ -279,6 +280,17 @@ def change_everything(client):
     shop.one.rename("three")
     shop.two.rename("one")
     shop.three.rename("two")
+    # What was there long before takes a name that another had meanwhile.
+    shop.brief.insert_one({"_id": "brief"})
+    shop.brief.drop()
+    shop.old.rename("brief")
+    # A name goes from a collection to a view; what the log tells of the first is not the second's.
+    shop.seen.insert_one({"_id": 1})
+    shop.seen.create_index("a")
+    shop.command("collMod", "seen", validator={"_id": 1})
+    shop.seen.drop_index("a_1")
+    shop.seen.drop()
+    shop.create_collection("seen", viewOn="carts", pipeline=[])
     # One takes another's place.
     shop.fresh.insert_one({"_id": "fresh"})
     shop.fresh.rename("replaced", dropTarget=True)
@@ -304,20 +316,22 @@ def change_everything(client):
     client.other.expiring.insert_one({"_id": "anew"})
 
 
-@pytest.mark.parametrize("moment", ["listed", "being listed", "copied"])
+@pytest.mark.parametrize("moment", ["begun", "listed", "copied"])
 def test_whatever_changes_during_the_copy_the_copy_ends_equal(moment):
     """Names change hands, collections and indexes come and go while the copy is made: by UUID, all is the same in the end."""
     with ReplicaSet(1, settings=SOON) as members, members.client() as client:
         fill(client, 1000)
         client.shop.replaced.insert_one({"_id": "old"})
+        client.shop.old.insert_many({"_id": i} for i in range(100))
         spare = members.spawn_spare({"collectionClonerBatchSize": 20})
-        point = COPIED if moment == "copied" else COPYING
-        if moment != "being listed":
-            hold(members, spare, point)
+        point = {"begun": BEGUN, "listed": COPYING, "copied": COPIED}[moment]
+        hold(members, spare, point)
         members.add(spare, **SPECTATOR)
-        if moment == "listed":
+        if moment == "begun":
+            await_that("nothing is begun", lambda: "initialSyncOplogStart" in progress(members, spare))
+        elif moment == "listed":
             await_copying(members, spare)
-        elif moment == "copied":
+        else:
             await_copied(members, spare)
         change_everything(client)
         release(members, spare, point)
@@ -325,6 +339,8 @@ def test_whatever_changes_during_the_copy_the_copy_ends_equal(moment):
         assert_equal(members)
         with members.direct(spare, read_preference=ReadPreference.SECONDARY_PREFERRED) as direct:
             assert [d["_id"] for d in direct.shop.one.find()] == ["of two"]
+            assert direct.shop.brief.count_documents({}) == 100
+            assert not logged(members, spare, "Initial sync attempt failed")
             assert direct.other.expiring.count_documents({}) == 1
             assert not [name for name in direct.shop.list_collection_names() if name.startswith("tmp")]
 

@@ -214,6 +214,7 @@ impl InitialSync<'_> {
     fn copy_all(&self, line: &Line<'_>, source: &mut Source<'_>, begin: &RawDocument, from: OpTime) -> Result<()> {
         self.copy_statements(source, from)?;
         self.storage.begin_log_with(begin)?;
+        self.hold("initialSyncHangBeforeCopyingDatabases")?;
         let (views, mut collections): (Vec<_>, Vec<_>) =
             source.collections()?.into_iter().partition(|listed| listed.is_view);
         let mut progress = Vec::new();

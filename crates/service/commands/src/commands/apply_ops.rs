@@ -319,13 +319,17 @@ fn replay(
             let to = ddl::parse_namespace("renameCollection", "to", to)?;
             replayed::rename(server, (&from, uuid), &to, rest.get("dropTarget")?)
         }
-        "collMod" => match replayed::meant(storage, &target()?, uuid) {
-            Some(found) => {
-                let changed = coll_mod::modify(storage, &found.namespace, &mut Fields::of("collMod", &rest)?);
-                unless_gone(changed.map(|_| ()))
+        "collMod" => {
+            let is_of_view = rest.get("viewOn")?.is_some();
+            let meant = if is_of_view { replayed::meant_or_view } else { replayed::meant };
+            match meant(storage, &target()?, uuid) {
+                Some(found) => {
+                    let changed = coll_mod::modify(storage, &found.namespace, &mut Fields::of("collMod", &rest)?);
+                    unless_gone(changed.map(|_| ()))
+                }
+                None => Ok(()),
             }
-            None => Ok(()),
-        },
+        }
         "createIndexes" => {
             let spec = specification::normalise(&rest, true)?;
             replayed::build_indexes(server, operation, (&target()?, uuid), &[spec])

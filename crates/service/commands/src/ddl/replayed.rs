@@ -24,12 +24,18 @@ use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
 
-/// The collection an entry means: that with its UUID, or the view of its name.
+/// The collection an entry means: that with its UUID.
 pub fn meant(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Option<Arc<Collection>> {
-    let named = storage.collection(named);
-    let Some(uuid) = uuid else { return named };
-    let known = storage.catalog().by_uuid(uuid).cloned();
-    known.or_else(|| named.filter(|named| named.kind == CollectionKind::View))
+    match uuid {
+        None => storage.collection(named),
+        Some(uuid) => storage.catalog().by_uuid(uuid).cloned(),
+    }
+}
+
+/// The same, or the view of its name: a view that was copied has another UUID than at its source.
+pub fn meant_or_view(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Option<Arc<Collection>> {
+    let is_view = |found: &Arc<Collection>| found.kind == CollectionKind::View;
+    meant(storage, named, uuid).or_else(|| storage.collection(named).filter(is_view))
 }
 
 /// Lets nothing but the collection with this UUID have the name.
@@ -66,7 +72,7 @@ pub fn create(storage: &Storage, name: &Namespace, document: &RawDocument, uuid:
 
 /// Drops a collection or view.
 pub fn drop(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
-    match meant(storage, named, uuid) {
+    match meant_or_view(storage, named, uuid) {
         Some(found) => storage.drop_collection(&found.namespace).map(|_| ()),
         None => Ok(()),
     }

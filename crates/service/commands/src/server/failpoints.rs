@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The fail points there are.
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 8] = [
     "failCommand",
     "failGetMoreAfterCursorCheckout",
     "initialSyncHangAfterDataCloning",
+    "initialSyncHangBeforeCopyingDatabases",
     "initialSyncHangDuringCollectionClone",
     "maxTimeAlwaysTimeOut",
     "onPrimaryTransactionalWrite",
