@@ -541,6 +541,11 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     let interrupted = || call.operation.check_interrupt();
     let (began, is_majority) = (Instant::now(), demand.is_none());
     let waited = match demand {
+        // Asked after `written` was: from here on the end of the era ends the wait.
+        Some(_) if replication.waiters().era() != call.standing.era => {
+            let message = "Primary stepped down while waiting for replication";
+            Err(Error::new(ErrorCode::PrimarySteppedDown, message))
+        }
         Some(demand) => replication.await_members(demand, written, concern.wants_sync(), until, interrupted),
         None => replication.waiters().await_majority(call.standing.era, written, until, interrupted),
     };
