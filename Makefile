@@ -90,7 +90,7 @@ comma := ,
 empty :=
 commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
-.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-recovery bench-initial-sync
+.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-recovery bench-initial-sync bench-set bench-failover
 
 bench-peers: tools
 	@$(ENV) crates/proof/bench/peers/install.sh
@@ -116,6 +116,13 @@ bench-recovery: release ## time from kill -9 under load to the next acknowledged
 bench-initial-sync: release ## time until a new member has its data, by cloning and by file, and what the source's clients lose
 	@$(BENCH) initial-sync --records $(if $(filter file,$(origin RECORDS)),2000000,$(RECORDS)) \
 	  $(call BENCH_PLACE,initial-sync) $(BENCH_FLAGS)
+
+bench-set: release ## majority writes of three members beside three of etcd
+	@$(ENV) crates/proof/bench/peers/etcd/build.sh
+	@$(BENCH) set --seconds $(SECONDS_EACH) --etcd "$$BATON_CACHE/peers/etcd-peer" $(call BENCH_PLACE,set) $(BENCH_FLAGS)
+
+bench-failover: release ## how long no majority writes are taken when the primary is killed, hands over or falls silent
+	@$(BENCH) failover $(call BENCH_PLACE,failover) $(BENCH_FLAGS)
 
 deny: ## licences, advisories, duplicate versions (needs cargo-deny)
 	@cargo deny check

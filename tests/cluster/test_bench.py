@@ -43,7 +43,15 @@ def test_baton_is_compared_with_what_needs_no_installation(tmp_path):
     (["memory", "--records", 300, "--connections", 16, "--cursors", 2, "--at-once", 2, "--seconds", 0.2], "peak MB resident"),
     (["recovery", "--records", 300, "--kills", 2, "--seconds", 0.3, "--clients", 2, "--cache-gb", 0.25], "kill -9"),
     (["initial-sync", "--records", 300, "--seconds", 0.2, "--clients", 2, "--cache-gb", 0.25], "initial sync by file"),
+    (["failover", "--times", 1, "--clients", 4, "--events", "kill,handoff"], "seconds without a majority write"),
 ])
 def test_an_experiment_answers_its_demand(tmp_path, arguments, demand):
     report = bench(tmp_path, *arguments)
     assert any(demand in target["demand"] and target["figure"] is not None for target in report["targets"])
+
+
+def test_a_set_is_measured_alone_where_etcd_is_not(tmp_path):
+    report = bench(tmp_path, "set", "--records", 300, "--clients", "2", "--seconds", 1, "--cache-gb", 0.25)
+    assert report["cells"][0]["baton"]["perSecond"] > 0
+    # Without its peer a target is left out, not met.
+    assert report["cells"][0]["etcd"] is None and report["targets"] == []

@@ -7,9 +7,11 @@
 
 pub mod client;
 pub mod distribution;
+pub mod failover;
 mod histogram;
 pub mod idle;
 pub mod initial_sync;
+pub mod local_set;
 pub mod machine;
 pub mod member;
 pub mod memory;
@@ -19,6 +21,7 @@ pub mod record;
 pub mod recovery;
 pub mod runner;
 pub mod scale;
+pub mod set;
 pub mod target;
 pub mod workload;
 mod ycsb;
@@ -57,6 +60,10 @@ pub enum Experiment {
     Recovery(recovery::RecoveryArgs),
     /// Time until a new member has its data, by cloning and by file
     InitialSync(initial_sync::InitialSyncArgs),
+    /// Majority writes of a set of three beside etcd's
+    Set(set::SetArgs),
+    /// How long a set takes no majority writes when its primary is killed, falls silent or hands over
+    Failover(failover::FailoverArgs),
     /// The ping-pong's server
     #[command(hide = true)]
     Echo {
@@ -79,6 +86,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(Experiment::Memory(args)) => memory::run(&args),
         Some(Experiment::Recovery(args)) => recovery::run(&args),
         Some(Experiment::InitialSync(args)) => initial_sync::run(&args),
+        Some(Experiment::Set(args)) => set::run(&args),
+        Some(Experiment::Failover(args)) => failover::run(&args),
         Some(Experiment::Echo { port }) => client::serve_echo(port),
     }
 }

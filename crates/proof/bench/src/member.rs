@@ -111,6 +111,17 @@ impl MemberSpec {
     }
 }
 
+/// The binary whose members are measured.
+///
+/// # Errors
+/// If it is not named and this is another program.
+pub fn binary_of(place: &PlaceArgs) -> Result<PathBuf, Failure> {
+    match &place.baton {
+        Some(path) => Ok(path.clone()),
+        None => this_binary(),
+    }
+}
+
 fn this_binary() -> Result<PathBuf, Failure> {
     let path = std::env::current_exe()?;
     if path.file_name().is_some_and(|name| name == "baton") {

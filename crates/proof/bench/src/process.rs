@@ -89,6 +89,11 @@ impl Process {
         }
     }
 
+    /// Stops its clock (SIGSTOP), or lets it go on.
+    pub fn freeze(&self, on: bool) {
+        self.signal(if on { libc::SIGSTOP } else { libc::SIGCONT });
+    }
+
     /// Kills it at once, as a crash would.
     ///
     /// # Errors

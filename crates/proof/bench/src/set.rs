@@ -1,0 +1,195 @@
+//! `baton bench set`: acknowledged by a majority, on disk: three members of Baton beside three of etcd, in one run.
+//!
+//! Both write a kilobyte under one of so many keys, each client one at a time on a connection of its own; a write counts when a
+//! majority has it on disk. All members, and the clients, share this machine.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use bson::doc;
+use serde_json::{Value, json};
+
+use crate::client::{ThinFactory, WriteConcern, primary_of};
+use crate::local_set::LocalSet;
+use crate::member::PlaceArgs;
+use crate::process::{Process, free_port};
+use crate::record::Layout;
+use crate::runner::Plan;
+use crate::target::Target;
+use crate::workload::{Records, Workload};
+use crate::{Failure, conclude, machine, runner};
+
+/// A set beside etcd.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SetArgs {
+    /// Records (1 KB each) in the table, and keys that etcd writes
+    #[arg(long, default_value_t = 20_000)]
+    pub records: u64,
+    /// Numbers of clients
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
+    pub clients: Vec<usize>,
+    /// Seconds for each cell
+    #[arg(long, default_value_t = 10)]
+    pub seconds: u64,
+    /// The program that is etcd's member and load (see peers/etcd); without it Baton is measured alone
+    #[arg(long)]
+    pub etcd: Option<PathBuf>,
+    /// Memory for each member's cache
+    #[arg(long, default_value_t = 1.0)]
+    pub cache_gb: f64,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+const MEMBERS: usize = 3;
+/// Of etcd's puts a second, at several clients.
+const THROUGHPUT_MIN: f64 = 4.0;
+/// Of etcd's median latency, at one client.
+const LATENCY_MAX: f64 = 0.5;
+
+struct Cell {
+    per_sec: f64,
+    p50: f64,
+    p99: f64,
+    others_percent: f64,
+}
+
+/// Measures both, one after the other for each number of clients.
+///
+/// # Errors
+/// If a member does not start or a load fails.
+pub fn run(args: &SetArgs) -> Result<(), Failure> {
+    if args.records == 0 || args.seconds == 0 || args.clients.contains(&0) {
+        return Err("--records, --seconds and --clients must be above 0".into());
+    }
+    let scratch = args.place.fresh("set")?;
+    let (mut text, mut cells, mut targets) = (String::new(), Vec::new(), Vec::new());
+    for clients in &args.clients {
+        let etcd =
+            args.etcd.as_ref().map(|program| measure_etcd(args, program, *clients, scratch.path())).transpose()?;
+        let baton = measure_baton(args, *clients, scratch.path())?;
+        for (who, cell) in [("etcd", etcd.as_ref()), ("Baton", Some(&baton))] {
+            if let Some(Cell { per_sec, p50, p99, others_percent }) = cell {
+                let line = format!(
+                    "{clients:>3} clients  {who:6} {per_sec:>8.0}/s  p50 {p50:>7.0} us  p99 {p99:>7.0} us  (others used {others_percent:.0} % of the CPUs)\n"
+                );
+                eprint!("{line}");
+                text += &line;
+            }
+        }
+        if let Some(etcd) = &etcd {
+            targets.push(target(*clients, &baton, etcd));
+        }
+        cells.push(json!({ "clients": clients, "baton": figures_of(&baton), "etcd": etcd.as_ref().map(figures_of) }));
+    }
+    conclude(&args.place, &text, json!({ "records": args.records, "cells": cells }), &targets)
+}
+
+fn target(clients: usize, baton: &Cell, etcd: &Cell) -> Target {
+    let place = format!("{MEMBERS} members, 1 KB, {clients} clients");
+    if clients == 1 {
+        return Target {
+            demand: "median latency of a majority write, of etcd's".into(),
+            place,
+            figure: baton.p50 / etcd.p50,
+            bound: LATENCY_MAX,
+            at_least: false,
+        };
+    }
+    Target {
+        demand: "majority writes a second, of etcd's".into(),
+        place,
+        figure: baton.per_sec / etcd.per_sec,
+        bound: THROUGHPUT_MIN,
+        at_least: true,
+    }
+}
+
+fn figures_of(cell: &Cell) -> Value {
+    json!({ "perSecond": cell.per_sec, "p50us": cell.p50, "p99us": cell.p99, "othersPercent": cell.others_percent })
+}
+
+fn measure_baton(args: &SetArgs, clients: usize, directory: &std::path::Path) -> Result<Cell, Failure> {
+    let directory = directory.join("baton");
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory)?;
+    let set = LocalSet::start(&args.place, &directory, MEMBERS, args.cache_gb, &doc! {})?;
+    let uri = format!("mongodb://{}/", primary_of(&set.uri())?);
+    let factory = ThinFactory::new(&uri, WriteConcern::Majority, Layout::Whole)?;
+    runner::load(&factory, args.records, 4, 500, false)?;
+    let pids = set.pids();
+    machine::settle(&pids, Duration::from_secs(30))?;
+    let plan = Plan {
+        workload: Workload::Replace,
+        clients,
+        warmup: Duration::from_secs(1),
+        duration: Duration::from_secs(args.seconds),
+        operations: None,
+        uniform: true,
+        seed: 1,
+        verbose: false,
+    };
+    let before = machine::Moment::now(&pids)?;
+    let outcome = runner::run(&factory, &Records::loaded(args.records), &plan)?;
+    let used = machine::Moment::now(&pids)?.since(&before);
+    Ok(Cell {
+        per_sec: outcome.throughput(),
+        p50: outcome.latencies.quantile_us(0.5)?,
+        p99: outcome.latencies.quantile_us(0.99)?,
+        others_percent: 100.0 * used.others,
+    })
+}
+
+fn measure_etcd(
+    args: &SetArgs,
+    program: &std::path::Path,
+    clients: usize,
+    directory: &std::path::Path,
+) -> Result<Cell, Failure> {
+    let directory = directory.join("etcd");
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory)?;
+    let ports = (0..2 * MEMBERS).map(|_| free_port()).collect::<Result<Vec<_>, _>>()?;
+    let (serving, peering) = ports.split_at(MEMBERS);
+    let cluster: Vec<String> =
+        peering.iter().enumerate().map(|(i, port)| format!("m{i}=http://127.0.0.1:{port}")).collect();
+    // A member listens to clients once there is a quorum: all must have been started before one is waited for.
+    let members = std::thread::scope(|scope| {
+        let starting: Vec<_> = (0..MEMBERS)
+            .map(|i| {
+                let mut command = Command::new(program);
+                command.args(["member", &format!("m{i}")]).arg(directory.join(format!("m{i}")));
+                command.args([serving[i].to_string(), peering[i].to_string(), cluster.join(",")]);
+                let directory = &directory;
+                scope.spawn(move || Process::start(&format!("etcd{i}"), command, serving[i], directory))
+            })
+            .collect();
+        let joined =
+            starting.into_iter().map(|member| member.join().unwrap_or_else(|_| Err("a start panicked".into())));
+        joined.collect::<Result<Vec<_>, Failure>>()
+    })?;
+    let mut pids: Vec<u32> = members.iter().map(Process::pid).collect();
+    machine::settle(&pids, Duration::from_secs(30))?;
+    let endpoints: Vec<String> = serving.iter().map(|port| format!("http://127.0.0.1:{port}")).collect();
+    let load = Command::new(program)
+        .args([
+            "load",
+            &endpoints.join(","),
+            &clients.to_string(),
+            &args.seconds.to_string(),
+            &args.records.to_string(),
+        ])
+        .stdout(std::process::Stdio::piped())
+        .spawn()?;
+    pids.push(load.id());
+    let before = machine::Moment::now(&pids)?;
+    std::thread::sleep(Duration::from_secs(args.seconds));
+    let used = machine::Moment::now(&pids)?.since(&before);
+    let output = load.wait_with_output()?;
+    let figures: Value =
+        serde_json::from_slice(&output.stdout).map_err(|e| format!("etcd's load said nothing: {e}"))?;
+    let figure =
+        |name: &str| figures[name].as_f64().ok_or_else(|| Failure::from(format!("etcd's load names no {name}")));
+    Ok(Cell { per_sec: figure("puts")?, p50: figure("p50")?, p99: figure("p99")?, others_percent: 100.0 * used.others })
+}
