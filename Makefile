@@ -23,8 +23,9 @@ build: libraries ## build the binary that `make up` runs
 release: libraries ## build the optimised binary
 	@$(ENV) cargo build --locked --release -p baton
 
-up: build ## start one member, a replica set rs0 on 127.0.0.1:27017, and print its connection string
-	@$(ENV) exec "$$CARGO_TARGET_DIR/quick/baton" up --port $(PORT) --data "$(DATA)"
+MEMBERS ?= 3
+up: build ## start a replica set rs0 of three members (MEMBERS) from 127.0.0.1:27017 on, and print its connection string
+	@$(ENV) exec "$$CARGO_TARGET_DIR/quick/baton" up --members $(MEMBERS) --port $(PORT) --data "$(DATA)"
 
 test: libraries check-format check-house spec lint unit cluster fuzz ## everything that must hold (CI runs exactly this)
 	@echo "make test: all passed"

@@ -88,6 +88,8 @@ fn describe(status: &Document, server: &Document) -> String {
             if tasks.is_empty() { "none".into() } else { tasks.join(", ") },
         ));
     }
+    text.push_str(&sync_tree(status));
+    text.push_str(&last_election(status));
     let section = |name: &str| server.get_document(name).cloned().unwrap_or_default();
     let (connections, memory) = (section("connections"), section("mem"));
     text.push_str(&format!(
@@ -96,6 +98,51 @@ fn describe(status: &Document, server: &Document) -> String {
         number(&connections, "current"),
         number(&memory, "resident"),
     ));
+    text
+}
+
+/// Who fetches from whom, drawn; nothing for a set of one.
+fn sync_tree(status: &Document) -> String {
+    let members = status.get_array("members").map(Vec::as_slice).unwrap_or_default();
+    let edges: Vec<(&str, &str)> = members
+        .iter()
+        .filter_map(Bson::as_document)
+        .filter_map(|member| Some((member.get_str("name").ok()?, member.get_str("syncSourceHost").unwrap_or_default())))
+        .collect();
+    if edges.len() < 2 {
+        return String::new();
+    }
+    let mut text = String::from("fetching\n");
+    let is_member = |name: &str| edges.iter().any(|(member, _)| *member == name);
+    for (name, _) in edges.iter().filter(|(_, source)| !is_member(source)) {
+        text.push_str(&format!("  {name}\n"));
+        draw_below(name, "  ", &edges, edges.len(), &mut text);
+    }
+    text
+}
+
+/// `depth` ends a circle, which members' views of different moments can make.
+fn draw_below(source: &str, indent: &str, edges: &[(&str, &str)], depth: usize, text: &mut String) {
+    let below: Vec<&str> = edges.iter().filter(|(_, of)| *of == source).map(|(name, _)| *name).collect();
+    for (place, name) in below.iter().enumerate().filter(|_| depth > 0) {
+        let (branch, more) = if place + 1 == below.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        text.push_str(&format!("{indent}{branch}{name}\n"));
+        draw_below(name, &format!("{indent}{more}"), edges, depth - 1, text);
+    }
+}
+
+/// When and why the primary was elected, and up to when all is committed, as far as the member asked knows.
+fn last_election(status: &Document) -> String {
+    let mut text = String::new();
+    if let Some(at) = status.get_document("optimes").ok().and_then(|optimes| date_ms(optimes, "lastCommittedWallTime"))
+    {
+        text.push_str(&format!("committed up to {}\n", bson::DateTime::from_millis(at)));
+    }
+    if let Ok(election) = status.get_document("electionCandidateMetrics") {
+        let when = election.get_datetime("lastElectionDate").map(ToString::to_string).unwrap_or_default();
+        let why = election.get_str("lastElectionReason").unwrap_or("?");
+        text.push_str(&format!("elected {when} ({why})\n"));
+    }
     text
 }
 
@@ -123,5 +170,15 @@ mod tests {
         assert!(lines[2].contains("PRIMARY") && lines[2].ends_with("compaction (running 2 s)"), "{text}");
         let words: Vec<_> = lines[3].split_whitespace().collect();
         assert_eq!(words, ["b:1", "SECONDARY", "9", "3", "none"]);
+    }
+
+    #[test]
+    fn who_fetches_from_whom_is_a_tree_and_a_circle_ends() {
+        let member = |name: &str, source: &str| doc! { "name": name, "syncSourceHost": source };
+        let status = doc! { "members": [member("a", ""), member("b", "a"), member("c", "b"), member("d", "a")] };
+        assert_eq!(sync_tree(&status), "fetching\n  a\n  ├─ b\n  │  └─ c\n  └─ d\n");
+        let circle = doc! { "members": [member("a", "b"), member("b", "a"), member("c", "")] };
+        assert_eq!(sync_tree(&circle), "fetching\n  c\n");
+        assert_eq!(sync_tree(&doc! { "members": [member("a", "")] }), "");
     }
 }
