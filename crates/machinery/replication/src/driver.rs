@@ -849,6 +849,10 @@ impl Driver {
             Ok(_) => {}
             Err(error) => tracing::error!(target: "REPL", error = %error, "The first entry of the term was refused"),
         }
+        // Of the primary before, whoever it was. Clients are let in only after this.
+        if let Err(error) = self.storage.drop_temporary_collections() {
+            tracing::warn!(target: "REPL", error = %error, "Temporary collections are left");
+        }
         tracing::info!(target: "REPL", id = 21331, term, "Transition to primary complete; database writes are now permitted");
         Input::TermBegun(term)
     }
