@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,17 @@ impl Process {
     ///
     /// # Errors
     /// With the end of its output, if it does not come to listen.
-    pub fn start(name: &str, mut command: Command, port: u16, directory: &Path) -> Result<Self, Failure> {
+    pub fn start(name: &str, command: Command, port: u16, directory: &Path) -> Result<Self, Failure> {
+        let mut process = Self::begin(name, command, port, directory)?;
+        process.await_listening(directory)?;
+        Ok(process)
+    }
+
+    /// Starts `command` without waiting. It ends with the thread that called this: the kernel takes that for the parent.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn begin(name: &str, mut command: Command, port: u16, directory: &Path) -> Result<Self, Failure> {
         let log = directory.join(format!("{name}.out"));
         let output = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
@@ -50,17 +60,20 @@ impl Process {
         }
         let program = command.get_program().display().to_string();
         let child = command.spawn().map_err(|e| format!("{name}: {program}: {e}"))?;
-        let mut process = Self { child, name: name.to_owned(), port };
-        process.wait_until_listening(&log)?;
-        Ok(process)
+        Ok(Self { child, name: name.to_owned(), port })
     }
 
-    fn wait_until_listening(&mut self, log: &PathBuf) -> Result<(), Failure> {
+    /// Waits until it listens.
+    ///
+    /// # Errors
+    /// With the end of its output, if it does not come to that.
+    pub fn await_listening(&mut self, directory: &Path) -> Result<(), Failure> {
+        let log = directory.join(format!("{}.out", self.name));
         let deadline = Instant::now() + START_WAIT_MAX;
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             let ended = self.child.try_wait()?;
             if ended.is_some() || Instant::now() > deadline {
-                let output = String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()).into_owned();
+                let output = String::from_utf8_lossy(&std::fs::read(&log).unwrap_or_default()).into_owned();
                 let tail: Vec<&str> = output.lines().rev().take(5).collect();
                 let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
                 let what = ended.map_or("does not listen".to_owned(), |status| format!("ended: {status}"));

@@ -155,20 +155,16 @@ fn measure_etcd(
     let cluster: Vec<String> =
         peering.iter().enumerate().map(|(i, port)| format!("m{i}=http://127.0.0.1:{port}")).collect();
     // A member listens to clients once there is a quorum: all must have been started before one is waited for.
-    let members = std::thread::scope(|scope| {
-        let starting: Vec<_> = (0..MEMBERS)
-            .map(|i| {
-                let mut command = Command::new(program);
-                command.args(["member", &format!("m{i}")]).arg(directory.join(format!("m{i}")));
-                command.args([serving[i].to_string(), peering[i].to_string(), cluster.join(",")]);
-                let directory = &directory;
-                scope.spawn(move || Process::start(&format!("etcd{i}"), command, serving[i], directory))
-            })
-            .collect();
-        let joined =
-            starting.into_iter().map(|member| member.join().unwrap_or_else(|_| Err("a start panicked".into())));
-        joined.collect::<Result<Vec<_>, Failure>>()
-    })?;
+    let mut members = Vec::new();
+    for i in 0..MEMBERS {
+        let mut command = Command::new(program);
+        command.args(["member", &format!("m{i}")]).arg(directory.join(format!("m{i}")));
+        command.args([serving[i].to_string(), peering[i].to_string(), cluster.join(",")]);
+        members.push(Process::begin(&format!("etcd{i}"), command, serving[i], &directory)?);
+    }
+    for member in &mut members {
+        member.await_listening(&directory)?;
+    }
     let mut pids: Vec<u32> = members.iter().map(Process::pid).collect();
     machine::settle(&pids, Duration::from_secs(30))?;
     let endpoints: Vec<String> = serving.iter().map(|port| format!("http://127.0.0.1:{port}")).collect();
