@@ -3,6 +3,7 @@
 import random
 import shutil
 import tempfile
+import time
 
 import bson
 from pymongo import ReadPreference, WriteConcern
@@ -13,6 +14,8 @@ from replica_set import ReplicaSet
 
 SOON = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200}
 MAJORITY = WriteConcern("majority", wtimeout=30_000)
+# How long storage keeps old versions for readers by default (crates/devices/storage/src/options.rs).
+HISTORY_SECS = 10
 
 
 def carts_of(client, write_concern=MAJORITY):
@@ -102,3 +105,29 @@ def test_21_a_majority_loses_power_and_what_it_acknowledged_is_there():
         for folder, ledger in zip(data, ledgers):
             ledger.close()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_03_what_only_the_dead_primary_had_is_in_a_rollback_file_after_a_long_absence():
+    """As its short sibling in tests/cluster, but the dead one is away for longer than history is kept, and after its return hears
+    nobody for longer than that too. Fails if it forgets what it needs to go back before it knows how far it must."""
+    with ReplicaSet(settings=SOON, network=True) as members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_many([{"_id": i} for i in range(3)])
+        members.await_equal()
+        time.sleep(HISTORY_SECS / 2)
+        dead = members.primary()
+        members.network.isolate(dead)
+        with members.direct(dead) as direct:
+            carts_of(direct, WriteConcern(1)).insert_one({"_id": "lost"})
+        members.kill(dead)
+        members.await_primary_among(members.others(dead))
+        carts_of(client).insert_one({"_id": "kept"})
+        members.network.heal()
+        time.sleep(HISTORY_SECS + 2)
+        members.network.isolate(dead)
+        members.spawn(dead)
+        time.sleep(HISTORY_SECS + 2)
+        members.network.heal()
+        members.await_healthy()
+        removed = [document for path in members.members[dead].data.glob("rollback/*/removed.*.bson")
+                   for document in bson.decode_all(path.read_bytes())]
+        assert removed == [{"_id": "lost"}]

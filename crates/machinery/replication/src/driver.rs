@@ -129,6 +129,7 @@ impl Replication {
         let begun = Instant::now();
         let start = start_of(&parts)?;
         let host = start.host.clone();
+        let commit_point = start.commit_point;
         let consensus = Consensus::new(Duration::ZERO, start);
         let (advertised, process_id) = (parts.host.clone(), parts.process_id);
         let view = Arc::new(ArcSwap::from_pointee(consensus.view()));
@@ -138,6 +139,8 @@ impl Replication {
         let acknowledgements = Arc::new(Acknowledgements::default());
         let initial_sync = Arc::new(Mutex::new(None));
         parts.storage.close_to_writes();
+        // Before history is trimmed for the first time: however long this member was away, it can go back to there.
+        parts.storage.set_commit_point(commit_point);
         let progress = listen_to_storage(&parts.storage, &inbox);
         let set_name = parts.set_name.clone();
         let driver = Driver {

@@ -158,7 +158,7 @@ impl Shared {
             let reason = match end {
                 End::Changed => continue,
                 End::Failed(reason) => reason,
-                End::RollBack => match self.roll_back(&host) {
+                End::RollBack => match self.roll_back(generation, &host) {
                     Ok(()) => continue,
                     Err(error) => format!("this member's log has parted from it, and cannot be rolled back: {error}"),
                 },
@@ -172,9 +172,16 @@ impl Shared {
         }
     }
 
-    /// Goes back to where both logs part. The machine sets a source again when it hears that this is done.
-    fn roll_back(&self, host: &str) -> Result<()> {
-        self.state.lock().at_rest = false;
+    /// Goes back to where both logs part, unless the source has changed: this member may have become primary meanwhile. The
+    /// machine sets a source again when it hears that this is done.
+    fn roll_back(&self, generation: u64, host: &str) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            if state.generation != generation {
+                return Ok(());
+            }
+            state.at_rest = false;
+        }
         (self.parts.on_input)(Input::Data(DataState::Rollback));
         self.parts.figures.rollbacks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         // Whoever reads or writes around the rollback waits in an era that is over when it is done.
