@@ -195,7 +195,7 @@ impl Consensus {
             Request::Heartbeat(heartbeat) => self.answer_heartbeat(id, heartbeat),
             Request::RequestVotes(votes) => self.answer_vote_request(id, votes),
             Request::UpdatePosition(update) => self.answer_position_update(id, update),
-            Request::StepUp { term } => self.answer_step_up(id, term),
+            Request::StepUp { term, last_written } => self.answer_step_up(id, term, last_written),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::leadership::Leadership;
 use crate::message::{ElectionReason, MemberState, Request, Response, VoteRequest, VoteResponse};
 use crate::mutant::Mutant;
 use crate::step::{DataState, Effect, LastVote, Moment, RequestId};
-use baton_types::{Error, ErrorCode, Term};
+use baton_types::{Error, ErrorCode, OpTime, Term};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(crate) struct Campaign {
     deadline: Moment,
     /// An operator waits to hear that it began.
     asked: bool,
+    /// The primary before resigned in this member's favour, which has all that it had.
+    is_heir: bool,
 }
 
 impl Consensus {
@@ -76,19 +78,26 @@ impl Consensus {
         }
     }
 
-    /// There is no primary any more, by its own word or because its process is gone.
+    /// The primary's process is gone.
     pub(crate) fn lose_primary(&mut self) {
         self.primary = None;
         self.takeover = None;
-        self.elect_promptly();
+        self.elect_promptly(Duration::ZERO);
     }
 
-    fn elect_promptly(&mut self) {
+    /// The primary says that it is none any more. It may have told another one to stand, who must not find a rival.
+    pub(crate) fn hear_resignation(&mut self) {
+        self.primary = None;
+        self.takeover = None;
+        self.elect_promptly(COURTESY);
+    }
+
+    fn elect_promptly(&mut self, courtesy: Duration) {
         if self.election_is_prompt || !matches!(self.role, Role::Follower) {
             return;
         }
         self.election_is_prompt = true;
-        let at = self.now + self.prompt_delay();
+        let at = self.now + courtesy + self.prompt_delay();
         self.election_at = self.election_at.min(at);
     }
 
@@ -146,7 +155,7 @@ impl Consensus {
             return;
         }
         if self.primary.is_none() && self.majority_knows_of_no_primary() {
-            self.elect_promptly();
+            self.elect_promptly(Duration::ZERO);
         }
         if self.election_at <= self.now {
             self.primary = None;
@@ -241,11 +250,14 @@ impl Consensus {
         }
     }
 
-    pub(crate) fn answer_step_up(&mut self, id: RequestId, term: Term) {
+    pub(crate) fn answer_step_up(&mut self, id: RequestId, term: Term, last_written: OpTime) {
         self.adopt_term(term);
         // The sender resigned in our favour: a freeze of ours is not about this, a lack of data is.
         if term == self.term && matches!(self.role, Role::Follower) && self.can_stand() {
             self.stand(ElectionReason::Handoff, false, false);
+            if let Role::Candidate(campaign) = &mut self.role {
+                campaign.is_heir = self.position.written >= last_written;
+            }
         }
         self.effects.push(Effect::Respond { id, response: Ok(Response::StepUp { term: self.term }) });
     }
@@ -263,8 +275,16 @@ impl Consensus {
         }
         let granted = if dry_run { BTreeSet::from([me]) } else { BTreeSet::new() };
         let deadline = self.now + timeout;
-        self.role =
-            Role::Candidate(Campaign { dry_run, term, reason, granted, refused: BTreeSet::new(), deadline, asked });
+        self.role = Role::Candidate(Campaign {
+            dry_run,
+            term,
+            reason,
+            granted,
+            refused: BTreeSet::new(),
+            deadline,
+            asked,
+            is_heir: false,
+        });
         if dry_run {
             self.request_votes();
             self.count_votes();
@@ -323,20 +343,21 @@ impl Consensus {
         let is_voter = |id: &&MemberId| configuration.member(**id).is_some_and(crate::configuration::Member::is_voter);
         let granted = campaign.granted.iter().filter(is_voter).count();
         let refused = campaign.refused.iter().filter(is_voter).filter(|id| !campaign.granted.contains(id)).count();
-        let (reason, asked, dry_run) = (campaign.reason, campaign.asked, campaign.dry_run);
+        let (reason, asked, dry_run, is_heir) = (campaign.reason, campaign.asked, campaign.dry_run, campaign.is_heir);
         if granted >= majority {
             if dry_run {
                 self.stand(reason, false, asked);
             } else {
-                self.win(reason, asked);
+                self.win(reason, asked, is_heir);
             }
         } else if configuration.voters().count() - refused < majority {
             self.lose_election();
         }
     }
 
-    fn win(&mut self, reason: ElectionReason, asked: bool) {
-        self.role = Role::Leader(Leadership::new(self.now, self.catch_up_deadline()));
+    fn win(&mut self, reason: ElectionReason, asked: bool, is_heir: bool) {
+        let catch_up_until = if is_heir { Some(self.now) } else { self.catch_up_deadline() };
+        self.role = Role::Leader(Leadership::new(self.now, catch_up_until));
         self.primary = self.me;
         self.elections_lost = 0;
         for peer in self.peers.values_mut() {

@@ -146,7 +146,7 @@ impl Consensus {
             self.hear_primary(from);
         } else if self.primary == Some(from) && term == self.term {
             // It was, and says that it no longer is.
-            self.lose_primary();
+            self.hear_resignation();
         }
         self.learn_commit_point_from_heartbeat(commit_point);
         // Who has the configuration may be what the commit point waited for.

@@ -35,6 +35,8 @@ const HANDOVER_LAG_SECS_MAX: u32 = 1;
 pub(crate) struct Leadership {
     won_at: Moment,
     phase: Phase,
+    /// The configuration on disk carries this term, or one that an operator forced has taken its place.
+    pub has_stamped: bool,
     pub step_down: Option<StepDown>,
 }
 
@@ -69,7 +71,7 @@ enum Blocked {
 
 impl Leadership {
     pub fn new(now: Moment, catch_up_until: Option<Moment>) -> Self {
-        Self { won_at: now, phase: Phase::CatchingUp { until: catch_up_until }, step_down: None }
+        Self { won_at: now, phase: Phase::CatchingUp { until: catch_up_until }, has_stamped: false, step_down: None }
     }
 
     pub fn takes_writes(&self) -> bool {
@@ -79,6 +81,11 @@ impl Leadership {
 
     pub fn has_begun(&self) -> bool {
         self.phase == Phase::Writable
+    }
+
+    /// Whether the term's first entry is there, or on its way.
+    pub fn has_begun_term(&self) -> bool {
+        !self.is_catching_up()
     }
 
     pub fn is_catching_up(&self) -> bool {
@@ -290,7 +297,8 @@ impl Consensus {
         self.resign(ResignReason::Request);
         self.frozen_until = self.now + request.freeze;
         if let Some(to) = successor.filter(|_| request.hand_off) {
-            self.effects.push(Effect::Send { to, request: Request::StepUp { term: self.term } });
+            let request = Request::StepUp { term: self.term, last_written: self.position.written };
+            self.effects.push(Effect::Send { to, request });
         }
     }
 

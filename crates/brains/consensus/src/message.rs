@@ -213,9 +213,11 @@ pub enum Request {
     RequestVotes(VoteRequest),
     /// Answered by [`Response::UpdatePosition`], which only carries the receiver's term back.
     UpdatePosition(PositionUpdate),
-    /// Stand for election now, without a dry run: the primary has stepped down in your favour.
+    /// Stand for election now, without a dry run: the primary of `term` has stepped down in your favour. `last_written` is the
+    /// end of its log: who has that has nothing to catch up on.
     StepUp {
         term: Term,
+        last_written: OpTime,
     },
 }
 

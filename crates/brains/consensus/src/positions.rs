@@ -107,7 +107,8 @@ impl Consensus {
 
     /// The primary's rule.
     pub(crate) fn advance_commit_point(&mut self) {
-        if !matches!(self.role, Role::Leader(_)) {
+        // A primary whose configuration does not carry its term could lose that in a crash: it commits nothing yet.
+        if !matches!(&self.role, Role::Leader(leadership) if leadership.has_stamped) {
             return;
         }
         if let Some(candidate) = self.majority_position()

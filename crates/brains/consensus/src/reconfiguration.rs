@@ -190,13 +190,17 @@ impl Consensus {
         self.persist_configuration(next, false);
     }
 
-    /// A new primary's configuration carries its term.
+    /// A new primary's configuration carries its term. One that is being written meanwhile is stamped when it is there.
     pub(crate) fn stamp_configuration(&mut self) {
-        if let Some(mut configuration) = self.configuration.clone()
-            && configuration.version.term != self.term
-            && self.configuration_in_progress.is_none()
-        {
-            configuration.version.term = self.term;
+        let term = self.term;
+        let Role::Leader(leadership) = &mut self.role else { return };
+        if self.configuration_in_progress.is_some() || leadership.has_stamped {
+            return;
+        }
+        let Some(mut configuration) = self.configuration.clone() else { return };
+        leadership.has_stamped = configuration.version.term == term;
+        if !leadership.has_stamped {
+            configuration.version.term = term;
             self.persist_configuration(configuration, false);
         }
     }
@@ -213,6 +217,13 @@ impl Consensus {
         self.install(configuration);
         if asked {
             self.effects.push(Effect::Reconfigured(Ok(())));
+        }
+        let is_forced = version.term == UNKNOWN_TERM;
+        if let Role::Leader(leadership) = &mut self.role
+            && leadership.has_begun_term()
+        {
+            leadership.has_stamped |= is_forced;
+            self.stamp_configuration();
         }
         self.announce();
         self.advance_commit_point();

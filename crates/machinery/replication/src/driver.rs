@@ -170,6 +170,7 @@ impl Replication {
             handing_over: None,
             handoffs: Arc::clone(&handoffs),
             figures: Arc::clone(&figures),
+            writing_configuration: None,
             reconfiguring: None,
             standing: None,
             view: Arc::clone(&view),
@@ -483,6 +484,7 @@ struct Driver {
     handing_over: Option<Attempt>,
     handoffs: Arc<Handoffs>,
     figures: Arc<Figures>,
+    writing_configuration: Option<JoinHandle<()>>,
     reconfiguring: Asker,
     standing: Asker,
     view: Arc<ArcSwap<View>>,
@@ -591,6 +593,7 @@ impl Worker for Driver {
         self.waiters.fail_all(&stopping());
         self.acknowledgements.fail_all(&stopping());
         self.note_commit_point();
+        self.await_configuration();
     }
 }
 
@@ -698,8 +701,8 @@ impl Driver {
                 Some(Input::VotePersisted(vote))
             }
             Effect::PersistConfiguration(configuration) => {
-                self.persist_configuration(&configuration);
-                Some(Input::ConfigurationPersisted(configuration.version))
+                self.persist_configuration(*configuration);
+                None
             }
             Effect::FetchConfiguration { host } => {
                 self.fetch_configuration(host);
@@ -824,8 +827,10 @@ impl Driver {
         }
     }
 
-    fn persist_configuration(&mut self, configuration: &Configuration) {
-        self.settle_host(configuration);
+    /// Has a configuration written by a thread of its own: a new primary takes writes meanwhile, and nobody waits for it to report
+    /// its position.
+    fn persist_configuration(&mut self, configuration: Configuration) {
+        self.settle_host(&configuration);
         let is_told = self.consensus.configuration().is_none() && self.reconfiguring.is_none();
         if is_told && self.storage.last_entry() != OpTime::ZERO {
             // Its log is of no set, or of another one: it must not count for anything here.
@@ -833,14 +838,34 @@ impl Driver {
             self.storage.note_not_whole();
             self.inputs.push_back(Input::Data(DataState::InitialSync));
         }
-        match RawDocumentBuf::try_from(&configuration.to_document()) {
-            Ok(document) => self.storage.put_fact(Fact::Configuration, document.as_bytes()),
-            Err(error) => unreachable!("a configuration is a document: {error}"),
-        }
         self.lanes.retain(|id| configuration.member(id).is_some());
         self.fetcher.set_delay(configuration.member_at(&self.host).map_or(Duration::ZERO, |member| member.delay));
         self.want_progress(configuration.members.len() > 1);
-        tracing::info!(target: "REPL", id = 21392, version = configuration.version.version, term = configuration.version.term, "New replica set config in use");
+        self.await_configuration();
+        let (storage, inbox) = (Arc::clone(&self.storage), Arc::clone(&self.inbox));
+        let write = move || {
+            match RawDocumentBuf::try_from(&configuration.to_document()) {
+                Ok(document) => storage.put_fact(Fact::Configuration, document.as_bytes()),
+                Err(error) => unreachable!("a configuration is a document: {error}"),
+            }
+            let version = configuration.version;
+            tracing::info!(target: "REPL", id = 21392, version = version.version, term = version.term, "New replica set config in use");
+            let _ = inbox.post(Letter::Input(Input::ConfigurationPersisted(version)));
+        };
+        match std::thread::Builder::new().name("configuration".into()).spawn(write) {
+            Ok(thread) => self.writing_configuration = Some(thread),
+            // The machine waits for it as for a disk that does not answer: until the member is started again.
+            Err(error) => tracing::error!(target: "REPL", error = %error, "No thread to write the configuration"),
+        }
+    }
+
+    /// Until the configuration that is being written is on disk.
+    fn await_configuration(&mut self) {
+        if let Some(thread) = self.writing_configuration.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(target: "REPL", "The thread that writes the configuration panicked");
+        }
     }
 
     /// Ends the fetching, and begins the log of a term with its first entry.

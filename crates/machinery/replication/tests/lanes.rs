@@ -214,7 +214,7 @@ fn every_request_brings_its_answer() {
     let member = Member::answering(7);
     let (lanes, received) = lanes();
     for _ in 0..3 {
-        for request in [heartbeat(7), update(7), Request::StepUp { term: 7 }] {
+        for request in [heartbeat(7), update(7), Request::StepUp { term: 7, last_written: OpTime::ZERO }] {
             let expected = response_to(&request, 7);
             lanes.send(PEER, &member.host, request, TIMEOUT).unwrap();
             expect_response(&received, PEER, &expected);
@@ -258,7 +258,7 @@ fn where_nobody_listens_the_process_is_gone() {
     let (lanes, received) = lanes();
     lanes.send(PEER, &host, heartbeat(1), TIMEOUT).unwrap();
     expect_unreachable(&received, true, RequestKind::Heartbeat);
-    lanes.send(PEER, &host, Request::StepUp { term: 1 }, TIMEOUT).unwrap();
+    lanes.send(PEER, &host, Request::StepUp { term: 1, last_written: OpTime::ZERO }, TIMEOUT).unwrap();
     expect_unreachable(&received, true, RequestKind::StepUp);
 }
 

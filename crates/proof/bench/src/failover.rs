@@ -1,8 +1,8 @@
 //! `baton bench failover`: how long a set of three takes no majority writes when its primary is killed, falls silent, or hands over.
 //!
-//! So many clients insert with `w: "majority"` one after the other, and look for a primary among the members when a write fails.
-//! The gap begins with the event, or, of a handover, is the longest time between two acknowledgements around it; it ends with
-//! the first write that a majority acknowledges to any client. Every acknowledged insert is looked for at the end.
+//! So many clients insert with `w: "majority"` one after the other. They learn who is primary as official drivers do, and write
+//! again when a write fails. The gap is the longest time without an acknowledgement to any of them around the event; beside it
+//! stands the longest time that one and the same client went without. Every acknowledged insert is looked for at the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bson::doc;
 use serde_json::json;
 
-use crate::client::Wire;
+use crate::client::{Discovery, Wire};
 use crate::local_set::LocalSet;
 use crate::member::PlaceArgs;
 use crate::target::Target;
@@ -68,9 +68,19 @@ const REST: Duration = Duration::from_millis(500);
 /// How long no write may be acknowledged before the experiment is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Seconds without an acknowledgement around one event.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    /// To any client.
+    of_all: f64,
+    /// To the client that went longest without one.
+    of_one: f64,
+}
+
 /// What the clients know together.
 struct Load {
     addresses: Vec<String>,
+    discovery: Discovery,
     begun: Instant,
     stopping: AtomicBool,
     /// The next document's `_id`.
@@ -79,64 +89,77 @@ struct Load {
     last_ack: AtomicU64,
     /// The longest time without one since this was set to zero.
     longest: AtomicU64,
+    /// The longest time without one of a single client since this was set to zero.
+    longest_of_one: AtomicU64,
 }
 
 impl Load {
+    fn of(addresses: Vec<String>) -> Self {
+        Self {
+            discovery: Discovery::of(&addresses),
+            addresses,
+            begun: Instant::now(),
+            stopping: AtomicBool::new(false),
+            next: AtomicU64::new(0),
+            last_ack: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            longest_of_one: AtomicU64::new(0),
+        }
+    }
+
     fn now(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    fn acknowledged(&self) {
+    /// A client whose last acknowledgement came at `before` has another one, and returns when.
+    fn acknowledged(&self, before: Option<u64>) -> u64 {
         let now = self.now();
-        let before = self.last_ack.fetch_max(now, Ordering::SeqCst);
-        self.longest.fetch_max(now.saturating_sub(before), Ordering::SeqCst);
+        let last = self.last_ack.fetch_max(now, Ordering::SeqCst);
+        self.longest.fetch_max(now.saturating_sub(last), Ordering::SeqCst);
+        self.longest_of_one.fetch_max(now - before.unwrap_or(now), Ordering::SeqCst);
+        now
     }
 
     /// Writes until it is told to stop; gives what was acknowledged.
-    fn client(&self, first: usize) -> Vec<u64> {
-        let (mut acknowledged, mut at) = (Vec::new(), first);
+    fn client(&self) -> Vec<u64> {
+        let (mut acknowledged, mut last) = (Vec::new(), None);
+        let mut wires: Vec<Option<Wire>> = self.addresses.iter().map(|_| None).collect();
         while !self.stopping.load(Ordering::SeqCst) {
-            if let Ok(mut wire) = self.primary(&mut at) {
-                self.write(&mut wire, &mut acknowledged);
+            let Some(at) = self.discovery.primary(Duration::from_millis(250)) else { continue };
+            let connected = match wires[at].take() {
+                Some(wire) => Ok(wire),
+                None => Wire::connect(&self.addresses[at]),
+            };
+            match connected {
+                Ok(wire) => wires[at] = self.write(wire, &mut acknowledged, &mut last),
+                // Its port refuses: the monitors notice, too.
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
         acknowledged
     }
 
-    /// A connection to the member that says it takes writes; asks the next one otherwise.
-    fn primary(&self, at: &mut usize) -> Result<Wire, Failure> {
-        *at = (*at + 1) % self.addresses.len();
-        let mut wire = Wire::connect(&self.addresses[*at])?;
-        // One that is silent holds nobody up for long.
-        wire.be_patient(Duration::from_millis(250))?;
-        let hello = wire.command(&doc! { "hello": 1, "$db": "admin" })?;
-        if !hello.get_bool("isWritablePrimary").unwrap_or(false) {
-            return Err("not primary".into());
-        }
-        wire.be_patient(Duration::from_secs(2))?;
-        Ok(wire)
-    }
-
-    fn write(&self, wire: &mut Wire, acknowledged: &mut Vec<u64>) {
+    /// Writes until a write fails; gives the connection back, if it still can be used.
+    fn write(&self, mut wire: Wire, acknowledged: &mut Vec<u64>, last: &mut Option<u64>) -> Option<Wire> {
+        // A member that is silent holds nobody up for ever.
+        wire.be_patient(Duration::from_secs(2)).ok()?;
         while !self.stopping.load(Ordering::SeqCst) {
             let id = self.next.fetch_add(1, Ordering::SeqCst);
             let insert = doc! {
                 "insert": "failover", "documents": [ { "_id": id as i64 } ],
                 "writeConcern": { "w": "majority" }, "$db": "bench",
             };
-            match wire.command(&insert) {
-                Ok(reply)
-                    if reply.get_i32("n").is_ok_and(|n| n == 1)
-                        && !reply.contains_key("writeErrors")
-                        && !reply.contains_key("writeConcernError") =>
-                {
-                    self.acknowledged();
-                    acknowledged.push(id);
-                }
-                Ok(_) | Err(_) => return,
+            let reply = wire.command(&insert).ok()?;
+            let is_done = reply.get_i32("n").is_ok_and(|n| n == 1)
+                && !reply.contains_key("writeErrors")
+                && !reply.contains_key("writeConcernError");
+            if !is_done {
+                break;
             }
+            *last = Some(self.acknowledged(*last));
+            acknowledged.push(id);
         }
+        Some(wire)
     }
 }
 
@@ -152,57 +175,51 @@ pub fn run(args: &FailoverArgs) -> Result<(), Failure> {
     for event in &args.events {
         let scratch = args.place.fresh(&format!("failover-{event}"))?;
         let mut gaps = measure(args, *event, scratch.path())?;
-        gaps.sort_by(f64::total_cmp);
-        let at = |quantile: f64| gaps[((gaps.len() as f64 * quantile) as usize).min(gaps.len() - 1)];
-        text += &format!(
-            "{event}: {} times, no majority write for {:.4} s (median), {:.4} s (p95), {:.4} s (longest)\n",
-            gaps.len(),
-            at(0.5),
-            at(0.95),
-            at(1.0)
-        );
+        for (whose, of) in [("any client", (|gap| gap.of_all) as fn(&Gap) -> f64), ("one client", |gap| gap.of_one)] {
+            gaps.sort_by(|a, b| of(a).total_cmp(&of(b)));
+            let at = |quantile| of(quantile_of(&gaps, quantile));
+            text += &format!(
+                "{event}: {} times, no majority write of {whose} for {:.4} s (median), {:.4} s (p95), {:.4} s (longest)\n",
+                gaps.len(),
+                at(0.5),
+                at(0.95),
+                at(1.0)
+            );
+        }
+        gaps.sort_by(|a, b| a.of_all.total_cmp(&b.of_all));
         targets.push(Target {
             demand: format!("seconds without a majority write, {event}, p95"),
             place: format!("3 members, {} clients, {} times", args.clients, args.times),
-            figure: at(0.95),
+            figure: quantile_of(&gaps, 0.95).of_all,
             bound: event.bound_secs(),
             at_least: false,
         });
-        report.insert(event.to_string(), json!(gaps));
+        let shown: Vec<_> = gaps.iter().map(|gap| json!({ "ofAll": gap.of_all, "ofOne": gap.of_one })).collect();
+        report.insert(event.to_string(), json!(shown));
     }
     conclude(&args.place, &text, json!({ "clients": args.clients, "gapsSecs": report }), &targets)
 }
 
-fn measure(args: &FailoverArgs, event: Event, directory: &std::path::Path) -> Result<Vec<f64>, Failure> {
+fn quantile_of(sorted: &[Gap], quantile: f64) -> &Gap {
+    &sorted[((sorted.len() as f64 * quantile) as usize).min(sorted.len() - 1)]
+}
+
+fn measure(args: &FailoverArgs, event: Event, directory: &std::path::Path) -> Result<Vec<Gap>, Failure> {
     let settings = if event == Event::Silence {
         doc! { "electionTimeoutMillis": 2000 }
     } else {
         doc! {}
     };
     let mut set = LocalSet::start(&args.place, directory, 3, 0.5, &settings)?;
-    let load = Load {
-        addresses: set.addresses(),
-        begun: Instant::now(),
-        stopping: AtomicBool::new(false),
-        next: AtomicU64::new(0),
-        last_ack: AtomicU64::new(0),
-        longest: AtomicU64::new(0),
-    };
+    let load = Load::of(set.addresses());
     let (gaps, acknowledged) = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..args.clients)
-            .map(|first| {
-                scope.spawn({
-                    let load = &load;
-                    move || load.client(first)
-                })
-            })
-            .collect();
+        let clients: Vec<_> = (0..args.clients).map(|_| scope.spawn(|| load.client())).collect();
         let gaps = (0..args.times).map(|time| {
             let gap = one(&mut set, &load, event)?;
-            eprintln!("{event} {}: {gap:.4} s", time + 1);
+            eprintln!("{event} {}: {:.4} s, one client {:.4} s", time + 1, gap.of_all, gap.of_one);
             Ok(gap)
         });
-        let gaps: Result<Vec<f64>, Failure> = gaps.collect();
+        let gaps: Result<Vec<Gap>, Failure> = gaps.collect();
         load.stopping.store(true, Ordering::SeqCst);
         let acknowledged: Vec<u64> = clients.into_iter().filter_map(|client| client.join().ok()).flatten().collect();
         (gaps, acknowledged)
@@ -223,8 +240,8 @@ fn measure(args: &FailoverArgs, event: Event, directory: &std::path::Path) -> Re
     Ok(gaps)
 }
 
-/// Brings the event about once; seconds without an acknowledgement.
-fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<f64, Failure> {
+/// Brings the event about once.
+fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<Gap, Failure> {
     set.settle()?;
     let deadline = Instant::now() + PATIENCE;
     let quiet = load.last_ack.load(Ordering::SeqCst);
@@ -234,6 +251,7 @@ fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<f64, Failure> {
     std::thread::sleep(REST);
     let primary = set.primary()?;
     load.longest.store(0, Ordering::SeqCst);
+    load.longest_of_one.store(0, Ordering::SeqCst);
     match event {
         Event::Kill => set.kill(primary)?,
         Event::Silence => set.freeze(primary, true),
@@ -262,7 +280,8 @@ fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<f64, Failure> {
         std::thread::sleep(Duration::from_micros(200));
     }
     std::thread::sleep(REST);
-    let gap = load.longest.load(Ordering::SeqCst);
+    let secs = |nanos: &AtomicU64| nanos.load(Ordering::SeqCst) as f64 / 1e9;
+    let gap = Gap { of_all: secs(&load.longest), of_one: secs(&load.longest_of_one) };
     match event {
         Event::Kill => set.restart(primary)?,
         Event::Silence => set.freeze(primary, false),
@@ -270,7 +289,7 @@ fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<f64, Failure> {
             set.ask(primary, &doc! { "replSetFreeze": 0, "$db": "admin" })?;
         }
     }
-    Ok(gap as f64 / 1e9)
+    Ok(gap)
 }
 
 fn takes_writes(address: &str) -> bool {

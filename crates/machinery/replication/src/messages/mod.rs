@@ -34,7 +34,7 @@ pub fn encode_request(request: &Request) -> RawDocumentBuf {
         Request::Heartbeat(request) => heartbeat::encode_request(request),
         Request::RequestVotes(request) => votes::encode_request(request),
         Request::UpdatePosition(update) => positions::encode_request(update),
-        Request::StepUp { term } => step_up::encode_request(*term),
+        Request::StepUp { term, last_written } => step_up::encode_request(*term, *last_written),
     };
     command.append(cstr!("$db"), "admin");
     command
@@ -51,7 +51,9 @@ pub fn decode_request(command: &RawDocument) -> Result<Request> {
         "replSetHeartbeat" => heartbeat::decode_request(command).map(Request::Heartbeat),
         "replSetRequestVotes" => votes::decode_request(command).map(Request::RequestVotes),
         "replSetUpdatePosition" => positions::decode_request(command).map(Request::UpdatePosition),
-        "replSetStepUp" => step_up::decode_request(command).map(|term| Request::StepUp { term }),
+        "replSetStepUp" => {
+            step_up::decode_request(command).map(|(term, last_written)| Request::StepUp { term, last_written })
+        }
         _ => Err(Error::new(ErrorCode::CommandNotFound, format!("no such command: '{name}'"))),
     }
 }

@@ -131,7 +131,7 @@ fn any_request() -> impl Strategy<Value = Request> {
         heartbeat.prop_map(Request::Heartbeat),
         vote.prop_map(Request::RequestVotes),
         any_positions().prop_map(Request::UpdatePosition),
-        any_term().prop_map(|term| Request::StepUp { term }),
+        (any_term(), any_optime()).prop_map(|(term, last_written)| Request::StepUp { term, last_written }),
     ]
 }
 
@@ -280,6 +280,10 @@ fn update() -> Request {
     Request::UpdatePosition(PositionUpdate { term: 3, positions: positions.into() })
 }
 
+fn step_up() -> Request {
+    Request::StepUp { term: 3, last_written: optime(3, 30) }
+}
+
 fn document(raw: &RawDocument) -> Document {
     Document::try_from(raw).unwrap()
 }
@@ -307,8 +311,10 @@ fn requests_are_mongodbs_commands() {
         "term": 3_i64, "$db": "admin",
     };
     assert_eq!(document(&encode_request(&update())), expected);
-    let expected = doc! { "replSetStepUp": 1, "skipDryRun": true, "term": 3_i64, "$db": "admin" };
-    assert_eq!(document(&encode_request(&Request::StepUp { term: 3 })), expected);
+    let expected = doc! {
+        "replSetStepUp": 1, "skipDryRun": true, "term": 3_i64, "lastWrittenOpTime": shown(3, 30), "$db": "admin",
+    };
+    assert_eq!(document(&encode_request(&step_up())), expected);
 }
 
 #[test]
@@ -360,7 +366,7 @@ fn a_missing_field_is_no_such_key_with_its_name() {
         ),
         (vote(), &["setName", "dryRun", "term", "candidateId", "configVersion", "lastWrittenOpTime", "reason"]),
         (update(), &["optimes", "term"]),
-        (Request::StepUp { term: 3 }, &["term"]),
+        (step_up(), &["term", "lastWrittenOpTime"]),
     ];
     for (request, fields) in required {
         for field in fields {
@@ -384,7 +390,7 @@ fn a_wrong_type_is_named() {
     assert_refused(&update(), "optimes", doc! {}, 14, words);
     assert_refused(&update(), "optimes", vec![1], 14, "Expected \"optimes\" to hold objects, but found int");
     let words = "Expected boolean or number type for field \"skipDryRun\", found string";
-    assert_refused(&Request::StepUp { term: 3 }, "skipDryRun", "yes", 14, words);
+    assert_refused(&step_up(), "skipDryRun", "yes", 14, words);
     let words =
         "Expected \"state\" field in replSetHeartbeat to have type NumberInt or NumberLong, but found type double";
     assert_refused(&heartbeat(), "state", 1.0, 14, words);
@@ -421,7 +427,7 @@ fn what_is_not_done_is_not_promised() {
     let words = "replSetHeartbeat with checkEmpty is not implemented";
     assert_refused(&heartbeat(), "checkEmpty", true, 238, words);
     let words = "replSetStepUp with a term must have skipDryRun: true";
-    assert_refused(&Request::StepUp { term: 3 }, "skipDryRun", false, 2, words);
+    assert_refused(&step_up(), "skipDryRun", false, 2, words);
     assert_refused(&vote(), "reason", "boredom", 2, "\"boredom\" is no reason of an election");
     let (code, message) = refusal(&heartbeat(), "from", Some("a:b:c".into()));
     assert!(code == 9 && message.starts_with("More than one ':' detected"), "{code}: {message}");

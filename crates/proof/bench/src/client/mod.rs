@@ -4,6 +4,7 @@
 //! read found its record, an update matched one). A client never retries: a failure is a figure, or ends the run.
 
 mod direct;
+mod discovery;
 #[cfg(feature = "driver")]
 mod driver;
 mod echo;
@@ -19,6 +20,7 @@ use crate::Failure;
 use crate::record::{Key, VALUE_BYTES};
 
 pub use direct::{AppendFactory, EngineFactory};
+pub use discovery::Discovery;
 #[cfg(feature = "driver")]
 pub use driver::DriverFactory;
 pub use echo::{EchoFactory, MessageSizes, serve as serve_echo};
