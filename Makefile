@@ -125,5 +125,28 @@ bench-set: release ## majority writes of three members beside three of etcd
 bench-failover: release ## how long no majority writes are taken when the primary is killed, hands over or falls silent
 	@$(BENCH) failover $(call BENCH_PLACE,failover) $(BENCH_FLAGS)
 
+# LAB_PICTURES=docs/lab draws the pictures that the documentation shows.
+LAB = $(ENV) lab/run.sh $(1) $(if $(LAB_PICTURES),--pictures "$(LAB_PICTURES)")
+
+.PHONY: lab lab-chaining lab-uplink lab-failover lab-lag lab-check
+
+lab: release ## all experiments with members on machines of their own: network namespaces and cgroups (needs root)
+	@$(call LAB,all)
+
+lab-chaining: release ## two sites: latency, throughput and bytes between them, chaining on and off (needs root)
+	@$(call LAB,chaining)
+
+lab-uplink: release ## the primary's link held to 200 Mbit/s, chaining on and off (needs root)
+	@$(call LAB,uplink)
+
+lab-failover: release ## throughput while the primary is killed and returns (needs root)
+	@$(call LAB,failover)
+
+lab-lag: release ## commit lag and CPU of the secondaries at the primary's full update rate (needs root)
+	@$(call LAB,lag)
+
+lab-check: ## the lab's pure parts (no root)
+	@lab/run.sh check
+
 deny: ## licences, advisories, duplicate versions (needs cargo-deny)
 	@cargo deny check

@@ -84,6 +84,8 @@ pub struct Consensus {
     pub(crate) forced_source: Option<MemberId>,
     /// Sources not to choose before a moment.
     pub(crate) avoided_sources: BTreeMap<MemberId, Moment>,
+    /// When a source was left for a nearer one, within the last hour.
+    pub(crate) nearer_moves: Vec<Moment>,
     /// Positions have changed since they were last sent upstream.
     pub(crate) positions_dirty: bool,
     pub(crate) position_update_in_flight: bool,
@@ -122,6 +124,7 @@ impl Consensus {
             sync_source: None,
             forced_source: None,
             avoided_sources: BTreeMap::new(),
+            nearer_moves: Vec::new(),
             positions_dirty: false,
             position_update_in_flight: false,
             random: StdRng::seed_from_u64(start.seed),

@@ -133,6 +133,7 @@ impl Consensus {
         if let Some(configuration) = response.configuration {
             self.hear_configuration(*configuration);
         }
+        self.move_nearer(from);
     }
 
     fn hear_gossip(&mut self, from: MemberId, gossip: Gossip) {

@@ -2,7 +2,10 @@
 //!
 //! A source must be strictly ahead, so that no circle of members waits for itself; the primary, which fetches from nobody,
 //! may also be level, and so may whoever has data be to one that has none. Among those that qualify the nearest is taken; the primary is preferred unless another is nearer by
-//! more than [`NEARER_BY`]. A source is kept while it serves: changing costs a fetch.
+//! more than [`NEARER_BY`]. A source is kept while it serves, because changing costs a fetch, with one exception: where a member
+//! turns out to be nearer by more than [`NEARER_BY`], it becomes the source, [`NEARER_MOVES_MAX`] times an hour at most. That is how
+//! the second member of a far site comes to fetch from the first. (MongoDB: `changeSyncSourceThresholdMillis` and
+//! `maxNumSyncSourceChangesPerHour`, with the same values.)
 //!
 //! When a member hears who won an election, it chooses anew at once: the paper waits for the next heartbeat, and all that time
 //! nothing of the new term is committed.
@@ -16,6 +19,9 @@ use std::time::Duration;
 
 /// By how much another source must be nearer than the primary.
 const NEARER_BY: Duration = Duration::from_millis(5);
+/// How often in an hour a source that serves is left for a nearer one.
+const NEARER_MOVES_MAX: usize = 3;
+const HOUR: Duration = Duration::from_secs(3600);
 /// A source this far behind another that would do is given up: seconds of the log's time.
 const LAG_SECS_MAX: u32 = 30;
 /// How long the source of a copy may be away.
@@ -86,6 +92,30 @@ impl Consensus {
                 self.set_sync_source(Some(member));
             }
         }
+    }
+
+    /// `candidate` has just said how far away it is and where its log ends: leaves the present source for it if it is much nearer.
+    pub(crate) fn move_nearer(&mut self, candidate: MemberId) {
+        self.nearer_moves.retain(|at| self.now.saturating_sub(*at) < HOUR);
+        if self.data == DataState::Ready
+            && self.forced_source.is_none()
+            && self.nearer_moves.len() < NEARER_MOVES_MAX
+            && self.is_much_nearer(candidate)
+        {
+            self.nearer_moves.push(self.now);
+            self.set_sync_source(Some(candidate));
+        }
+    }
+
+    fn is_much_nearer(&self, candidate: MemberId) -> bool {
+        let Some(source) = self.sync_source.filter(|source| *source != candidate) else { return false };
+        let Some((near, far)) = self.peers.get(&candidate).zip(self.peers.get(&source)) else { return false };
+        let feeds = near.gossip.as_ref().and_then(|gossip| gossip.sync_source);
+        // Whoever gets nothing itself is no source, and neither is whoever gets it from us.
+        let is_fed = self.primary == Some(candidate) || feeds.is_some() && feeds != self.me;
+        is_fed
+            && self.may_fetch_from(candidate, near, true)
+            && near.round_trip.zip(far.round_trip).is_some_and(|(near, far)| near + NEARER_BY < far)
     }
 
     /// Whether the peer has what this member lacks: entries, or data at all.
@@ -172,5 +202,95 @@ impl Consensus {
             return false;
         }
         !strict || ((me.hidden || !member.hidden) && member.delay <= me.delay && (!me.is_voter() || member.is_voter()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Configuration;
+    use crate::consensus::Start;
+    use crate::message::{Gossip, HeartbeatResponse, Position, Response};
+    use crate::step::{Input, LastVote};
+    use baton_types::{OpTime, Timestamp};
+    use bson::oid::ObjectId;
+
+    const PRIMARY: MemberId = MemberId(0);
+    const SIBLING: MemberId = MemberId(1);
+    const FAR: Duration = Duration::from_millis(40);
+    const NEAR: Duration = Duration::from_millis(1);
+
+    fn at(seconds: u32) -> Position {
+        let entry = OpTime { term: 1, timestamp: Timestamp { seconds, increment: 1 } };
+        Position { written: entry, applied: entry, durable: entry }
+    }
+
+    /// Member 2 of a set of three, which fetches from the far primary.
+    fn follower(chaining_allowed: bool) -> Consensus {
+        let mut configuration = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap();
+        configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
+        configuration.settings.chaining_allowed = chaining_allowed;
+        let mut consensus = Consensus::new(
+            Duration::ZERO,
+            Start {
+                host: "a:102".into(),
+                configuration: Some(configuration),
+                vote: LastVote::default(),
+                position: at(5),
+                commit_point: at(5).written,
+                data: DataState::Ready,
+                seed: 1,
+            },
+        );
+        answer(&mut consensus, 1, PRIMARY, 9, FAR);
+        assert_eq!(consensus.sync_source, Some(PRIMARY));
+        consensus
+    }
+
+    /// A member answers a heartbeat; the sibling says that it fetches from the primary.
+    fn answer(consensus: &mut Consensus, now_secs: u64, from: MemberId, seconds: u32, round_trip: Duration) {
+        let is_primary = from == PRIMARY;
+        let gossip = Gossip {
+            term: 1,
+            primary: Some(PRIMARY),
+            state: if is_primary { MemberState::Primary } else { MemberState::Secondary },
+            position: at(seconds),
+            commit_point: at(5).written,
+            sync_source: (!is_primary).then_some(PRIMARY),
+            configuration_version: consensus.configuration.as_ref().unwrap().version,
+        };
+        let response = Response::Heartbeat(HeartbeatResponse { gossip, configuration: None });
+        consensus.step(Duration::from_secs(now_secs), Input::Response { from, response, round_trip });
+    }
+
+    #[test]
+    fn a_serving_source_is_left_for_one_much_nearer_that_is_ahead() {
+        let mut consensus = follower(true);
+        answer(&mut consensus, 2, SIBLING, 5, NEAR);
+        assert_eq!(consensus.sync_source, Some(PRIMARY), "it has nothing more than we have");
+        answer(&mut consensus, 3, SIBLING, 6, NEAR);
+        assert_eq!(consensus.sync_source, Some(SIBLING));
+    }
+
+    #[test]
+    fn it_is_not_left_for_one_a_little_nearer_nor_where_chaining_is_not_allowed() {
+        let mut consensus = follower(true);
+        answer(&mut consensus, 2, SIBLING, 6, FAR - NEARER_BY);
+        assert_eq!(consensus.sync_source, Some(PRIMARY));
+        let mut consensus = follower(false);
+        answer(&mut consensus, 2, SIBLING, 6, NEAR);
+        assert_eq!(consensus.sync_source, Some(PRIMARY));
+    }
+
+    #[test]
+    fn it_is_left_three_times_an_hour_at_most() {
+        let mut consensus = follower(true);
+        for second in 0..NEARER_MOVES_MAX as u64 {
+            answer(&mut consensus, 2 + second, SIBLING, 6, NEAR);
+            assert_eq!(consensus.sync_source, Some(SIBLING), "move {second}");
+            consensus.set_sync_source(Some(PRIMARY));
+        }
+        answer(&mut consensus, 9, SIBLING, 6, NEAR);
+        assert_eq!(consensus.sync_source, Some(PRIMARY));
     }
 }

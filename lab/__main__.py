@@ -1,0 +1,37 @@
+"""`python -m lab EXPERIMENT`: see docs/lab.md."""
+
+import argparse
+import os
+import pathlib
+import shutil
+
+from lab import chaining, failover, lag, pictures, uplink
+
+EXPERIMENTS = {"chaining": chaining.run, "uplink": uplink.run, "failover": failover.run, "lag": lag.run}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="lab", description="Experiments with members on machines of their own")
+    parser.add_argument("experiment", choices=[*EXPERIMENTS, "all"])
+    cache = pathlib.Path(os.environ.get("BATON_CACHE", pathlib.Path.home() / ".cache/baton"))
+    parser.add_argument("--dir", type=pathlib.Path, default=cache / "lab", help="where members keep their data, and reports go")
+    parser.add_argument("--pictures", type=pathlib.Path, help="where pictures go (beside the reports, if not given)")
+    parser.add_argument("--draw-only", action="store_true", help="draw the reports of earlier runs")
+    arguments = parser.parse_args()
+    output = arguments.dir / "reports"
+    output.mkdir(parents=True, exist_ok=True)
+    for name, run in EXPERIMENTS.items():
+        if arguments.experiment not in (name, "all"):
+            continue
+        if not arguments.draw_only:
+            print(f"lab: {name}", flush=True)
+            data = arguments.dir / "data"
+            shutil.rmtree(data, ignore_errors=True)
+            # A bound that is not kept is a result, not a failure of the lab. After a failure data and logs stay.
+            run(data, output)
+            shutil.rmtree(data, ignore_errors=True)
+        pictures.draw(name, output, arguments.pictures or output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Clients in a closed loop: each updates a whole document chosen at random, and sends its next request when it has the answer.
+
+    python -m lab.load --hosts A:27017,B:27017 --clients 64 --bytes 1000 --records 10000 --w majority --warmup 2 --seconds 5
+
+One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
+that the member takes no writes, goes to whichever member says that it does. Prints one line of JSON: times are seconds of
+CLOCK_MONOTONIC, which all processes of the host share; latencies are in milliseconds, of requests that were sent after the warm-up.
+
+Invariant: a request counts when its write concern was met, never otherwise.
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import selectors
+import socket
+import struct
+import threading
+import time
+
+import bson
+
+POOL_BYTES = 1 << 20
+# Counts over time are of intervals this long.
+INTERVAL_SECONDS = 0.1
+
+
+def quantile(values, share):
+    """The smallest of the sorted values that `share` of them do not exceed."""
+    return values[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def message(number, document):
+    """An OP_MSG."""
+    body = bson.encode(document)
+    return struct.pack("<iiiiIB", 21 + len(body), number, 0, 2013, 0, 0) + body
+
+
+class Finder(threading.Thread):
+    """Knows who takes writes; looks for it while somebody has asked."""
+
+    def __init__(self, hosts):
+        super().__init__(daemon=True)
+        self._hosts = hosts
+        self._asked = threading.Event()
+        self.primary = None
+        self.start()
+
+    def ask(self):
+        """The member that took writes a moment ago is in doubt."""
+        self.primary = None
+        self._asked.set()
+
+    def run(self):
+        while True:
+            self._asked.wait()
+            for host in self._hosts:
+                if self._takes_writes(host):
+                    self._asked.clear()
+                    self.primary = host
+                    break
+            else:
+                time.sleep(0.02)
+
+    @staticmethod
+    def _takes_writes(host):
+        name, port = host.rsplit(":", 1)
+        try:
+            with socket.create_connection((name, int(port)), timeout=0.5) as connection:
+                connection.sendall(message(1, {"hello": 1, "$db": "admin"}))
+                stream = connection.makefile("rb")
+                size = struct.unpack("<i", stream.read(16)[:4])[0]
+                return bson.decode(stream.read(size - 16)[5:])["isWritablePrimary"]
+        except (OSError, struct.error, bson.errors.BSONError, KeyError):
+            return False
+
+
+class Client:
+    """One connection with one request at a time."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.socket = None
+        self.to_send = b""
+        self.received = bytearray()
+        self.sent_at = 0.0
+
+    def connect(self, host):
+        """Goes to a member and sends its first request there."""
+        name, port = host.rsplit(":", 1)
+        try:
+            self.socket = socket.create_connection((name, int(port)), timeout=0.5)
+        except OSError:
+            self.lose()
+            return
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.loop.selector.register(self.socket, selectors.EVENT_READ, self)
+        self.next()
+
+    def next(self):
+        """Sends a request."""
+        self.received.clear()
+        self.to_send = memoryview(self.loop.request())
+        self.sent_at = time.monotonic()
+        self.send()
+
+    def send(self):
+        """Sends what the connection takes."""
+        try:
+            self.to_send = self.to_send[self.socket.send(self.to_send):]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.lose()
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.to_send else 0)
+        if self.loop.selector.get_key(self.socket).events != wanted:
+            self.loop.selector.modify(self.socket, wanted, self)
+
+    def receive(self):
+        """Takes what has come; at the end of a reply, counts it and goes on."""
+        try:
+            data = self.socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.lose()
+            return
+        self.received += data
+        if len(self.received) < 16 or len(self.received) < struct.unpack_from("<i", self.received)[0]:
+            return
+        reply = bson.decode(bytes(self.received[21:]))
+        if reply.get("ok") == 1 and reply.get("n") == 1 and "writeErrors" not in reply and "writeConcernError" not in reply:
+            self.loop.count(self.sent_at)
+            self.next()
+        else:
+            self.loop.failures += 1
+            self.loop.last_failure = str(reply)
+            self.lose()
+
+    def lose(self):
+        """Gives the connection up and waits for a primary."""
+        if self.socket is not None:
+            if self.socket in self.loop.selector.get_map():
+                self.loop.selector.unregister(self.socket)
+            self.socket.close()
+            self.socket = None
+        if not self.loop.lost:
+            self.loop.finder.ask()
+        self.loop.lost.append(self)
+
+
+class Loop:
+    """All clients."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.selector = selectors.DefaultSelector()
+        self.finder = Finder(arguments.hosts.split(","))
+        self.lost = []
+        self.failures = 0
+        self.last_failure = None
+        self.latencies = []
+        self.finished_at = []
+        self._pool = os.urandom(POOL_BYTES + arguments.bytes)
+        self._concern = {"w": arguments.w if arguments.w == "majority" else int(arguments.w), "j": arguments.j}
+        self._random = random.Random(arguments.seed)
+        self._number = 0
+        self._measure_from = 0.0
+
+    def request(self):
+        """The next request."""
+        self._number = self._number % (1 << 30) + 1
+        at = self._random.randrange(POOL_BYTES)
+        update = {"q": {"_id": self._random.randrange(self.arguments.records)},
+                  "u": {"$set": {"value": self._pool[at:at + self.arguments.bytes]}}}
+        return message(self._number, {"update": "records", "updates": [update], "writeConcern": self._concern, "$db": "lab"})
+
+    def count(self, sent_at):
+        """A request was answered."""
+        now = time.monotonic()
+        self.finished_at.append(now)
+        if sent_at >= self._measure_from:
+            self.latencies.append((now - sent_at) * 1000)
+
+    def run(self):
+        """Runs to the end; returns what is printed."""
+        begun = time.monotonic()
+        self._measure_from = begun + self.arguments.warmup
+        until = self._measure_from + self.arguments.seconds
+        for _ in range(self.arguments.clients):
+            Client(self).lose()
+        while (now := time.monotonic()) < until:
+            if self.lost and self.finder.primary:
+                lost, self.lost = self.lost, []
+                host = self.finder.primary
+                for client in lost:
+                    client.connect(host)
+            # The finder's answer is looked for every few milliseconds while somebody waits for it.
+            for key, events in self.selector.select(0.005 if self.lost else min(0.1, until - now)):
+                if events & selectors.EVENT_WRITE and key.data.socket is not None:
+                    key.data.send()
+                if events & selectors.EVENT_READ and key.data.socket is not None:
+                    key.data.receive()
+        return self.report(begun, until)
+
+    def report(self, begun, until):
+        """See the file's header."""
+        measured = sorted(self.latencies)
+        counts = [0] * (int((until - begun) / INTERVAL_SECONDS) + 1)
+        for at in self.finished_at:
+            counts[min(len(counts) - 1, int((at - begun) / INTERVAL_SECONDS))] += 1
+        gaps = [(b - a) for a, b in zip(self.finished_at, self.finished_at[1:])]
+        return {
+            "writes": len(measured),
+            "seconds": self.arguments.seconds,
+            "perSecond": sum(at >= self._measure_from for at in self.finished_at) / self.arguments.seconds,
+            "latencyMs": {name: quantile(measured, share) if measured else None
+                          for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1))},
+            "begun": begun,
+            "intervalSeconds": INTERVAL_SECONDS,
+            "counts": counts,
+            "longestGapSeconds": max(gaps, default=None),
+            "failures": self.failures,
+            "lastFailure": self.last_failure,
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Updates in a closed loop")
+    parser.add_argument("--hosts", required=True)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--bytes", type=int, default=1000)
+    parser.add_argument("--records", type=int, default=10_000)
+    parser.add_argument("--w", default="majority")
+    parser.add_argument("--j", type=lambda text: text == "true", default=True)
+    parser.add_argument("--warmup", type=float, default=2)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    print(json.dumps(Loop(parser.parse_args()).run()))
+
+
+if __name__ == "__main__":
+    main()

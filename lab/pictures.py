@@ -1,0 +1,81 @@
+"""Draws the reports: one SVG for each of the paper's figures. Nothing is measured here."""
+
+import json
+
+import matplotlib
+
+matplotlib.use("svg")
+# The same report gives the same file.
+matplotlib.rcParams["svg.hashsalt"] = "baton"
+matplotlib.rcParams["svg.fonttype"] = "none"
+
+from matplotlib import pyplot  # noqa: E402 (after the backend is chosen)
+
+MODES = (("off", "chaining off", "s--"), ("on", "chaining on", "o-"))
+
+
+def draw(name, reports, folder):
+    """Draws what belongs to one experiment's report."""
+    report = json.loads((reports / f"{name}.json").read_text())
+    for file, axes in _PICTURES[name](report):
+        axes.grid(alpha=0.3)
+        axes.figure.savefig(folder / file, metadata={"Date": None}, bbox_inches="tight")
+        pyplot.close(axes.figure)
+        print(f"lab: {folder / file}", flush=True)
+
+
+def _axes(title, x, y):
+    _, axes = pyplot.subplots(figsize=(6, 3.6))
+    axes.set(title=title, xlabel=x, ylabel=y)
+    return axes
+
+
+def _curves(report, title, y, value):
+    axes = _axes(title, "majority writes a second", y)
+    for mode, label, style in MODES:
+        points = report["curves"][mode]
+        axes.plot([point["perSecond"] for point in points], [value(point) for point in points], style, label=label)
+        for point in points:
+            axes.annotate(point["clients"], (point["perSecond"], value(point)), fontsize=7,
+                          textcoords="offset points", xytext=(3, 3))
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    return axes
+
+
+def _chaining(report):
+    yield "latency-p50.svg", _curves(report, "Two sites: median latency (numbers are clients)", "ms",
+                                     lambda point: point["latencyMs"]["p50"])
+    yield "latency-p90.svg", _curves(report, "Two sites: 90th percentile of latency", "ms",
+                                     lambda point: point["latencyMs"]["p90"])
+    yield "bytes-between-sites.svg", _curves(report, "Two sites: from the primary's site to the other", "MB/s",
+                                             lambda point: point["crossedMbytePerSecond"])
+
+
+def _uplink(report):
+    title = f"Three members, the primary's link held to {report['mbit']} Mbit/s"
+    yield "uplink.svg", _curves(report, title, "median latency, ms", lambda point: point["latencyMs"]["p50"])
+
+
+def _failover(report):
+    axes = _axes("The primary is killed, and returns", "seconds", "majority writes a second")
+    axes.plot(*zip(*report["series"]), linewidth=0.8)
+    for event, label in (("killed", "killed"), ("returned", "started again")):
+        axes.axvline(report["events"][event], color="gray", linestyle=":")
+        axes.annotate(label, (report["events"][event], axes.get_ylim()[1] * 0.05), fontsize=8,
+                      textcoords="offset points", xytext=(4, 0))
+    axes.set_ylim(bottom=0)
+    yield "failover.svg", axes
+
+
+def _lag(report):
+    axes = _axes("Commit lag at the primary's full update rate", "seconds", "ms")
+    axes.plot(*zip(*report["samples"]), ".", markersize=3)
+    axes.axhline(report["lagMs"]["p99"], color="gray", linestyle=":", label=f"p99 {report['lagMs']['p99']:.0f} ms")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    yield "lag.svg", axes
+
+
+_PICTURES = {"chaining": _chaining, "uplink": _uplink, "failover": _failover, "lag": _lag}

@@ -1,0 +1,69 @@
+"""The lab's pure parts: what needs neither root nor a member. `python -m pytest lab`."""
+
+import json
+
+import bson
+
+from lab.failover import mean
+from lab.load import message, quantile
+from lab.proxy import Delayed
+from lab.report import Target
+
+
+def test_quantiles_are_values_that_occurred():
+    values = list(range(1, 101))
+    assert [quantile(values, share) for share in (0.5, 0.9, 0.99, 1)] == [50, 90, 99, 100]
+    assert quantile([7], 0.5) == 7
+
+
+def test_a_target_is_met_by_what_is_shown_of_it():
+    assert Target("", 0.5, 0.504).is_met and not Target("", 0.5, 0.506).is_met
+    assert Target("", 1.8, 1.8, at_least=True).is_met and not Target("", 1.8, 1.79, at_least=True).is_met
+    assert str(Target("ratio", 0.5, 0.61)) == "ratio: 0.61 (≤ 0.5) NOT MET"
+
+
+def test_a_message_is_an_op_msg():
+    sent = message(7, {"ping": 1})
+    assert int.from_bytes(sent[:4], "little") == len(sent)
+    assert bson.decode(sent[21:]) == {"ping": 1}
+
+
+def test_bytes_wait_their_time_and_keep_their_order():
+    delayed = Delayed(0.02)
+    delayed.put(1.0, b"ab")
+    delayed.put(1.01, b"cd")
+    taken = []
+
+    def send(data):
+        taken.append(bytes(data[:1]))
+        return 1
+
+    assert not delayed.deliver(1.019, send) and not taken
+    assert delayed.due_at() == 1.02
+    # A socket that takes one byte at a time.
+    for _ in range(4):
+        assert not delayed.deliver(1.04, send)
+    assert b"".join(taken) == b"abcd" and delayed.size == 0 and delayed.due_at() is None
+    delayed.put(2.0, b"")
+    assert delayed.deliver(2.02, send), "the end arrives, too"
+
+
+def test_a_mean_is_of_the_times_between():
+    assert mean([(0.0, 10), (1.0, 20), (2.0, 30)], 1, 3) == 25
+    assert mean([], 0, 1) == 0
+
+
+def test_every_picture_is_drawn_from_its_report(tmp_path):
+    from lab import pictures
+    point = {"clients": 1, "perSecond": 10, "latencyMs": {"p50": 1, "p90": 2}, "crossedMbytePerSecond": 3}
+    curves = {"on": [point], "off": [point]}
+    reports = {
+        "chaining": {"curves": curves},
+        "uplink": {"curves": curves, "mbit": 200},
+        "failover": {"series": [(0, 1), (1, 2)], "events": {"killed": 0.2, "returned": 0.5}},
+        "lag": {"samples": [(0, 1), (1, 2)], "lagMs": {"p99": 2}},
+    }
+    for name, report in reports.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(report))
+        pictures.draw(name, tmp_path, tmp_path)
+    assert len(list(tmp_path.glob("*.svg"))) == 6
