@@ -14,7 +14,7 @@ use crate::mutant::Mutant;
 use crate::peer::Peer;
 use crate::step::{DataState, Effect, Input, LastVote, Moment, RequestId, ResignReason};
 use crate::succession::Candidate;
-use baton_types::{Error, ErrorCode, OpTime, Term};
+use baton_types::{Error, ErrorCode, OpTime, Term, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,6 +86,10 @@ pub struct Consensus {
     pub(crate) avoided_sources: BTreeMap<MemberId, Moment>,
     /// When a source was left for a nearer one, within the last hour.
     pub(crate) nearer_moves: Vec<Moment>,
+    /// Sources whose log begins behind the end of this member's, and where it begins.
+    pub(crate) truncated_sources: BTreeMap<MemberId, Timestamp>,
+    /// Nobody who can be fetched from has what follows this member's log.
+    pub(crate) too_stale: bool,
     /// Positions have changed since they were last sent upstream.
     pub(crate) positions_dirty: bool,
     pub(crate) position_update_in_flight: bool,
@@ -125,6 +129,8 @@ impl Consensus {
             forced_source: None,
             avoided_sources: BTreeMap::new(),
             nearer_moves: Vec::new(),
+            truncated_sources: BTreeMap::new(),
+            too_stale: false,
             positions_dirty: false,
             position_update_in_flight: false,
             random: StdRng::seed_from_u64(start.seed),
@@ -165,11 +171,13 @@ impl Consensus {
             Input::ConfigurationFetched(configuration) => self.hear_configuration(*configuration),
             Input::TermBegun(term) => self.take_begun_term(term),
             Input::WritesBlocked(position) => self.take_blocked_writes(position),
-            Input::SourceCommitPoint { term, commit_point } => {
+            Input::BatchTaken { source, term, commit_point, last } => {
                 self.adopt_term(term);
+                self.hear_end_of_source(source, last);
                 self.learn_commit_point_from_source(commit_point);
             }
             Input::SourceFailed { source, avoid } => self.take_failed_source(source, avoid),
+            Input::SourceTooStale { source, oldest } => self.take_too_stale_source(source, oldest),
             Input::Initiate(configuration) => self.initiate(*configuration),
             Input::Reconfigure { configuration, force } => self.reconfigure(*configuration, force),
             Input::StepDown(request) => self.begin_step_down(request),
@@ -324,7 +332,7 @@ impl Consensus {
             DataState::InitialSync => MemberState::Startup2,
             DataState::Recovering => MemberState::Recovering,
             DataState::Rollback => MemberState::Rollback,
-            DataState::Ready if self.maintenance => MemberState::Recovering,
+            DataState::Ready if self.maintenance || self.too_stale => MemberState::Recovering,
             DataState::Ready => MemberState::Secondary,
         }
     }
@@ -377,6 +385,11 @@ impl Consensus {
         }
     }
 
+    /// This member's term.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
     /// Where this member's log ends, as far as this machine was told.
     pub fn position(&self) -> Position {
         self.position
@@ -409,6 +422,7 @@ impl Consensus {
             position: self.position,
             commit_point: self.commit_point,
             sync_source: self.sync_source,
+            is_too_stale: self.too_stale,
             election_at: self.election_deadline(),
             configuration: self.configuration.clone(),
             configuration_is_committed: self.configuration_is_committed(),
@@ -494,6 +508,8 @@ pub struct View {
     pub commit_point: OpTime,
     /// Whom it fetches from.
     pub sync_source: Option<MemberId>,
+    /// Whether nobody who can be fetched from has what follows its log: it is RECOVERING until somebody has.
+    pub is_too_stale: bool,
     /// When it stands for election next, if it may.
     pub election_at: Option<Moment>,
     /// The configuration.
@@ -520,6 +536,7 @@ impl View {
             position: Position::default(),
             commit_point: OpTime::ZERO,
             sync_source: None,
+            is_too_stale: false,
             election_at: None,
             configuration: None,
             configuration_is_committed: false,

@@ -57,6 +57,7 @@ impl Consensus {
         self.my_member().is_some_and(crate::configuration::Member::is_electable)
             && self.data == DataState::Ready
             && !self.maintenance
+            && !self.too_stale
             && self.frozen_until <= self.now
     }
 

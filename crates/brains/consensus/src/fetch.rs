@@ -9,12 +9,17 @@
 //! - Nothing is appended but behind an entry that both logs have.
 //! - A primary never rolls back; and while it catches up, it takes no entry of its own term or a later one.
 //! - Only the log that ends earlier is rolled back.
+//! - It is rolled back only for a log that has an entry of the present term: that log has all that is committed, as the primary's
+//!   has. Another one may itself be about to give way, and end later all the same: whoever has only the beginning of what is
+//!   committed ends in an older term than a log that was never committed.
 
 use baton_types::{OpTime, Term, Timestamp};
 
 /// What a source says along with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceState {
+    /// Its term.
+    pub term: Term,
     /// The last entry of its log.
     pub last: OpTime,
     /// The oldest entry it still has.
@@ -38,14 +43,14 @@ pub enum Verdict {
     ChangeSource,
 }
 
-/// Judges a batch that was asked for from the timestamp of `own_last` on. `leading` is this member's term if it is primary.
-pub fn judge(own_last: OpTime, leading: Option<Term>, source: SourceState, batch: &[OpTime]) -> Verdict {
+/// Judges a batch that was asked for from the timestamp of `own_last` on, by a member in `term`, which is primary of it if it
+/// `leads`.
+pub fn judge(own_last: OpTime, term: Term, leads: bool, source: SourceState, batch: &[OpTime]) -> Verdict {
     if batch.first() == Some(&own_last) {
         let mut last = own_last;
         let sound = batch[1..].iter().take_while(|optime| {
-            let follows = optime.timestamp > last.timestamp
-                && optime.term >= last.term
-                && leading.is_none_or(|term| optime.term < term);
+            let follows =
+                optime.timestamp > last.timestamp && optime.term >= last.term && (!leads || optime.term < term);
             last = **optime;
             follows
         });
@@ -57,10 +62,10 @@ pub fn judge(own_last: OpTime, leading: Option<Term>, source: SourceState, batch
     if source.oldest > own_last.timestamp {
         return Verdict::TooStale;
     }
-    match leading {
-        Some(_) => Verdict::ChangeSource,
-        None => Verdict::RollBack,
+    if leads || source.last.term < term.max(source.term) {
+        return Verdict::ChangeSource;
     }
+    Verdict::RollBack
 }
 
 #[cfg(test)]
@@ -72,42 +77,50 @@ mod tests {
     }
 
     fn source(last: OpTime) -> SourceState {
-        SourceState { last, oldest: Timestamp { seconds: 1, increment: 1 } }
+        SourceState { term: last.term, last, oldest: Timestamp { seconds: 1, increment: 1 } }
     }
 
     #[test]
     fn what_follows_ones_own_last_entry_is_appended() {
         let batch = [at(1, 5), at(1, 6), at(2, 7)];
-        assert_eq!(judge(at(1, 5), None, source(at(2, 7)), &batch), Verdict::Append { entries: 2 });
+        assert_eq!(judge(at(1, 5), 2, false, source(at(2, 7)), &batch), Verdict::Append { entries: 2 });
     }
 
     #[test]
     fn a_primary_that_catches_up_stops_before_its_own_term() {
         let batch = [at(1, 5), at(1, 6), at(2, 7)];
-        assert_eq!(judge(at(1, 5), Some(2), source(at(2, 7)), &batch), Verdict::Append { entries: 1 });
+        assert_eq!(judge(at(1, 5), 2, true, source(at(2, 7)), &batch), Verdict::Append { entries: 1 });
     }
 
     #[test]
     fn the_log_that_ends_earlier_gives_way() {
         let batch = [at(2, 5), at(2, 6)];
-        assert_eq!(judge(at(1, 5), None, source(at(2, 6)), &batch), Verdict::RollBack);
-        assert_eq!(judge(at(3, 5), None, source(at(2, 6)), &batch), Verdict::ChangeSource);
+        assert_eq!(judge(at(1, 5), 2, false, source(at(2, 6)), &batch), Verdict::RollBack);
+        assert_eq!(judge(at(3, 5), 3, false, source(at(2, 6)), &batch), Verdict::ChangeSource);
+    }
+
+    #[test]
+    fn a_log_without_an_entry_of_the_present_term_is_no_reason_to_roll_back() {
+        let batch = [at(2, 5), at(2, 6)];
+        assert_eq!(judge(at(1, 5), 3, false, source(at(2, 6)), &batch), Verdict::ChangeSource);
+        let in_a_later_term = SourceState { term: 3, ..source(at(2, 6)) };
+        assert_eq!(judge(at(1, 5), 2, false, in_a_later_term, &batch), Verdict::ChangeSource);
     }
 
     #[test]
     fn a_primary_never_rolls_back() {
-        assert_eq!(judge(at(1, 5), Some(3), source(at(2, 6)), &[at(2, 6)]), Verdict::ChangeSource);
+        assert_eq!(judge(at(1, 5), 3, true, source(at(2, 6)), &[at(2, 6)]), Verdict::ChangeSource);
     }
 
     #[test]
     fn too_stale_is_not_diverged() {
-        let source = SourceState { last: at(1, 90), oldest: Timestamp { seconds: 50, increment: 1 } };
-        assert_eq!(judge(at(1, 5), None, source, &[at(1, 50)]), Verdict::TooStale);
+        let source = SourceState { term: 1, last: at(1, 90), oldest: Timestamp { seconds: 50, increment: 1 } };
+        assert_eq!(judge(at(1, 5), 1, false, source, &[at(1, 50)]), Verdict::TooStale);
     }
 
     #[test]
     fn a_batch_out_of_order_is_cut_before_the_disorder() {
         let batch = [at(1, 5), at(1, 6), at(1, 6), at(1, 7)];
-        assert_eq!(judge(at(1, 5), None, source(at(1, 7)), &batch), Verdict::Append { entries: 1 });
+        assert_eq!(judge(at(1, 5), 1, false, source(at(1, 7)), &batch), Verdict::Append { entries: 1 });
     }
 }

@@ -12,11 +12,13 @@
 //!   committed.)
 //! - Where arbiters leave fewer members with data than a majority has, those few commit; but only once a majority has the
 //!   configuration that says so. Two members with a configuration of theirs alone do not meet the voters of the one before.
+//! - From one configuration to the next those few may not meet the voters of the next: it begins only once its own majority has
+//!   all that is committed, and until it is installed both commit.
 //! - From the sync source it is learnt up to one's own last entry, because that entry was found in the source's log.
 //!
 //! Invariants: the commit point never falls, and never lies beyond one's own log.
 
-use crate::configuration::MemberId;
+use crate::configuration::{Configuration, MemberId};
 use crate::consensus::{Consensus, Role};
 use crate::message::{Position, PositionUpdate, Request, Response};
 use crate::mutant::Mutant;
@@ -84,7 +86,11 @@ impl Consensus {
 
     /// The last entry that a majority of the configuration's voters has, each as the configuration counts having.
     pub(crate) fn majority_position(&self) -> Option<OpTime> {
-        let configuration = self.configuration.as_ref()?;
+        self.majority_position_in(self.configuration.as_ref()?)
+    }
+
+    /// The same, if that were the configuration.
+    pub(crate) fn majority_position_in(&self, configuration: &Configuration) -> Option<OpTime> {
         let counts = |position: &Position| {
             if configuration.majority_is_durable && !self.is_mutant(Mutant::CountWrittenAsDurable) {
                 position.durable
@@ -111,11 +117,22 @@ impl Consensus {
         if !matches!(&self.role, Role::Leader(leadership) if leadership.has_stamped) {
             return;
         }
-        if let Some(candidate) = self.majority_position()
+        if let Some(candidate) = self.committable_position()
             && self.writes_meet_votes()
             && (candidate.term == self.term || self.is_mutant(Mutant::OlderTermsCommit))
         {
             self.commit(candidate.min(self.position.written));
+        }
+    }
+
+    /// While a configuration is being written whose voters may not meet those of the present one, both commit.
+    fn committable_position(&self) -> Option<OpTime> {
+        let present = self.majority_position()?;
+        match (&self.configuration, &self.configuration_in_progress) {
+            (Some(old), Some((new, _))) if !old.writes_meet_votes_of(new) => {
+                Some(present.min(self.majority_position_in(new)?))
+            }
+            _ => Some(present),
         }
     }
 

@@ -121,7 +121,20 @@ impl Consensus {
                 "Non force replica set reconfig can only add or remove at most 1 voting member.".to_owned(),
             );
         }
-        self.check_current_is_committed()
+        self.check_current_is_committed()?;
+        self.check_next_has_what_is_committed(new)
+    }
+
+    /// Whether the voters of the next configuration have what is committed, where they may not meet those of the present one.
+    fn check_next_has_what_is_committed(&self, next: &Configuration) -> Result<()> {
+        let meet = self.configuration.as_ref().is_none_or(|present| present.writes_meet_votes_of(next));
+        if meet || self.majority_position_in(next) >= Some(self.commit_point) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::CurrentConfigNotCommittedYet,
+            "Cannot run replSetReconfig because the members of the new config do not have what is majority committed yet",
+        ))
     }
 
     /// Whether the present configuration may be followed by another.
@@ -186,6 +199,9 @@ impl Consensus {
         next.version = ConfigurationVersion { term: self.term, version: next.version.version + 1 };
         for member in next.members.iter_mut().filter(|member| member.id == ready) {
             member.newly_added = false;
+        }
+        if self.check_next_has_what_is_committed(&next).is_err() {
+            return;
         }
         self.persist_configuration(next, false);
     }

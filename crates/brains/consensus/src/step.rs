@@ -4,7 +4,7 @@
 
 use crate::configuration::{Configuration, ConfigurationVersion, MemberId};
 use crate::message::{ElectionReason, Position, Request, Response};
-use baton_types::{Error, OpTime, Term};
+use baton_types::{Error, OpTime, Term, Timestamp};
 use std::time::Duration;
 
 /// A point in time: since the process began, by a monotone clock.
@@ -27,7 +27,7 @@ pub struct LastVote {
 pub enum DataState {
     /// There is none yet: initial sync. Such a member neither votes nor acknowledges.
     InitialSync,
-    /// There is some, not yet (or no longer) consistent: after a crash, or too stale.
+    /// There is some, not yet (or no longer) consistent: after a crash.
     Recovering,
     /// What the set never committed is being removed.
     Rollback,
@@ -94,12 +94,17 @@ pub enum Input {
     ConfigurationFetched(Box<Configuration>),
     /// The first entry of the term this member is primary of is in its log: [`Effect::BeginTerm`] has been carried out.
     TermBegun(Term),
-    /// The sync source reports a commit point and a term.
-    SourceCommitPoint {
+    /// A batch that follows this member's log has come from the sync source and is applied, if there was anything in it. This is
+    /// what the source said of itself with it.
+    BatchTaken {
+        /// Who.
+        source: MemberId,
         /// Its term.
         term: Term,
         /// The last entry it knows to be committed.
         commit_point: OpTime,
+        /// The end of its log.
+        last: OpTime,
     },
     /// The sync source answers no more, or has nothing for us; do not choose it again for a while.
     SourceFailed {
@@ -107,6 +112,13 @@ pub enum Input {
         source: MemberId,
         /// For how long not.
         avoid: Duration,
+    },
+    /// The sync source no longer has what follows this member's log: its own begins at `oldest`.
+    SourceTooStale {
+        /// Who.
+        source: MemberId,
+        /// The oldest entry it has.
+        oldest: Timestamp,
     },
     /// An operator, or a member that was started with a configuration, gives the set its first one.
     Initiate(Box<Configuration>),

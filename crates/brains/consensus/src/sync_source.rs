@@ -7,14 +7,19 @@
 //! the second member of a far site comes to fetch from the first. (MongoDB: `changeSyncSourceThresholdMillis` and
 //! `maxNumSyncSourceChangesPerHour`, with the same values.)
 //!
+//! A log is kept for so long only. A member that comes back later than that finds sources that lack what follows its own log;
+//! when all that it could fetch from do, it is too stale: RECOVERING, for all to see, until somebody turns up whose log
+//! reaches back. Its own log stays what it is, and so do its votes.
+//!
 //! When a member hears who won an election, it chooses anew at once: the paper waits for the next heartbeat, and all that time
 //! nothing of the new term is committed.
 
 use crate::configuration::{Member, MemberId};
 use crate::consensus::{Consensus, Role};
-use crate::message::MemberState;
+use crate::message::{MemberState, Position};
 use crate::peer::Peer;
 use crate::step::{DataState, Effect, Moment};
+use baton_types::{OpTime, Timestamp};
 use std::time::Duration;
 
 /// By how much another source must be nearer than the primary.
@@ -28,6 +33,9 @@ const LAG_SECS_MAX: u32 = 30;
 const RESTART_PATIENCE: Duration = Duration::from_secs(5);
 /// Without a source, look again this often.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// A source that lacks what follows this member's log is asked again after this: its log grows at the other end, but its host
+/// may come to have another.
+const TRUNCATED_AVOID: Duration = Duration::from_secs(10);
 
 impl Consensus {
     pub(crate) fn sync_source_deadline(&self) -> Option<Moment> {
@@ -44,6 +52,7 @@ impl Consensus {
 
     pub(crate) fn settle_sync_source(&mut self) {
         self.avoided_sources.retain(|_, until| *until > self.now);
+        self.settle_staleness();
         if !self.wants_source() {
             self.set_sync_source(None);
             return;
@@ -84,6 +93,37 @@ impl Consensus {
         }
     }
 
+    pub(crate) fn take_too_stale_source(&mut self, source: MemberId, oldest: Timestamp) {
+        self.truncated_sources.insert(source, oldest);
+        self.take_failed_source(source, TRUNCATED_AVOID);
+    }
+
+    /// A batch that follows this member's log has come from its source, whose own ends there. That is believed even if it is
+    /// less than was heard before: a source that has rolled back in between would seem ahead for ever, and two members that
+    /// both have could fetch from each other.
+    pub(crate) fn hear_end_of_source(&mut self, source: MemberId, last: OpTime) {
+        self.too_stale = false;
+        self.truncated_sources.remove(&source);
+        if let Some(peer) = self.peers.get_mut(&source) {
+            let Position { written, applied, durable } = peer.position;
+            peer.position =
+                Position { written: written.min(last), applied: applied.min(last), durable: durable.min(last) };
+        }
+    }
+
+    /// Once too stale, a member stays so until it has taken a batch, or copies its data anew.
+    fn settle_staleness(&mut self) {
+        let (peers, last) = (&self.peers, self.position.written.timestamp);
+        self.truncated_sources.retain(|id, oldest| *oldest > last && peers.contains_key(id));
+        if self.data == DataState::InitialSync || matches!(self.role, Role::Leader(_)) {
+            self.truncated_sources.clear();
+            self.too_stale = false;
+        } else if !self.too_stale && self.sync_source.is_none() && !self.truncated_sources.is_empty() {
+            let mut sources = self.peers.iter().filter(|(id, peer)| self.qualifies(**id, peer, false)).peekable();
+            self.too_stale = sources.peek().is_some() && sources.all(|(id, _)| self.truncated_sources.contains_key(id));
+        }
+    }
+
     pub(crate) fn sync_from(&mut self, member: MemberId) {
         if self.peers.contains_key(&member) {
             self.avoided_sources.remove(&member);
@@ -110,10 +150,8 @@ impl Consensus {
     fn is_much_nearer(&self, candidate: MemberId) -> bool {
         let Some(source) = self.sync_source.filter(|source| *source != candidate) else { return false };
         let Some((near, far)) = self.peers.get(&candidate).zip(self.peers.get(&source)) else { return false };
-        let feeds = near.gossip.as_ref().and_then(|gossip| gossip.sync_source);
         // Whoever gets nothing itself is no source, and neither is whoever gets it from us.
-        let is_fed = self.primary == Some(candidate) || feeds.is_some() && feeds != self.me;
-        is_fed
+        (self.primary == Some(candidate) || self.is_fed(candidate))
             && self.may_fetch_from(candidate, near, true)
             && near.round_trip.zip(far.round_trip).is_some_and(|(near, far)| near + NEARER_BY < far)
     }
@@ -147,9 +185,7 @@ impl Consensus {
         }
         let is_primary = self.primary == Some(source);
         let is_ahead = self.is_behind(peer);
-        let feeds = peer.gossip.as_ref().and_then(|gossip| gossip.sync_source);
-        // Level with a source that gets nothing from anybody, or gets it from us: there is nothing to come.
-        if !is_primary && !is_ahead && (feeds.is_none() || feeds == self.me) {
+        if !is_primary && !is_ahead && !self.is_fed(source) {
             return false;
         }
         if !configuration.settings.chaining_allowed && !is_primary && self.primary.is_some() {
@@ -159,6 +195,24 @@ impl Consensus {
         !self.peers.iter().any(|(id, other)| {
             other.position.written.timestamp.seconds > newest && self.may_fetch_from(*id, other, true)
         })
+    }
+
+    /// Whether a source that is level with this member has a source itself, and that is not, by whatever detour, this member: each
+    /// of a circle was ahead of the next when it was chosen, or seemed so.
+    fn is_fed(&self, source: MemberId) -> bool {
+        let feeds = |id: MemberId| self.peers.get(&id)?.gossip.as_ref()?.sync_source;
+        let mut at = feeds(source);
+        if at.is_none() {
+            return false;
+        }
+        for _ in 0..self.peers.len() {
+            match at {
+                None => return true,
+                Some(id) if Some(id) == self.me => return false,
+                Some(id) => at = feeds(id),
+            }
+        }
+        false
     }
 
     fn choose_source(&self) -> Option<MemberId> {
@@ -181,6 +235,11 @@ impl Consensus {
     }
 
     fn may_fetch_from(&self, id: MemberId, peer: &Peer, strict: bool) -> bool {
+        !self.avoided_sources.contains_key(&id) && self.qualifies(id, peer, strict)
+    }
+
+    /// Whether the member may be a source by what it is, be it avoided for a while or not.
+    fn qualifies(&self, id: MemberId, peer: &Peer, strict: bool) -> bool {
         let (Some(configuration), Some(me)) = (&self.configuration, self.my_member()) else { return false };
         let Some(member) = configuration.member(id) else { return false };
         let is_primary = self.primary == Some(id) && peer.state() == MemberState::Primary;
@@ -190,7 +249,6 @@ impl Consensus {
             || !peer.state().is_readable()
             || peer.unreachable
             || !peer.is_alive(self.now, configuration.settings.heartbeat_timeout)
-            || self.avoided_sources.contains_key(&id)
             || (me.builds_indexes && !member.builds_indexes)
             || !(is_ahead || is_primary && peer.position.written == self.position.written)
             || (!configuration.settings.chaining_allowed && !is_primary && self.primary.is_some() && !catches_up)

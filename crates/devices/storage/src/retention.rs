@@ -134,6 +134,10 @@ impl Storage {
                 break;
             }
             let end = Timestamp::from_u64(last.as_u64() + 1);
+            // A rollback looks for the last common entry, which is no older than what is committed.
+            if last.as_u64() >= retention.commit_point.load(Ordering::Acquire) {
+                break;
+            }
             // Readers are told first, so that none takes a dropped file for the log's beginning.
             retention.oldest.fetch_max(end.as_u64(), Ordering::AcqRel);
             crash_point!("oplog-truncation-before-file");

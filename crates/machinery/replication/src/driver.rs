@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -131,6 +131,7 @@ impl Replication {
         let host = start.host.clone();
         let commit_point = start.commit_point;
         let consensus = Consensus::new(Duration::ZERO, start);
+        let term = Arc::new(AtomicI64::new(consensus.term()));
         let (advertised, process_id) = (parts.host.clone(), parts.process_id);
         let view = Arc::new(ArcSwap::from_pointee(consensus.view()));
         let waiters = Arc::new(Waiters::default());
@@ -148,6 +149,7 @@ impl Replication {
             fetcher: Fetcher::start(FetcherParts {
                 storage: Arc::clone(&parts.storage),
                 apply_command: parts.apply_command,
+                term: Arc::clone(&term),
                 initial_sync: Arc::clone(&initial_sync),
                 initial_sync_hooks: parts.initial_sync_hooks,
                 rollback_directory: parts.data_directory.join("rollback"),
@@ -178,6 +180,7 @@ impl Replication {
             acknowledgements: Arc::clone(&acknowledgements),
             commit_point_noted: (OpTime::ZERO, begun),
             committed_term: 0,
+            term,
             progress,
             inputs: VecDeque::from([Input::Tick]),
             effects: VecDeque::new(),
@@ -494,6 +497,8 @@ struct Driver {
     commit_point_noted: (OpTime, Instant),
     /// The term of the last entry that was committed.
     committed_term: Term,
+    /// This member's, for the fetcher.
+    term: Arc<AtomicI64>,
     progress: Arc<Progress>,
     /// What the machine is to be told next, and what it asked for and has not got yet.
     inputs: VecDeque<Input>,
@@ -625,6 +630,7 @@ impl Driver {
                 self.inputs.extend(report);
             } else if let Some(input) = self.inputs.pop_front() {
                 self.effects.extend(self.consensus.step(self.begun.elapsed(), input));
+                self.term.store(self.consensus.term(), Ordering::Release);
             } else {
                 self.acknowledgements.look(&self.consensus);
                 return true;
@@ -762,7 +768,16 @@ impl Driver {
             }
             Effect::TopologyChanged => {
                 let view = Arc::new(self.consensus.view());
-                self.view.store(Arc::clone(&view));
+                let before = self.view.swap(Arc::clone(&view));
+                match (before.is_too_stale, view.is_too_stale) {
+                    (false, true) => {
+                        tracing::error!(target: "REPL", id = 21085, last = %view.position.written, "Too stale to use any sync source: none has what follows this member's oplog. RECOVERING until one does; or stop this member, empty its data folder and start it again: it copies the set's data")
+                    }
+                    (true, false) => {
+                        tracing::info!(target: "REPL", id = 21086, "No longer too stale: there is a sync source that has what follows this member's oplog")
+                    }
+                    (false, false) | (true, true) => {}
+                }
                 let is_other = view.primary != view.me;
                 if let Some(host) =
                     view.primary.filter(|_| is_other || view.is_writable).and_then(|id| self.host_of(id))

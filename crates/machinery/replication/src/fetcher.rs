@@ -17,7 +17,7 @@ use crate::initial_sync::{ATTEMPTS_MAX, InitialSync, InitialSyncHooks, InitialSy
 use crate::log_stream::{self, Batch};
 use crate::rollback;
 use crate::waiters::Waiters;
-use baton_consensus::{DataState, Input, MemberId, Position, Verdict, judge};
+use baton_consensus::{DataState, Input, MemberId, Position, SourceState, Verdict, judge};
 use baton_net::{CallError, Closer, Outgoing};
 use baton_storage::Storage;
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
@@ -25,6 +25,7 @@ use bson::RawDocument;
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -43,6 +44,8 @@ type ApplyCommand = Box<dyn Fn(&RawDocument) -> Result<()> + Send + Sync>;
 pub(crate) struct FetcherParts {
     pub storage: Arc<Storage>,
     pub apply_command: ApplyCommand,
+    /// This member's term.
+    pub term: Arc<AtomicI64>,
     /// How far an initial sync is, for who asks.
     pub initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
     pub initial_sync_hooks: InitialSyncHooks,
@@ -148,25 +151,33 @@ enum End {
     Changed,
     Failed(String),
     RollBack,
-    TooStale,
+    /// The source's log begins here, behind the end of this member's.
+    TooStale(Timestamp),
 }
 
 impl Shared {
     fn run(&self) {
         while let Some((generation, source, host)) = self.next_source() {
-            let end = self.fetch(generation, &host);
-            let reason = match end {
+            let end = self.fetch(generation, source, &host);
+            let failed = Input::SourceFailed { source, avoid: AVOID };
+            let (reason, input) = match end {
                 End::Changed => continue,
-                End::Failed(reason) => reason,
+                End::Failed(reason) => (reason, failed),
                 End::RollBack => match self.roll_back(generation, &host) {
                     Ok(()) => continue,
-                    Err(error) => format!("this member's log has parted from it, and cannot be rolled back: {error}"),
+                    Err(error) => {
+                        let why = "this member's log has parted from it, and cannot be rolled back";
+                        (format!("{why}: {error}"), failed)
+                    }
                 },
-                End::TooStale => "it no longer has what follows this member's log".to_owned(),
+                End::TooStale(oldest) => (
+                    "it no longer has what follows this member's log".to_owned(),
+                    Input::SourceTooStale { source, oldest },
+                ),
             };
             tracing::info!(target: "REPL", id = 21275, source = host, reason, "Stopped fetching");
             if self.state.lock().generation == generation {
-                (self.parts.on_input)(Input::SourceFailed { source, avoid: AVOID });
+                (self.parts.on_input)(input);
                 self.set_aside(generation);
             }
         }
@@ -183,7 +194,7 @@ impl Shared {
             state.at_rest = false;
         }
         (self.parts.on_input)(Input::Data(DataState::Rollback));
-        self.parts.figures.rollbacks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.parts.figures.rollbacks.fetch_add(1, Ordering::Relaxed);
         // Whoever reads or writes around the rollback waits in an era that is over when it is done.
         let interrupted = Error::new(ErrorCode::InterruptedDueToReplStateChange, "This member rolls back");
         self.parts.waiters.fail_all(&interrupted);
@@ -228,7 +239,7 @@ impl Shared {
         }
     }
 
-    fn fetch(&self, generation: u64, host: &str) -> End {
+    fn fetch(&self, generation: u64, source: MemberId, host: &str) -> End {
         let mut connection = match Outgoing::connect(host, CONNECT_TIMEOUT) {
             Ok(connection) => connection,
             Err(error) => return End::Failed(error.to_string()),
@@ -241,7 +252,7 @@ impl Shared {
             return end;
         }
         self.opened(generation, connection.closer());
-        match self.follow(generation, &mut connection) {
+        match self.follow(generation, source, &mut connection) {
             Ok(end) => end,
             Err(_) if self.state.lock().generation != generation => End::Changed,
             Err(error) => End::Failed(error.to_string()),
@@ -294,10 +305,10 @@ impl Shared {
         Ok(())
     }
 
-    fn follow(&self, generation: u64, connection: &mut Outgoing) -> Result<End, CallError> {
+    fn follow(&self, generation: u64, source: MemberId, connection: &mut Outgoing) -> Result<End, CallError> {
         let own_last = self.parts.storage.last_entry();
         let first = log_stream::open(connection, own_last.timestamp)?;
-        let mut cursor_id = match self.take_batch(generation, &first, "firstBatch") {
+        let mut cursor_id = match self.take_batch(generation, source, &first, "firstBatch") {
             Ok(id) => id,
             Err(end) => return Ok(end),
         };
@@ -306,7 +317,7 @@ impl Shared {
             let Some(reply) = log_stream::next(connection)? else {
                 return Ok(End::Failed("the source ended the stream".to_owned()));
             };
-            cursor_id = match self.take_batch(generation, &reply, "nextBatch") {
+            cursor_id = match self.take_batch(generation, source, &reply, "nextBatch") {
                 Ok(id) => id,
                 Err(end) => return Ok(end),
             };
@@ -317,7 +328,7 @@ impl Shared {
     }
 
     /// Judges and applies a batch; returns the cursor's id.
-    fn take_batch(&self, generation: u64, reply: &RawDocument, name: &str) -> Result<i64, End> {
+    fn take_batch(&self, generation: u64, source: MemberId, reply: &RawDocument, name: &str) -> Result<i64, End> {
         let batch = Batch::read(reply, name).map_err(|error| End::Failed(error.message))?;
         self.parts.figures.fetched(batch.entries.len(), reply.as_bytes().len());
         {
@@ -331,7 +342,8 @@ impl Shared {
         self.state.lock().at_rest = true;
         self.changed.notify_all();
         outcome?;
-        (self.parts.on_input)(Input::SourceCommitPoint { term: batch.term, commit_point: batch.commit_point });
+        let Batch { commit_point, source: SourceState { term, last, .. }, .. } = batch;
+        (self.parts.on_input)(Input::BatchTaken { source, term, commit_point, last });
         Ok(batch.cursor_id)
     }
 
@@ -370,12 +382,13 @@ impl Shared {
         let storage = &self.parts.storage;
         let own_last = storage.last_entry();
         let entries = if is_first {
+            let term = self.parts.term.load(Ordering::Acquire);
             let optimes: Vec<OpTime> = batch.entries.iter().map(|(optime, _)| *optime).collect();
             // A primary that catches up is bounded by its source, which has nothing of its term: see `sync_source`.
-            match judge(own_last, None, batch.source, &optimes) {
+            match judge(own_last, term, false, batch.source, &optimes) {
                 Verdict::Append { entries } => &batch.entries[1..=entries],
                 Verdict::RollBack => return Err(End::RollBack),
-                Verdict::TooStale => return Err(End::TooStale),
+                Verdict::TooStale => return Err(End::TooStale(batch.source.oldest)),
                 Verdict::ChangeSource => return Err(End::Failed("it has nothing for this member".to_owned())),
             }
         } else {

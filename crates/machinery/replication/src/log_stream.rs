@@ -5,7 +5,7 @@
 use baton_consensus::SourceState;
 use baton_net::{CallError, Outgoing};
 use baton_storage::optime_of;
-use baton_types::{Error, ErrorCode, OpTime, Result, Term, Timestamp};
+use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use std::time::Duration;
 
@@ -43,7 +43,6 @@ pub(crate) struct Batch<'a> {
     pub cursor_id: i64,
     pub entries: Vec<(OpTime, &'a RawDocument)>,
     pub source: SourceState,
-    pub term: Term,
     pub commit_point: OpTime,
 }
 
@@ -72,10 +71,10 @@ impl<'a> Batch<'a> {
             cursor_id,
             entries,
             source: SourceState {
+                term: data.get_i64("term").map_err(|error| malformed(error.to_string()))?,
                 last: position("lastOpApplied")?,
                 oldest: data.get_timestamp("oldestOp").map_err(|error| malformed(error.to_string()))?.into(),
             },
-            term: data.get_i64("term").map_err(|error| malformed(error.to_string()))?,
             commit_point: position("lastOpCommitted")?,
         })
     }

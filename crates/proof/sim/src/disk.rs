@@ -25,6 +25,10 @@ pub struct Disk {
     pub configuration: Option<Configuration>,
     /// The log, synced up to `durable`.
     pub log: Vec<Entry>,
+    /// Grows with every change of the log.
+    pub revision: u64,
+    /// Entries before this place are dropped: nobody gets them from here. (They are kept for the checkers.)
+    pub oldest: usize,
     /// How many entries would survive a crash for certain.
     pub durable: usize,
     /// The commit point, as far as it was noted down.
@@ -43,10 +47,17 @@ impl Disk {
         Position { written: self.last(), applied: self.last(), durable }
     }
 
+    /// Adds entries.
+    pub fn append(&mut self, entries: &[Entry]) {
+        self.log.extend_from_slice(entries);
+        self.revision += 1;
+    }
+
     /// Loses what was not synced, or as much of it as chance has it.
     pub fn crash(&mut self, random: &mut impl Rng) {
         let kept = random.random_range(self.durable..=self.log.len());
         self.log.truncate(kept);
+        self.revision += 1;
         // What is found after a crash is on disk.
         self.durable = self.log.len();
     }
@@ -54,13 +65,14 @@ impl Disk {
     /// Removes what lies behind the first `len` entries.
     pub fn truncate(&mut self, len: usize) {
         self.log.truncate(len);
+        self.revision += 1;
         self.durable = self.durable.min(len);
     }
 
     /// The entries from this timestamp on.
     pub fn from(&self, optime: OpTime) -> &[Entry] {
         let at = self.log.partition_point(|entry| entry.optime.timestamp < optime.timestamp);
-        &self.log[at..]
+        &self.log[at.max(self.oldest).min(self.log.len())..]
     }
 }
 

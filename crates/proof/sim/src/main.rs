@@ -1,7 +1,7 @@
 //! `baton-sim`: runs worlds, one seed after another, and stops at the first that breaks a property.
 
 use baton_sim::{Tally, Weather, run};
-use clap::{Arg, Command, value_parser};
+use clap::{Arg, ArgAction, Command, value_parser};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -22,16 +22,23 @@ fn main() -> ExitCode {
                 .value_parser(value_parser!(u64))
                 .help("Run for so long instead of so many"),
         )
+        .arg(
+            Arg::new("trace")
+                .long("trace")
+                .action(ArgAction::SetTrue)
+                .help("Tell every step of every member on stderr"),
+        )
         .get_matches();
     let single = matches.get_one::<u64>("seed").copied();
     let from = single.or_else(|| matches.get_one::<u64>("from").copied()).unwrap_or_else(seed_from_clock);
     let worlds = if single.is_some() { 1 } else { *matches.get_one::<u64>("worlds").unwrap_or(&1000) };
     let limit = matches.get_one::<u64>("seconds").map(|seconds| Duration::from_secs(*seconds));
+    let weather = Weather { trace: matches.get_flag("trace"), ..Weather::default() };
     let begun = Instant::now();
     let mut sum = Tally::default();
     let mut done = 0;
     while limit.map_or(done < worlds, |limit| begun.elapsed() < limit) {
-        match run(from.wrapping_add(done), Weather::default()) {
+        match run(from.wrapping_add(done), weather) {
             Ok(tally) => sum.add(&tally),
             Err(failure) => {
                 eprintln!("{failure}");

@@ -35,6 +35,10 @@ pub struct Weather {
     pub unsafe_for: Duration,
     /// How long the world may then take to come to rest.
     pub heal_within: Duration,
+    /// Whether members drop the old end of their logs, as far as it is committed, until the world is healed.
+    pub truncates: bool,
+    /// Whether every step of a member, with what came of it, is written to stderr.
+    pub trace: bool,
     /// A fault built into the members, which the checkers are to find.
     pub mutant: Mutant,
 }
@@ -45,6 +49,8 @@ impl Default for Weather {
             members: None,
             unsafe_for: Duration::from_secs(40),
             heal_within: Duration::from_secs(60),
+            truncates: true,
+            trace: false,
             mutant: Mutant::None,
         }
     }
@@ -59,6 +65,15 @@ pub struct ToldVote {
     pub term: Term,
     /// For whom.
     pub candidate: MemberId,
+}
+
+/// An entry that a member rolled back.
+#[derive(Clone, Copy, Debug)]
+pub struct Removed {
+    /// The member's term.
+    pub term: Term,
+    /// The entry.
+    pub entry: Entry,
 }
 
 #[derive(Clone, Debug)]
@@ -131,6 +146,8 @@ enum Event {
     },
     Client,
     Fault,
+    /// Somebody's log has become too large.
+    Truncate,
     Restart {
         member: MemberId,
     },
@@ -176,9 +193,14 @@ pub struct World {
     weather: Weather,
     founding: Option<Configuration>,
     random: StdRng,
+    /// Draws what is truncated when: of its own, so that worlds without it are what they were before there was any.
+    truncating: StdRng,
     now: Moment,
-    events: BinaryHeap<Reverse<(Moment, u64)>>,
-    pending: BTreeMap<u64, Event>,
+    /// When what happens: in the order of time, and of scheduling. The last number is a place in `pending`.
+    events: BinaryHeap<Reverse<(Moment, u64, usize)>>,
+    pending: Vec<Option<Event>>,
+    /// Places of `pending` that are free.
+    vacant: Vec<usize>,
     sequence: u64,
     members: BTreeMap<MemberId, SimMember>,
     /// Links that lose everything, from and to.
@@ -191,9 +213,9 @@ pub struct World {
     /// Majority writes whose client waits, by the member that took them.
     waiting: BTreeMap<MemberId, Vec<(Term, Entry)>>,
     // What happened in the last step, for the checkers.
-    touched: Option<MemberId>,
+    touched: Vec<MemberId>,
     told: Vec<ToldVote>,
-    removed: Vec<Entry>,
+    removed: Vec<Removed>,
     newly_acknowledged: Vec<Entry>,
     /// Counts, for the report.
     pub tally: Tally,
@@ -218,6 +240,8 @@ pub struct Tally {
     pub configurations: u64,
     /// Step-downs that came about on request.
     pub step_downs: u64,
+    /// Sources that lacked what followed a member's log.
+    pub too_stale: u64,
 }
 
 impl World {
@@ -234,9 +258,11 @@ impl World {
             weather,
             founding: None,
             random,
+            truncating: StdRng::seed_from_u64(!seed),
             now: Moment::ZERO,
             events: BinaryHeap::new(),
-            pending: BTreeMap::new(),
+            pending: Vec::new(),
+            vacant: Vec::new(),
             sequence: 0,
             members: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -246,7 +272,7 @@ impl World {
             next_request: 0,
             next_value: 0,
             waiting: BTreeMap::new(),
-            touched: None,
+            touched: Vec::new(),
             told: Vec::new(),
             removed: Vec::new(),
             newly_acknowledged: Vec::new(),
@@ -259,6 +285,10 @@ impl World {
         world.found();
         world.schedule_ms(100, Event::Client);
         world.schedule_ms(300, Event::Fault);
+        // Some worlds are large enough for their logs.
+        if weather.truncates && world.truncating.random_bool(0.6) {
+            world.schedule_ms(2000, Event::Truncate);
+        }
         world
     }
 
@@ -277,7 +307,7 @@ impl World {
         if id == FOUNDER {
             // Who initiates a set begins its log; the others have none until they fetched this.
             let optime = OpTime { term: 0, timestamp: Timestamp { seconds: 900, increment: 1 } };
-            disk.log.push(Entry { optime, value: 0 });
+            disk.append(&[Entry { optime, value: 0 }]);
             disk.durable = 1;
         }
         let member = SimMember {
@@ -320,9 +350,15 @@ impl World {
         self.members[&id].boot
     }
 
-    /// The member that the last step was about.
-    pub fn touched(&self) -> Option<MemberId> {
-        self.touched
+    /// The members that the last step changed, each once.
+    pub fn touched(&self) -> &[MemberId] {
+        &self.touched
+    }
+
+    /// Those of them whose process lives, and what they are.
+    pub fn touched_views(&self) -> impl Iterator<Item = (MemberId, &Summary)> {
+        let live = |id: &MemberId| self.members.get(id).filter(|member| member.consensus.is_some());
+        self.touched.iter().filter_map(move |id| live(id).map(|member| (*id, &member.summary)))
     }
 
     /// Votes told in the last step.
@@ -331,7 +367,7 @@ impl World {
     }
 
     /// Entries rolled back in the last step.
-    pub fn removed(&self) -> &[Entry] {
+    pub fn removed(&self) -> &[Removed] {
         &self.removed
     }
 
@@ -370,9 +406,15 @@ impl World {
 
     // ---- running ----
 
+    fn touch(&mut self, id: MemberId) {
+        if !self.touched.contains(&id) {
+            self.touched.push(id);
+        }
+    }
+
     /// Goes on to the next event. False when the world is over.
     pub fn step(&mut self) -> Result<bool, String> {
-        self.touched = None;
+        self.touched.clear();
         self.told.clear();
         self.removed.clear();
         self.newly_acknowledged.clear();
@@ -385,9 +427,12 @@ impl World {
         if self.now > self.weather.unsafe_for + self.weather.heal_within {
             return Err(format!("the healed world did not come to rest within {:?}", self.weather.heal_within));
         }
-        let Some(Reverse((at, key))) = self.events.pop() else { return Err("nothing happens any more".to_owned()) };
+        let Some(Reverse((at, _, place))) = self.events.pop() else {
+            return Err("nothing happens any more".to_owned());
+        };
         self.now = self.now.max(at);
-        if let Some(event) = self.pending.remove(&key) {
+        self.vacant.push(place);
+        if let Some(event) = self.pending[place].take() {
             self.happen(event);
         }
         Ok(true)
@@ -402,6 +447,8 @@ impl World {
         for id in ids {
             if let Some(member) = self.members.get_mut(&id) {
                 member.paused_until = self.now;
+                // As if somebody turned up whose log reaches back: who was too stale must find it.
+                member.disk.oldest = 0;
             }
             if self.members[&id].consensus.is_none() {
                 self.boot_member(id);
@@ -430,8 +477,17 @@ impl World {
 
     fn schedule(&mut self, after: Duration, event: Event) {
         self.sequence += 1;
-        self.events.push(Reverse((self.now + after, self.sequence)));
-        self.pending.insert(self.sequence, event);
+        let place = match self.vacant.pop() {
+            Some(place) => {
+                self.pending[place] = Some(event);
+                place
+            }
+            None => {
+                self.pending.push(Some(event));
+                self.pending.len() - 1
+            }
+        };
+        self.events.push(Reverse((self.now + after, self.sequence, place)));
     }
 
     fn schedule_ms(&mut self, after_ms: u64, event: Event) {
@@ -481,6 +537,7 @@ impl World {
             Event::RolledBack { by, from, .. } => self.roll_back(by, from),
             Event::Client => self.client(),
             Event::Fault => self.fault(),
+            Event::Truncate => self.truncate(),
             Event::Restart { member } => {
                 if self.members[&member].consensus.is_none() {
                     self.boot_member(member);
@@ -519,6 +576,9 @@ impl World {
     }
 
     fn crash(&mut self, id: MemberId) {
+        if self.weather.trace {
+            eprintln!("{:?} member {id} crashes", self.now);
+        }
         let restart_ms = self.random.random_range(50..8000);
         let Some(member) = self.members.get_mut(&id) else { return };
         if member.consensus.take().is_none() {
@@ -527,7 +587,7 @@ impl World {
         member.disk.crash(&mut self.random);
         member.takes_writes = false;
         self.waiting.remove(&id);
-        self.touched = Some(id);
+        self.touch(id);
         self.tally.crashes += 1;
         self.schedule_ms(restart_ms, Event::Restart { member: id });
     }
@@ -537,12 +597,18 @@ impl World {
     fn deliver(&mut self, id: MemberId, input: Input) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let Some(consensus) = &mut member.consensus else { return };
+        let told = self.weather.trace.then(|| format!("{:?} member {id}: {input:?}", self.now));
         let effects = consensus.step(self.now, input);
+        if let Some(told) = told {
+            let summary = consensus.summary();
+            eprintln!("{told}\n    {summary:?}");
+            effects.iter().for_each(|effect| eprintln!("    -> {effect:?}"));
+        }
         let deadline = consensus.next_deadline();
         member.summary = consensus.summary();
         member.tick_at = deadline;
         let boot = member.boot;
-        self.touched = Some(id);
+        self.touch(id);
         self.tally.steps += 1;
         self.schedule(deadline.saturating_sub(self.now), Event::Tick { to: id, boot });
         for effect in effects {
@@ -740,7 +806,7 @@ impl World {
 
     fn append(&mut self, id: MemberId, entries: &[Entry]) {
         let Some(member) = self.members.get_mut(&id) else { return };
-        member.disk.log.extend_from_slice(entries);
+        member.disk.append(entries);
         let position = member.disk.position();
         self.deliver(id, Input::Log(position));
         self.begin_sync(id);
@@ -833,10 +899,16 @@ impl World {
         let answer = (reachable && !lost).then(|| {
             let source = &self.members[&from];
             let most = 1 + (self.next_value % 7) as usize;
-            let entries: Vec<Entry> = source.disk.from(asked).iter().take(most + 1).copied().collect();
-            let oldest = source.disk.log.first().map_or(Timestamp::ZERO, |entry| entry.optime.timestamp);
+            // Who has nothing copies documents, and so is at the end of the source's log at once.
+            let copies = self.weather.truncates && asked == OpTime::ZERO;
+            let entries = match copies {
+                true => source.disk.log.clone(),
+                false => source.disk.from(asked).iter().take(most + 1).copied().collect(),
+            };
+            let oldest =
+                source.disk.log.get(source.disk.oldest).map_or(Timestamp::ZERO, |entry| entry.optime.timestamp);
             FetchAnswer {
-                state: SourceState { last: source.disk.last(), oldest },
+                state: SourceState { term: source.summary.term, last: source.disk.last(), oldest },
                 term: source.summary.term,
                 commit_point: source.summary.commit_point,
                 entries,
@@ -858,15 +930,14 @@ impl World {
             self.deliver(by, Input::SourceFailed { source: from, avoid: Duration::from_millis(200) });
             return;
         };
-        let leading = (member.summary.state == MemberState::Primary && mutant != Mutant::FetchesOnAsPrimary)
-            .then_some(member.summary.term);
+        let leads = member.summary.state == MemberState::Primary && mutant != Mutant::FetchesOnAsPrimary;
         let optimes: Vec<OpTime> = answer.entries.iter().map(|entry| entry.optime).collect();
         // An empty log has nothing to be found in the source's: it takes all, as an initial sync would.
         let is_empty = asked == OpTime::ZERO;
-        let verdict = if is_empty && leading.is_none() {
+        let verdict = if is_empty && !leads {
             Verdict::Append { entries: optimes.len() }
         } else {
-            judge(asked, leading, answer.state, &optimes)
+            judge(asked, member.summary.term, leads, answer.state, &optimes)
         };
         match verdict {
             Verdict::Append { entries } => {
@@ -879,12 +950,17 @@ impl World {
                     }
                 }
                 let term = if mutant == Mutant::FetchesOnAsPrimary { 0 } else { answer.term };
-                self.deliver(by, Input::SourceCommitPoint { term, commit_point: answer.commit_point });
+                let FetchAnswer { commit_point, state: SourceState { last, .. }, .. } = answer;
+                self.deliver(by, Input::BatchTaken { source: from, term, commit_point, last });
                 let wait_ms = if batch.is_empty() { self.random.random_range(5..60) } else { 0 };
                 self.schedule_ms(wait_ms, Event::Fetch { by, boot, generation, from });
             }
-            Verdict::ChangeSource | Verdict::TooStale => {
+            Verdict::ChangeSource => {
                 self.deliver(by, Input::SourceFailed { source: from, avoid: Duration::from_millis(300) });
+            }
+            Verdict::TooStale => {
+                self.tally.too_stale += 1;
+                self.deliver(by, Input::SourceTooStale { source: from, oldest: answer.state.oldest });
             }
             Verdict::RollBack => {
                 self.deliver(by, Input::Data(DataState::Rollback));
@@ -900,8 +976,13 @@ impl World {
         let common = common_prefix(mine, source);
         let is_primary = self.members[&by].summary.state == MemberState::Primary;
         let still_behind = self.members[&from].disk.last() > self.disk(by).last();
-        if !is_primary && still_behind {
-            let removed = mine[common..].to_vec();
+        let committed = mine.partition_point(|entry| entry.optime <= self.members[&by].summary.commit_point);
+        if common < committed {
+            // Refused, as a real member refuses it.
+            self.deliver(by, Input::SourceFailed { source: from, avoid: Duration::from_millis(300) });
+        } else if !is_primary && still_behind {
+            let term = self.members[&by].summary.term;
+            let removed: Vec<Removed> = mine[common..].iter().map(|entry| Removed { term, entry: *entry }).collect();
             if let Some(member) = self.members.get_mut(&by) {
                 member.disk.truncate(common);
                 self.tally.rollbacks += 1;
@@ -956,6 +1037,27 @@ impl World {
         }
         let wait_ms = self.random.random_range(20..2500);
         self.schedule_ms(wait_ms, Event::Fault);
+    }
+
+    /// Drops the old end of a log, up to what its member knows to be committed: now and then of all but the last of it.
+    fn truncate(&mut self) {
+        if self.healed {
+            return;
+        }
+        let live: Vec<MemberId> = self.views().map(|(id, _)| id).collect();
+        if !live.is_empty() {
+            let id = live[self.truncating.random_range(0..live.len())];
+            let commit_point = self.members[&id].summary.commit_point;
+            let all = self.truncating.random_bool(0.5);
+            let share = if all { 1.0 } else { self.truncating.random_range(0.0..1.0) };
+            if let Some(member) = self.members.get_mut(&id) {
+                let committed = member.disk.log.partition_point(|entry| entry.optime < commit_point);
+                let oldest = (committed as f64 * share) as usize;
+                member.disk.oldest = member.disk.oldest.max(oldest);
+            }
+        }
+        let wait_ms = self.truncating.random_range(200..6000);
+        self.schedule_ms(wait_ms, Event::Truncate);
     }
 
     fn partition(&mut self, ids: &[MemberId]) {
@@ -1027,7 +1129,7 @@ impl Event {
                 Some((*by, Some(*boot)))
             }
             Self::Request { to, .. } => Some((*to, None)),
-            Self::Client | Self::Fault | Self::Restart { .. } | Self::Resume { .. } => None,
+            Self::Client | Self::Fault | Self::Truncate | Self::Restart { .. } | Self::Resume { .. } => None,
         }
     }
 }
@@ -1091,5 +1193,6 @@ impl Tally {
         self.crashes += other.crashes;
         self.configurations += other.configurations;
         self.step_downs += other.step_downs;
+        self.too_stale += other.too_stale;
     }
 }

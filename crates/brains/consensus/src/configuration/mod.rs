@@ -22,7 +22,7 @@ pub use host::{DEFAULT_PORT, HostAndPort};
 
 use baton_types::{Result, Term};
 use bson::oid::ObjectId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -213,6 +213,13 @@ impl Configuration {
     /// majority has, all of them must: whoever is elected is one of them.
     pub fn majority_of_writes(&self) -> usize {
         self.majority_of_votes().min(self.voters().filter(|member| member.bears_data()).count())
+    }
+
+    /// Whether those who commit in this configuration meet every majority of votes of the other, whoever they are. Of two
+    /// configurations that differ in one voter this fails only where arbiters leave few members with data.
+    pub fn writes_meet_votes_of(&self, other: &Self) -> bool {
+        let voters: BTreeSet<MemberId> = self.voters().chain(other.voters()).map(|member| member.id).collect();
+        self.majority_of_writes() + other.majority_of_votes() > voters.len()
     }
 
     /// The place of a member when those that may be elected are put in order of falling priority; equal ones share one.

@@ -1,16 +1,22 @@
 //! There is one committed log: what any member ever knew to be committed, no member contradicts, nobody removes, and no
 //! acknowledged majority write is missing from it.
+//!
+//! Who may remove it is a member that is still in an earlier term than the one it was committed in, and so had no part in that:
+//! it follows a primary that was, and hears of the later one in time. What it knows itself to be committed it keeps (as the
+//! checker of commit points sees to).
 
 use super::Checker;
 use crate::disk::Entry;
 use crate::world::World;
-use baton_types::OpTime;
+use baton_types::{OpTime, Term};
 
 /// See the file's header.
 #[derive(Default)]
 pub struct CommittedStays {
     /// The longest log that was ever known to be committed.
     committed: Vec<Entry>,
+    /// The terms in which it was: where the log ended then.
+    terms: Vec<(usize, Term)>,
 }
 
 impl Checker for CommittedStays {
@@ -20,7 +26,7 @@ impl Checker for CommittedStays {
 
     fn check(&mut self, world: &World) -> Result<(), String> {
         let known_before = self.committed.last().map_or(OpTime::ZERO, |entry| entry.optime);
-        for (id, view) in world.views() {
+        for (id, view) in world.touched_views() {
             if view.commit_point == OpTime::ZERO {
                 continue;
             }
@@ -37,11 +43,18 @@ impl Checker for CommittedStays {
             }
             if len > self.committed.len() {
                 self.committed = log[..len].to_vec();
+                // Only an entry of the primary's own term is ever the last that it commits.
+                self.terms.push((len, view.commit_point.term));
             }
         }
         for removed in world.removed() {
-            if self.committed.iter().any(|entry| entry == removed) {
-                return Err(format!("{} was committed and has been rolled back", removed.optime));
+            let Some(at) = self.committed.iter().position(|entry| *entry == removed.entry) else { continue };
+            let committed_in = self.terms[self.terms.partition_point(|(len, _)| *len <= at)].1;
+            if removed.term >= committed_in {
+                return Err(format!(
+                    "{} was committed in term {committed_in} and has been rolled back in term {}",
+                    removed.entry.optime, removed.term
+                ));
             }
         }
         for acknowledged in world.acknowledged() {

@@ -23,7 +23,7 @@ impl Checker for LeaderCompleteness {
     }
 
     fn check(&mut self, world: &World) -> Result<(), String> {
-        for (id, view) in world.views().filter(|(_, view)| view.state == MemberState::Primary) {
+        for (id, view) in world.touched_views().filter(|(_, view)| view.state == MemberState::Primary) {
             let log = &world.disk(id).log;
             if view.commit_point.term == view.term {
                 let at = log.partition_point(|entry| entry.optime < view.commit_point);

@@ -25,7 +25,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(one_primary::OnePrimaryPerTerm::default()),
         Box::new(votes::VoteBeforeReply::default()),
         Box::new(log_order::OpTimesIncrease),
-        Box::new(log_matching::LogMatching),
+        Box::new(log_matching::LogMatching::default()),
         Box::new(own_log::CommitPointWithinOwnLog::default()),
         Box::new(committed_stays::CommittedStays::default()),
         Box::new(leader_completeness::LeaderCompleteness::default()),

@@ -18,7 +18,7 @@ impl Checker for OnePrimaryPerTerm {
     }
 
     fn check(&mut self, world: &World) -> Result<(), String> {
-        for (id, view) in world.views() {
+        for (id, view) in world.touched_views() {
             if view.state == MemberState::Primary {
                 let first = *self.primaries.entry(view.term).or_insert(id);
                 if first != id {

@@ -18,7 +18,7 @@ impl Checker for CommitPointWithinOwnLog {
     }
 
     fn check(&mut self, world: &World) -> Result<(), String> {
-        for (id, view) in world.views() {
+        for (id, view) in world.touched_views() {
             if view.commit_point > view.position.written {
                 return Err(format!(
                     "member {id} has commit point {} and a log that ends at {}",

@@ -164,10 +164,20 @@ fn append_position(writer: &mut DocumentWriter<'_>, member: &Member, position: P
     writer.append(cstr!("lastDurableWallTime"), date(position.durable));
 }
 
-fn append_source(writer: &mut DocumentWriter<'_>, source: Option<&Member>) {
+/// Why a member does not do what one expects of it.
+fn info_of(view: &View) -> &'static str {
+    if view.is_too_stale {
+        "too stale: no member that could be fetched from has what follows this member's oplog; it is RECOVERING until one \
+         does. Or stop it, empty its data folder and start it again: it copies the set's data"
+    } else {
+        ""
+    }
+}
+
+fn append_source(writer: &mut DocumentWriter<'_>, source: Option<&Member>, info: &str) {
     writer.append(cstr!("syncSourceHost"), source.map_or("", |member| member.host.as_str()));
     writer.append(cstr!("syncSourceId"), source.map_or(-1, |member| member.id.0));
-    writer.append(cstr!("infoMessage"), "");
+    writer.append(cstr!("infoMessage"), info);
 }
 
 fn append_peer(
@@ -188,7 +198,7 @@ fn append_peer(
     }
     writer.append(cstr!("pingMs"), peer.round_trip.map_or(0, |time| time.as_millis() as i64));
     writer.append(cstr!("lastHeartbeatMessage"), if peer.state == MemberState::Down { "no answer" } else { "" });
-    append_source(writer, peer.sync_source.and_then(|id| configuration.member(id)));
+    append_source(writer, peer.sync_source.and_then(|id| configuration.member(id)), "");
     if let Some(version) = peer.configuration_version {
         writer.append(cstr!("configVersion"), count(usize::try_from(version.version).unwrap_or_default()));
         writer.append(cstr!("configTerm"), version.term);
@@ -200,7 +210,7 @@ fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSe
     append_identity(writer, member, view.state);
     writer.append(cstr!("uptime"), count(uptime_secs as usize));
     append_position(writer, member, view.position);
-    append_source(writer, view.sync_source.and_then(|id| view.configuration.as_ref()?.member(id)));
+    append_source(writer, view.sync_source.and_then(|id| view.configuration.as_ref()?.member(id)), info_of(view));
     let won = call.server.replication().and_then(|replication| replication.figures().last_won());
     let won = won.filter(|_| view.state == MemberState::Primary);
     if let Some(won) = &won {

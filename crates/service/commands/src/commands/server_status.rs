@@ -170,6 +170,8 @@ fn append_repl(server: &Server, w: &mut DocumentWriter<'_>) {
     // mongostat asks for the old name alone.
     w.append(cstr!("ismaster"), primary);
     w.append(cstr!("secondary"), set.view.state == MemberState::Secondary);
+    // Not among MongoDB's: there one learns it from the log.
+    w.append(cstr!("tooStale"), set.view.is_too_stale);
     if let Some(host) = set.view.primary.and_then(|id| set.host_of(id)) {
         w.append(cstr!("primary"), host);
     }

@@ -91,8 +91,13 @@ impl Tail {
         self.check_position()?;
         let view = self.storage.view();
         let mut cursor = view.documents(&self.collection, &self.bounds, Order::Forward);
+        let mut is_begun = false;
         while let Some((record, document)) = cursor.next_document()? {
             operation.check_interrupt()?;
+            // Once more, as what is read is fixed by now: what was dropped a moment before must not be passed over.
+            if !std::mem::replace(&mut is_begun, true) {
+                self.check_position()?;
+            }
             if self.left == Some(0) {
                 return Ok(());
             }
