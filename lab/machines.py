@@ -8,7 +8,7 @@
 
 A site is a namespace of its own with a bridge in it; no cable leads from there to the host, so that no packet leaves the lab.
 `enter` takes this process's thread into a site, so that it reaches the machines there. A machine's processes share a quota of CPU
-per ten milliseconds: short, so that having used it up costs milliseconds rather than a tenth of a second.
+per five milliseconds: short, so that having used it up costs milliseconds rather than a tenth of a second.
 
 Invariants: nothing outlives the context: processes, namespaces and cgroups go when it ends; processes also when this process is
 killed, and what else a killed run has left goes when the next begins. There is one lab on a host at a time.
@@ -33,7 +33,7 @@ CPU = pathlib.Path("/sys/fs/cgroup/cpu/baton-lab")
 ACCOUNT = pathlib.Path("/sys/fs/cgroup/cpuacct/baton-lab")
 # A disk for each machine where the host's one disk must not be what is measured: in its memory.
 MEMORY = pathlib.Path("/dev/shm/baton-lab")
-PERIOD_US = 10_000
+PERIOD_US = 5_000
 # The lab's part of the CPUs goes before that of whatever else runs on the host.
 SHARES = 20 * 1024
 # Set aside for benchmarks of networks (RFC 2544): nobody's own.
@@ -109,8 +109,16 @@ class Machine:
         self.limit_cpu(cores)
 
     def limit_cpu(self, cores):
-        """How much CPU its processes have from now on."""
-        (CPU / self.name / "cpu.cfs_quota_us").write_text(str(int(cores * PERIOD_US)))
+        """How much CPU its processes have from now on; none is as much as there is."""
+        if cores is None:
+            (CPU / self.name / "cpu.cfs_quota_us").write_text("-1")
+            return
+        quota = str(int(cores * PERIOD_US))
+        (CPU / self.name / "cpu.cfs_quota_us").write_text(quota)
+        # What is left of one period may be used in the next, where the kernel knows that (5.14): work comes in bursts.
+        burst = CPU / self.name / "cpu.cfs_burst_us"
+        if burst.exists():
+            burst.write_text(quota)
 
     def start(self, command, log=None, **options):
         """Starts a process on it, which dies with this one."""
@@ -201,8 +209,8 @@ class Machines:
         """A new site."""
         return Site(name)
 
-    def machine(self, name, site, cores):
-        """A new machine there."""
+    def machine(self, name, site, cores=None):
+        """A new machine there, with a quota of CPU if one is given."""
         machine = Machine(name, site, f"{NETWORK}.{11 + len(self.machines)}", cores)
         self.machines.append(machine)
         return machine

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 class Members:
     """Members, one on each machine; the first is where the set is made, and becomes its primary."""
 
-    def __init__(self, machines, folder, cache_gb=0.25):
+    def __init__(self, machines, folder, cache_gb=1):
         self.machines, self.folder, self.cache_gb = machines, pathlib.Path(folder), cache_gb
         self.processes = [None] * len(machines)
         self._clients = {}
@@ -130,13 +130,20 @@ class Members:
         self.await_that(lambda: self.states()[index] == "SECONDARY", f"member {index} as a secondary", timeout_seconds)
         return time.monotonic()
 
+    def await_level(self, timeout_seconds):
+        """Waits until every member has what the primary has."""
+        def is_level():
+            return len({self.status(index)["optimes"]["appliedOpTime"]["ts"] for index in range(len(self.machines))}) == 1
+
+        self.await_that(is_level, "all members level", timeout_seconds, interval_seconds=0.02)
+
     def forget_clients(self):
         """Closes all connections from here to the members."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()
 
-    def await_that(self, holds, what, timeout_seconds=60):
+    def await_that(self, holds, what, timeout_seconds=60, interval_seconds=0.1):
         """Waits until `holds()`."""
         deadline = time.monotonic() + timeout_seconds
         last = None
@@ -146,7 +153,7 @@ class Members:
                     return
             except pymongo.errors.PyMongoError as error:
                 last = error
-            time.sleep(0.1)
+            time.sleep(interval_seconds)
         raise RuntimeError(f"lab: not in {timeout_seconds} s: {what}: {self.states()}, {last}; logs: {self.folder}")
 
 
