@@ -426,7 +426,9 @@ impl Collection {
         let broken = |what: &str| {
             Error::new(
                 ErrorCode::InternalError,
-                format!("The catalog entry {id} has no valid '{what}'. Restore this member from another"),
+                format!(
+                    "The catalog entry {id} has no valid '{what}'. Empty this member's data directory and start it again: it copies the set's data"
+                ),
             )
         };
         let entry = RawDocument::from_bytes(bytes).map_err(|_| broken("document"))?;

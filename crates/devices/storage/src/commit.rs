@@ -27,11 +27,13 @@ use crate::facts::Fact;
 use crate::format::{counts_key, family, is_versioned, oplog_key};
 use crate::in_flight::InFlight;
 use crate::locks::{LockSet, LockTable};
+use crate::log_check::Mark;
 use crate::machine;
 use crate::oplog;
 use crate::record_cache::RecordCache;
 use crate::transaction::{Action, Transaction};
 use crate::version::Version;
+use ahash::RandomState;
 use baton_types::{OpTime, Result, Timestamp};
 use bson::RawDocument;
 use hashbrown::HashTable;
@@ -146,6 +148,11 @@ pub struct CommitQueue {
     watchers: AtomicU64,
     progress: OnceLock<ProgressListener>,
     write_options: WriteOptions,
+    /// Names this process's batches in the log: see [`Mark`].
+    boot: u64,
+    batches_written: AtomicU64,
+    /// Of them those up to this one are synced.
+    batches_synced: AtomicU64,
     /// What the queue did since the start.
     pub metrics: CommitMetrics,
 }
@@ -188,6 +195,9 @@ impl CommitQueue {
             watchers: AtomicU64::new(0),
             progress: OnceLock::new(),
             write_options,
+            boot: RandomState::new().hash_one(std::process::id()),
+            batches_written: AtomicU64::new(0),
+            batches_synced: AtomicU64::new(0),
             metrics: CommitMetrics::default(),
         }
     }
@@ -368,11 +378,13 @@ impl CommitQueue {
     fn lead_sync(&self) {
         let served = std::mem::take(&mut self.state.lock().awaiting_sync);
         let target = self.applied.load(Ordering::Acquire);
+        let written = self.batches_written.load(Ordering::Acquire);
         crash_point!("commit-before-sync");
         let started = std::time::Instant::now();
         if let Err(error) = self.db.flush_wal(true) {
             machine::stop("syncing the log", &error);
         }
+        self.batches_synced.fetch_max(written, Ordering::AcqRel);
         crash_point!("commit-after-sync");
         self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
@@ -395,7 +407,11 @@ impl CommitQueue {
             group.iter().filter_map(|waiter| waiter.transaction.lock().take()).collect();
         let bytes: usize = transactions.iter().map(Transaction::bytes).sum();
         if bytes > 0 {
-            let mut batch = WriteBatch::with_capacity_bytes(bytes + 64 * transactions.len());
+            let mut batch = WriteBatch::with_capacity_bytes(bytes + 64 * transactions.len() + 64);
+            // Nobody else writes now.
+            let number = self.batches_written.load(Ordering::Relaxed) + 1;
+            let synced = self.batches_synced.load(Ordering::Acquire);
+            batch.put_log_data(Mark { boot: self.boot, number, synced }.encode());
             let wall_ms = wall_clock_ms();
             let before = self.applied.load(Ordering::Relaxed);
             let mut last = self.terms.position(before);
@@ -413,6 +429,7 @@ impl CommitQueue {
             if let Err(error) = self.db.write_opt(&batch, &self.write_options) {
                 machine::stop("writing to the log", &error);
             }
+            self.batches_written.store(number, Ordering::Release);
             for document in &documents {
                 self.record_cache.after_write(document.hash, document.key, document.was_cached, || document.version());
             }

@@ -32,6 +32,7 @@ mod in_flight;
 mod incoming;
 mod index;
 mod locks;
+mod log_check;
 mod log_ends;
 mod log_switch;
 mod machine;

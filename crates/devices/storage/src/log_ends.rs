@@ -66,7 +66,7 @@ fn position_of(entry: &[u8]) -> Result<OpTime> {
     optime_of(entry).ok_or_else(|| {
         Error::new(
             ErrorCode(310),
-            "Data corruption detected: an oplog entry has no OpTime. Restore this member from another",
+            "Data corruption detected: an oplog entry has no OpTime. Empty this member's data directory and start it again: it copies the set's data",
         )
     })
 }

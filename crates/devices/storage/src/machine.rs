@@ -7,14 +7,15 @@ use baton_types::{Error, ErrorCode};
 use rust_rocksdb::ErrorKind;
 use std::io::Write;
 
+/// What to do about damaged files.
+pub const REMEDY: &str =
+    "Empty the data directory and start the member again, it copies the set's data; or restore a backup";
+
 /// The error a client gets when a read fails.
 pub fn read_failure(error: rust_rocksdb::Error) -> Error {
     tracing::error!(component = "STORAGE", error = %error, "A read failed");
     match error.kind() {
-        ErrorKind::Corruption => Error::new(
-            ErrorCode(310),
-            format!("Data corruption detected: {error}. Run validate, and restore this member from another"),
-        ),
+        ErrorKind::Corruption => Error::new(ErrorCode(310), format!("Data corruption detected: {error}. {REMEDY}")),
         _ => Error::new(ErrorCode::UnknownError, format!("Storage cannot read: {error}")),
     }
 }
@@ -32,7 +33,15 @@ impl Drop for AbortAtTheLatest {
 /// thread that panicked here would leave behind a member that answers heartbeats and writes nothing any more.
 pub fn stop(what: &str, error: &rust_rocksdb::Error) -> ! {
     let _abort = AbortAtTheLatest;
-    tracing::error!(component = "STORAGE", error = %error, what, "A write failed; stopping, because what is on disk is now unknown. Free space or replace the disk, then start again");
-    let _ = writeln!(std::io::stderr(), "baton: {what} failed: {error}. Stopping: what is on disk is now unknown.");
+    // A compaction that finds damage lets nothing be written any more.
+    let remedy = match error.kind() {
+        ErrorKind::Corruption => REMEDY,
+        _ => "Free space or replace the disk, then start again",
+    };
+    tracing::error!(component = "STORAGE", error = %error, what, remedy, "A write failed; stopping, because what is on disk is now unknown");
+    let _ = writeln!(
+        std::io::stderr(),
+        "baton: {what} failed: {error}. Stopping: what is on disk is now unknown. {remedy}"
+    );
     std::process::abort();
 }

@@ -72,7 +72,7 @@ impl StorageOptions {
             false,
             cache.clone(),
         ));
-        // A torn tail is what a crash leaves; anything else in the log is damage, and the member must not start on it.
+        // A torn tail is what a crash leaves; what else may be wrong with the log is looked for before: see `log_check`.
         options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
         options.set_max_total_wal_size(2 * self.memtable_bytes() as u64);
         // Writing over an old log changes no file's size, so a sync writes data and no metadata: the median falls by a third,

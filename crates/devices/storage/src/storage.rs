@@ -9,6 +9,7 @@ use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
 use crate::in_flight::InFlight;
 use crate::locks::{LockSet, LockTable};
+use crate::log_check;
 use crate::log_switch::LogSwitch;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
@@ -58,6 +59,7 @@ pub struct Storage {
 impl Storage {
     /// Opens a data directory, makes it if it is not there, and recovers it if it was not closed.
     pub fn open(path: &Path, options: StorageOptions, gate: Arc<dyn Gate>) -> Result<Arc<Self>> {
+        log_check::check(path)?;
         let tasks = Arc::new(TaskRegistry::default());
         let cache = options.cache();
         let mut database = options.database(&cache, TaskListener::new(Arc::clone(&tasks)));
