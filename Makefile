@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: faults linearizability help tools libraries build release up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
+.PHONY: soak faults linearizability help tools libraries build release up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -60,6 +60,12 @@ crash: ## a hundred kills at random moments and at every named crash point
 
 faults: ## faults of replica sets that take long or need crash points: rollbacks, votes, losses of power
 	@$(ENV) tests/faults/run.sh
+
+soak: libraries ## worlds, histories and real faults in rounds, until stopped or for SOAK_MINUTES; stops at the first failure
+	@$(ENV) cargo build --locked --quiet --profile quick -p baton-sim && cargo build --locked --quiet -p baton --features crash-points && \
+	  cp "$$CARGO_TARGET_DIR/debug/baton" "$$CARGO_TARGET_DIR/debug/baton-crash-points" && cargo build --locked --quiet -p baton && \
+	  BATON="$$CARGO_TARGET_DIR/debug/baton" BATON_WITH_CRASH_POINTS="$$CARGO_TARGET_DIR/debug/baton-crash-points" \
+	  BATON_SIM="$$CARGO_TARGET_DIR/quick/baton-sim" tests/soak.sh
 
 linearizability: libraries ## HISTORIES (200) from real members under random faults, judged by Porcupine, and a fault built in that it must find
 	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" \

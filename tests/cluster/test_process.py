@@ -1,5 +1,7 @@
 """The process: stops, kills, restarts, second starts. What was acknowledged as durable is there."""
 
+import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -101,6 +103,37 @@ def test_baton_up_prints_how_to_connect_and_stops_on_ctrl_c(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+def test_members_of_baton_up_end_with_it_however_it_ends(tmp_path):
+    """`baton up` is killed, as by Ctrl-C twice: its members stop by themselves, and cleanly. Fails if they are left running."""
+    up = Member(data=tmp_path / "data")
+    process = subprocess.Popen(
+        [up.binary, "up", "--members", "3", "--port", str(up.port), "--data", str(up.data)], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True)
+    try:
+        printed = ""
+        while "?replicaSet=rs0" not in printed or printed.count("process ") < 3:
+            line = process.stdout.readline()
+            assert line, f"it ended without its members: {printed}"
+            printed += line
+        members = [int(pid) for pid in re.findall(r"process (\d+)", printed)]
+        assert all(pathlib.Path(f"/proc/{pid}").exists() for pid in members)
+    finally:
+        process.kill()
+        process.wait()
+
+    def runs(pid):
+        try:
+            # Who is dead and waits for somebody to ask does not run.
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    deadline = time.monotonic() + 60
+    while any(runs(pid) for pid in members):
+        assert time.monotonic() < deadline, f"of {members} some are left"
+        time.sleep(0.05)
 
 
 def test_a_standalone_serves_without_a_replica_set_name(tmp_path):

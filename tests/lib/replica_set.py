@@ -1,6 +1,7 @@
 """A replica set of real processes, each member a `Member`."""
 
 import json
+import os
 import signal
 import time
 
@@ -15,6 +16,7 @@ class ReplicaSet:
 
     With `network`, members and clients of the set reach each other through a `Network` that can be cut; `direct` goes past it.
     `environments` and `data` are what each member is started with, and where its data is; `arguments` are for all.
+    With BATON_KEEP_FAILED in the environment the data is left where a test has failed.
     """
 
     def __init__(self, count=3, name="rs0", settings=None, members=None, network=False, environments=None, data=None,
@@ -43,11 +45,15 @@ class ReplicaSet:
     def __enter__(self):
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
+        keeps = kind is not None and os.environ.get("BATON_KEEP_FAILED")
         for member in self.members:
             if member.is_running():
                 member.kill()
-            member.remove()
+            if keeps:
+                print(f"kept: {member.data}, {member.log_path}")
+            else:
+                member.remove()
         if self.network:
             self.network.close()
 

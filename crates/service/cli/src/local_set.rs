@@ -3,7 +3,8 @@
 //! The processes are `baton serve`, so that a member can be killed, watched and started again like any other. One that ends by
 //! itself is started again after a moment: whoever kills a member sees it return.
 //!
-//! Invariant: every process that was started is stopped before this ends, secondaries first.
+//! Invariant: every process that was started is stopped before this ends, secondaries first. If this is killed, the kernel tells
+//! each of them to stop.
 
 use crate::connection::Connection;
 use baton_node::signals::Signals;
@@ -160,7 +161,8 @@ impl Process {
         let failed = |error: std::io::Error| format!("a member on port {} cannot be started: {error}", self.port);
         std::fs::create_dir_all(&self.data).map_err(failed)?;
         let program = std::env::current_exe().map_err(failed)?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg("serve")
             .arg("--dbpath")
             .arg(&self.data)
@@ -169,10 +171,9 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             // Ctrl-C is this process's to pass on: the members stop one after the other.
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        self.child = Some(child);
+            .process_group(0);
+        end_with_this_thread(&mut command);
+        self.child = Some(command.spawn().map_err(failed)?);
         self.ended_at = None;
         Ok(())
     }
@@ -215,6 +216,24 @@ impl Process {
         // It had its time; what it acknowledged is on disk.
         let _ = child.kill();
         let _ = child.wait();
+    }
+}
+
+/// Has the process told to stop when the thread that starts it ends, which is the kernel's measure of a parent's end. It is the main
+/// thread here, so that is when this process ends, in whatever way.
+fn end_with_this_thread(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: between fork and exec these only set a flag of the new process, ask for its parent, and end it.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            // It may have ended before the flag was set.
+            if libc::getppid() as u32 != parent {
+                libc::_exit(0);
+            }
+            Ok(())
+        });
     }
 }
 
