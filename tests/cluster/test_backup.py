@@ -13,7 +13,10 @@ import bson
 import pytest
 from bson import Decimal128, Int64, ObjectId, Timestamp
 
+from pymongo import ReadPreference
+
 from member import Member
+from replica_set import ReplicaSet
 
 
 def baton(*arguments, succeeds=True):
@@ -239,6 +242,46 @@ def test_a_backup_under_load_is_the_state_of_one_moment(target, tmp_path):
     if len(oplog) > 1:
         limit = oplog[len(oplog) // 2]["ts"]
         baton("restore", other.uri, out, "--drop", "--oplogReplay", "--oplogLimit", f"{limit.time}:{limit.inc}")
+
+
+@pytest.mark.parametrize("tool", ["baton", pytest.param("mongodump", marks=pytest.mark.skipif(
+    not (shutil.which("mongodump") and shutil.which("mongorestore")), reason="the tools are not on PATH"))])
+def test_a_backup_from_a_secondary_under_load_is_the_state_of_one_moment(target, tmp_path, tool):
+    """Clients write to the primary while a secondary is saved. Fails if what is restored elsewhere is not what some number of the
+    operations leaves, or if it is missing what the secondary had before."""
+    other, other_client = target
+    out = tmp_path / "dump"
+    with ReplicaSet() as members, members.client() as load_client:
+        prepare(load_client.load)
+        members.await_equal()
+        secondary = members.others(members.primary())[0]
+        load = Load(load_client)
+        load.start()
+        while load.done < 300 and load.is_alive():
+            load.join(0.01)
+        # Majority writes: this secondary may lack the newest, and no more than what it has not fetched yet.
+        with members.direct(secondary, read_preference=ReadPreference.SECONDARY) as direct:
+            begun = max(document["_id"] for document in direct.load.log.find({}, {"_id": 1})) * 6
+        uri = f"mongodb://127.0.0.1:{members.members[secondary].port}/?directConnection=true&readPreference=secondary"
+        if tool == "baton":
+            baton("backup", uri, "--out", out)
+        else:
+            subprocess.run(["mongodump", "--quiet", "--uri", uri, "--oplog", "--out", out], check=True)
+        ended = load.done + 1
+        load.stop.set()
+        load.join()
+        assert load.failure is None
+        assert ended > begun
+        members.await_equal()
+    if tool == "baton":
+        baton("restore", other.uri, out, "--oplogReplay")
+    else:
+        subprocess.run(["mongorestore", "--quiet", "--uri", other.uri, "--oplogReplay", out], check=True)
+    restored = state(other_client.load)
+    assert len(restored["fixed"]) == 3000
+    newest = max(restored["log"]) * 6
+    assert begun <= newest <= ended
+    assert is_a_prefix(restored, other_client, max(newest - 6, 0), newest + 6)
 
 
 def test_what_cannot_be_done_is_refused_with_what_to_do(source, tmp_path):

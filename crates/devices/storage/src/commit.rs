@@ -148,6 +148,7 @@ pub struct CommitQueue {
     watchers: AtomicU64,
     progress: OnceLock<ProgressListener>,
     write_options: WriteOptions,
+    truncations: AtomicU64,
     /// Names this process's batches in the log: see [`Mark`].
     boot: u64,
     batches_written: AtomicU64,
@@ -197,6 +198,7 @@ impl CommitQueue {
             write_options,
             boot: RandomState::new().hash_one(std::process::id()),
             batches_written: AtomicU64::new(0),
+            truncations: AtomicU64::new(0),
             batches_synced: AtomicU64::new(0),
             metrics: CommitMetrics::default(),
         }
@@ -462,6 +464,13 @@ impl CommitQueue {
         let _state = self.state.lock();
         self.applied.store(applied, Ordering::SeqCst);
         self.durable.fetch_min(applied, Ordering::AcqRel);
+        self.truncations.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often the log's end was cut off: whoever has read it and finds this changed may have read what is gone. Nothing is put
+    /// in its place before it has changed.
+    pub fn truncations(&self) -> u64 {
+        self.truncations.load(Ordering::SeqCst)
     }
 
     /// The documents that a group writes, each once.

@@ -5,7 +5,7 @@
 
 use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::{Flags, Header, MESSAGE_SIZE_MAX_BYTES};
-use bson::{Document, RawDocument, RawDocumentBuf};
+use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -17,6 +17,8 @@ const HEADER_BYTES: usize = 16;
 /// An open connection.
 pub struct Connection {
     stream: TcpStream,
+    /// The mode of `$readPreference`, if the URI lets another than the primary be read from.
+    read_mode: Option<String>,
     next_id: i32,
     /// The last answer.
     received: Vec<u8>,
@@ -55,7 +57,7 @@ impl Connection {
         let failed = |e: std::io::Error| format!("cannot reach {host}: {e}; is a member running there?");
         let stream = TcpStream::connect(&host).map_err(failed)?;
         stream.set_read_timeout(timeout).and_then(|()| stream.set_nodelay(true)).map_err(failed)?;
-        Ok(Self { stream, next_id: 1, received: Vec::new() })
+        Ok(Self { stream, read_mode: read_mode_of(uri), next_id: 1, received: Vec::new() })
     }
 
     /// Runs a command on `admin`.
@@ -93,6 +95,9 @@ impl Connection {
         sequence: Option<(&str, &[RawDocumentBuf])>,
     ) -> Result<&RawDocument, String> {
         command.insert("$db", database);
+        if let Some(mode) = &self.read_mode {
+            command.insert("$readPreference", doc! { "mode": mode });
+        }
         let body = RawDocumentBuf::try_from(&command).map_err(|e| e.to_string())?;
         let mut message = Vec::new();
         let mut documents = sequence.map(|(_, documents)| documents).unwrap_or_default().iter().map(|raw| &**raw);
@@ -135,9 +140,33 @@ fn host_of(uri: &str) -> Result<String, String> {
     Ok(if has_port { host.to_owned() } else { format!("{host}:27017") })
 }
 
+/// What a URI says about whom to read from, if that is not the primary alone: `readPreference`, or that it means this very host
+/// (`directConnection=true`), whatever it is, as drivers take it.
+fn read_mode_of(uri: &str) -> Option<String> {
+    let options = uri.split_once('?').map_or("", |(_, options)| options);
+    let option = |name: &str| {
+        let mut pairs = options.split('&').filter_map(|option| option.split_once('='));
+        pairs.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    };
+    match option("readPreference") {
+        Some("primary") => None,
+        Some(mode) => Some(mode.to_owned()),
+        None => option("directConnection").filter(|is| *is == "true").map(|_| "primaryPreferred".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_uri_says_whom_to_read_from() {
+        let mode = |options: &str| read_mode_of(&format!("mongodb://a:1/{options}"));
+        assert_eq!(mode(""), None);
+        assert_eq!(mode("?replicaSet=rs0&readPreference=primary&directConnection=true"), None);
+        assert_eq!(mode("?readPreference=secondary").as_deref(), Some("secondary"));
+        assert_eq!(mode("?directConnection=true").as_deref(), Some("primaryPreferred"));
+    }
 
     #[test]
     fn the_first_host_is_taken_with_mongodbs_port_if_it_has_none() {

@@ -219,6 +219,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
         let bounds = oplog_bounds(&collection, request.filter);
         let tail = Tail {
+            truncations: storage.queue().truncations(),
             storage,
             collection,
             filter: spec.filter,

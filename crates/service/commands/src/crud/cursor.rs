@@ -80,6 +80,8 @@ pub struct Tail {
     pub bounds: Bounds,
     /// The record key of the last document seen.
     pub last: Option<Vec<u8>>,
+    /// How often the oplog's end had been cut off when this began to read.
+    pub truncations: u64,
     /// Documents to pass over before the first.
     pub skip: u64,
     /// Documents still to give; `None` without a limit.
@@ -130,7 +132,9 @@ impl Tail {
             (None, _) => false,
             (Some(last), CollectionKind::Oplog) => {
                 let seen = last.as_slice().try_into().map_or(0, u64::from_be_bytes);
+                // A rollback takes what was seen away; what is written then does not follow it.
                 Timestamp::from_u64(seen) < self.storage.oplog_oldest()
+                    || self.storage.queue().truncations() != self.truncations
             }
             (Some(last), _) => self.storage.get(&self.collection, last)?.is_none(),
         };
