@@ -110,8 +110,8 @@ struct Chain {
     boot: u64,
     /// Every batch up to this one is there whole, or was in a log that is not needed any more.
     whole: u64,
-    /// The mark of a batch whose last fragment has not come yet.
-    open: Option<Mark>,
+    /// The beginning of a batch whose last fragment has not come yet; of each of its fragments, which is enough.
+    open: Option<Vec<u8>>,
 }
 
 impl Chain {
@@ -147,35 +147,44 @@ impl Chain {
     }
 
     fn take(&mut self, kind: u8, payload: &[u8], is_broken: bool) -> Option<Damage> {
+        let beginning = &payload[..payload.len().min(BATCH_HEADER_BYTES + 2 + MARK_BYTES)];
         match kind {
-            WHOLE | FIRST => {
+            WHOLE => {
                 self.open = None;
-                let mark = Mark::of_batch(payload)?;
-                if mark.boot != self.boot {
-                    self.boot = mark.boot;
-                    // What came before is in logs that are gone by right, unless this one has lost it.
-                    self.whole = mark.number.saturating_sub(if is_broken { 2 } else { 1 });
-                }
-                if mark.synced > self.whole {
-                    return Some(Damage { missing: self.whole + 1, synced: mark.synced });
-                }
-                if kind == WHOLE { self.end(mark) } else { self.open = Some(mark) }
+                self.end(Mark::of_batch(payload)?, is_broken)
+            }
+            // A first fragment may be as short as the rest of its block, and end within the mark.
+            FIRST => {
+                self.open = Some(beginning.to_vec());
+                None
+            }
+            MIDDLE => {
+                self.open.as_mut()?.extend(beginning);
+                None
             }
             LAST => {
-                if let Some(mark) = self.open.take() {
-                    self.end(mark);
-                }
+                let mut batch = self.open.take()?;
+                batch.extend(beginning);
+                self.end(Mark::of_batch(&batch)?, is_broken)
             }
-            _ => {}
+            _ => None,
         }
-        None
     }
 
     /// A batch is there whole.
-    fn end(&mut self, mark: Mark) {
+    fn end(&mut self, mark: Mark, is_broken: bool) -> Option<Damage> {
+        if mark.boot != self.boot {
+            self.boot = mark.boot;
+            // What came before is in logs that are gone by right, unless this one has lost it.
+            self.whole = mark.number.saturating_sub(if is_broken { 2 } else { 1 });
+        }
+        if mark.synced > self.whole {
+            return Some(Damage { missing: self.whole + 1, synced: mark.synced });
+        }
         if mark.number == self.whole + 1 {
             self.whole = mark.number;
         }
+        None
     }
 }
 
@@ -257,6 +266,13 @@ mod tests {
                 let is_filling = log[at] == 0 && BLOCK_BYTES - at % BLOCK_BYTES < HEADER_BYTES;
                 assert!(is_filling || is_damaged(&flipped), "{bytes} bytes each, flipped at {at}");
             }
+        }
+    }
+
+    #[test]
+    fn a_batch_that_begins_at_the_end_of_a_block_is_found() {
+        for bytes in (30_000..33_000).step_by(7).chain(32_600..32_760) {
+            assert!(!is_damaged(&log(1..=6, None, bytes).0), "{bytes} bytes each");
         }
     }
 
