@@ -19,6 +19,7 @@ use baton_wire::frame::{self, HEADER_SIZE_BYTES};
 use baton_wire::{Failure, Flags, Frame, MESSAGE_SIZE_MAX_BYTES};
 use bson::{RawDocument, RawDocumentBuf};
 use rustix::event::{PollFd, PollFlags};
+use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,6 +29,9 @@ use std::time::{Duration, Instant};
 
 /// What a send buffer may keep from one command to the next.
 const RETAINED_SIZE_BYTES: usize = 64 * 1024;
+
+/// What one `recv` of a stream has room for; as much as a buffer keeps.
+const STREAM_READ_SIZE_BYTES: usize = crate::buffer::RETAINED_SIZE_BYTES;
 
 /// The least that the system waits: a timeout of zero would mean without end.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
@@ -206,6 +210,25 @@ impl Outgoing {
         }
     }
 
+    /// As [`Self::next`], if a whole reply can be had without waiting.
+    ///
+    /// # Errors
+    /// As [`Self::next`], but for `TimedOut`: what has not come yet is no error.
+    pub fn next_if_there(&mut self) -> Result<Option<RawDocumentBuf>, CallError> {
+        let Some(answered) = self.stream else { return Ok(None) };
+        match self.receive_what_is_there(answered) {
+            Ok(None) => Ok(None),
+            Ok(Some(reply)) => {
+                self.stream = reply.more_to_come.then_some(reply.id);
+                Ok(Some(reply.body))
+            }
+            Err(e) => {
+                self.close();
+                Err(e)
+            }
+        }
+    }
+
     /// Waits, without reading, until the peer closes the connection or `waker` is woken.
     pub fn idle(&self, waker: &Waker) -> Idle {
         if self.closed {
@@ -283,19 +306,42 @@ impl Outgoing {
 
     /// The next whole message, which must answer `answered`.
     fn receive(&mut self, answered: i32, deadline: Instant) -> Result<Reply, CallError> {
-        let length_bytes = loop {
-            let received = self.received.received();
-            let need = match frame::inspect(received) {
-                Frame::Message { length_bytes } if length_bytes <= received.len() => break length_bytes,
-                Frame::Message { length_bytes } => length_bytes,
-                Frame::Incomplete => HEADER_SIZE_BYTES,
-                Frame::Http => return Err(CallError::Malformed("HTTP".into())),
-                Frame::Malformed { claimed_length } => {
-                    return Err(CallError::Malformed(format!("a message of {claimed_length} bytes")));
-                }
-            };
-            self.read_some(need, deadline)?;
-        };
+        loop {
+            match self.whole_message()? {
+                Ok(length_bytes) => return self.take(length_bytes, answered),
+                Err(need) => self.read_some(need, deadline)?,
+            }
+        }
+    }
+
+    /// The same, if it can be had without waiting.
+    fn receive_what_is_there(&mut self, answered: i32) -> Result<Option<Reply>, CallError> {
+        loop {
+            if let Ok(length_bytes) = self.whole_message()? {
+                return self.take(length_bytes, answered).map(Some);
+            }
+            if self.read_what_is_there()? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// How long the message at the start is, if it has come whole; otherwise how many bytes must have come to say more.
+    fn whole_message(&self) -> Result<Result<usize, usize>, CallError> {
+        let received = self.received.received();
+        match frame::inspect(received) {
+            Frame::Message { length_bytes } if length_bytes <= received.len() => Ok(Ok(length_bytes)),
+            Frame::Message { length_bytes } => Ok(Err(length_bytes)),
+            Frame::Incomplete => Ok(Err(HEADER_SIZE_BYTES)),
+            Frame::Http => Err(CallError::Malformed("HTTP".into())),
+            Frame::Malformed { claimed_length } => {
+                Err(CallError::Malformed(format!("a message of {claimed_length} bytes")))
+            }
+        }
+    }
+
+    /// Takes the message at the start, which has come whole and must answer `answered`.
+    fn take(&mut self, length_bytes: usize, answered: i32) -> Result<Reply, CallError> {
         let message = self.received.received().get(..length_bytes).unwrap_or_default();
         let reply = match decode_reply(message) {
             Ok(reply) if reply.response_to == answered => {
@@ -310,6 +356,23 @@ impl Outgoing {
         };
         self.received.consume(length_bytes);
         reply
+    }
+
+    /// One `recv` that does not wait, of as much as a busy stream has; how much came.
+    fn read_what_is_there(&mut self) -> io::Result<usize> {
+        if self.closed {
+            return Err(ErrorKind::NotConnected.into());
+        }
+        let need = STREAM_READ_SIZE_BYTES.max(self.received.received().len() + 1);
+        match rustix::net::recv(&*self.socket, self.received.room(need), RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok((count, _)) => {
+                self.received.filled(count);
+                Ok(count)
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// One `recv`.

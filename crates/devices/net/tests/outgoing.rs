@@ -240,6 +240,38 @@ fn a_stream_that_pauses_within_a_reply_goes_on_where_it_was() {
 }
 
 #[test]
+fn what_is_there_of_a_stream_is_had_without_waiting_and_half_a_reply_is_kept() {
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let (host, peer) = misbehave(move |mut stream, header| {
+        let mut flags_of_first = reply(header.request_id, &rawdoc! { "n": 1 });
+        // More to come, each in answer to the one before.
+        flags_of_first[16] |= 2;
+        let second = reply(77, &rawdoc! { "n": 2 });
+        let mut bytes = flags_of_first;
+        bytes.extend(&second[..20]);
+        stream.write_all(&bytes).unwrap();
+        wait.recv().unwrap();
+        stream.write_all(&second[20..]).unwrap();
+        wait.recv().unwrap();
+    });
+    let mut connection = connect(&host);
+    connection.begin_stream(&rawdoc! { "stream": 1 }, PATIENCE).unwrap();
+    assert_eq!(number(&connection.next(PATIENCE).unwrap().unwrap()), 1);
+    assert_eq!(connection.next_if_there(), Ok(None), "half a reply is none");
+    go_on.send(()).unwrap();
+    let second = loop {
+        match connection.next_if_there().unwrap() {
+            Some(reply) => break reply,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(number(&second), 2);
+    assert_eq!(connection.next_if_there(), Ok(None), "the stream has ended");
+    go_on.send(()).unwrap();
+    peer.join().unwrap();
+}
+
+#[test]
 fn a_command_within_a_stream_gets_none_of_its_replies() {
     let (_server, host) = serve();
     let mut connection = connect(&host);

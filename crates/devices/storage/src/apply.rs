@@ -51,12 +51,13 @@ impl<'a> Entry<'a> {
             Error::new(ErrorCode::FailedToParse, format!("An oplog entry has no valid '{what}': {whole:?}"))
         };
         let optime = optime_of(whole).ok_or_else(|| broken("ts"))?;
-        let o = || whole.get_document("o").map_err(|_| broken("o"));
+        let fields = Fields::read(whole)?;
+        let o = || fields.o.ok_or_else(|| broken("o"));
         let id_in = |document: &'a RawDocument| document.get("_id")?.ok_or_else(|| broken("_id"));
-        let change = match whole.get_str("op").map_err(|_| broken("op"))? {
+        let change = match fields.op.ok_or_else(|| broken("op"))? {
             "i" => Some(EntryChange::Put(o()?)),
             "u" => {
-                let o2 = whole.get_document("o2").map_err(|_| broken("o2"))?;
+                let o2 = fields.o2.ok_or_else(|| broken("o2"))?;
                 Some(EntryChange::Update { id: id_in(o2)?, o: o()? })
             }
             "d" => Some(EntryChange::Delete { id: id_in(o()?)? }),
@@ -66,10 +67,10 @@ impl<'a> Entry<'a> {
         Ok(Self {
             whole,
             optime,
-            namespace: Namespace::parse(whole.get_str("ns").map_err(|_| broken("ns"))?)?,
-            uuid: whole.get_binary("ui").ok().and_then(|uuid| uuid.bytes.try_into().ok()),
+            namespace: Namespace::parse(fields.ns.ok_or_else(|| broken("ns"))?)?,
+            uuid: fields.uuid,
             change,
-            statement: LoggedStatement::parse(whole),
+            statement: fields.statement(),
         })
     }
 
@@ -91,14 +92,49 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl<'a> LoggedStatement<'a> {
-    fn parse(entry: &'a RawDocument) -> Option<Self> {
-        let id = entry.get_document("lsid").ok()?.get_binary("id").ok()?;
-        Some(Self {
+/// The fields of an entry that matter here, each absent if it is missing or of another type than it should be.
+#[derive(Default)]
+struct Fields<'a> {
+    op: Option<&'a str>,
+    ns: Option<&'a str>,
+    uuid: Option<[u8; 16]>,
+    o: Option<&'a RawDocument>,
+    o2: Option<&'a RawDocument>,
+    lsid: Option<&'a RawDocument>,
+    txn_number: Option<i64>,
+    stmt_id: Option<i32>,
+    image: Option<RetryImage>,
+}
+
+impl<'a> Fields<'a> {
+    /// In one pass: what is looked up by name is found by reading all before it.
+    fn read(entry: &'a RawDocument) -> Result<Self> {
+        let mut fields = Self::default();
+        for element in entry {
+            let (name, value) = element?;
+            match name.as_str() {
+                "op" => fields.op = value.as_str(),
+                "ns" => fields.ns = value.as_str(),
+                "ui" => fields.uuid = value.as_binary().and_then(|uuid| uuid.bytes.try_into().ok()),
+                "o" => fields.o = value.as_document(),
+                "o2" => fields.o2 = value.as_document(),
+                "lsid" => fields.lsid = value.as_document(),
+                "txnNumber" => fields.txn_number = value.as_i64(),
+                "stmtId" => fields.stmt_id = value.as_i32(),
+                "needsRetryImage" => fields.image = value.as_str().and_then(RetryImage::from_code),
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+
+    fn statement(&self) -> Option<LoggedStatement<'a>> {
+        let id = self.lsid?.get_binary("id").ok()?;
+        Some(LoggedStatement {
             session: id.bytes,
-            txn_number: entry.get_i64("txnNumber").ok()?,
-            stmt_id: entry.get_i32("stmtId").ok()?,
-            image: entry.get_str("needsRetryImage").ok().and_then(RetryImage::from_code),
+            txn_number: self.txn_number?,
+            stmt_id: self.stmt_id?,
+            image: self.image,
         })
     }
 }

@@ -12,6 +12,8 @@
 //!   and a reader that sees an entry sees all before it. Entries that another member logged bring theirs along; who
 //!   applies them brings them in order, while this member's own are refused ([`gate`]).
 //! - `durable` never exceeds `applied`; a durable commit returns only when `durable` has reached its OpTime.
+//! - What wants a sync gets one: the present one's leader sees to the next, by a committing thread that waits for it, by the
+//!   thread that is there for that ([`CommitQueue::serve_syncs`]), or by itself.
 //! - Locks of a transaction are released once it is applied, not once it is durable: whoever reads the new value and
 //!   asks for durability is synced with it, because the log is one sequence. For the same reason a document's lock may be
 //!   handed on once the transaction is in the queue; who gets it reads the new value from [`crate::in_flight`].
@@ -59,8 +61,22 @@ const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub enum Durability {
     /// When others can read it (`w: 1`). A crash of the process loses nothing; a crash of the machine may.
     Applied,
+    /// As `Applied`, with a sync begun or asked for: whoever waits until a majority has it (`w: "majority"` of several members) is
+    /// told of this member's disk with the others'.
+    Wanted,
     /// When it would survive the loss of power (`j: true`, and `w: "majority"` of a set with one member).
     Synced,
+}
+
+/// The thread that syncs when no committing thread waits for it: see [`CommitQueue::serve_syncs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syncer {
+    /// It syncs, or there is none.
+    Away,
+    /// It can be called.
+    Waiting,
+    /// It holds `syncing`.
+    Called,
 }
 
 const WAITING: u8 = 0;
@@ -101,6 +117,9 @@ struct State {
     pending: VecDeque<Arc<Waiter>>,
     /// Applied, and waiting for a sync that has not begun.
     awaiting_sync: Vec<Arc<Waiter>>,
+    /// Something was applied for which a sync is to begin that nobody here waits for.
+    is_sync_wanted: bool,
+    syncer: Syncer,
     writing: bool,
     syncing: bool,
 }
@@ -132,6 +151,8 @@ pub struct CommitQueue {
     state: Mutex<State>,
     /// Signalled when the gate in the state turns.
     gate_turned: Condvar,
+    /// Signalled when the syncer in the state is called.
+    syncer_called: Condvar,
     /// The term of this member's own entries.
     own_term: AtomicI64,
     terms: Terms,
@@ -175,6 +196,8 @@ impl CommitQueue {
             gate: WriteGate::Open { term },
             pending: VecDeque::new(),
             awaiting_sync: Vec::new(),
+            is_sync_wanted: false,
+            syncer: Syncer::Away,
             writing: false,
             syncing: false,
         };
@@ -185,6 +208,7 @@ impl CommitQueue {
             record_cache,
             state: Mutex::new(state),
             gate_turned: Condvar::new(),
+            syncer_called: Condvar::new(),
             own_term: AtomicI64::new(term),
             terms: Terms::new(last),
             stamps: Stamps::new(last.timestamp.as_u64().max(stamp)),
@@ -263,10 +287,11 @@ impl CommitQueue {
             let transaction = waiter.transaction.lock().take().unwrap_or_default();
             return Err(self.refuse(transaction, handed_on));
         }
+        let optime = self.take_place(waiter, state, handed_on);
         if is_own {
-            COMMITS.with(|commits| commits.set(commits.get() + 1));
+            COMMITS.with(|commits| commits.set((commits.get().0 + 1, optime)));
         }
-        Ok(self.take_place(waiter, state, handed_on))
+        Ok(optime)
     }
 
     /// Commits a transaction without entries of this member's own, which nothing refuses.
@@ -307,6 +332,36 @@ impl CommitQueue {
         }
     }
 
+    /// Makes everything that was applied before the call as safe as that.
+    pub fn settle(&self, durability: Durability) {
+        match durability {
+            Durability::Applied => {}
+            Durability::Wanted => {
+                self.commit_unasked(Transaction::empty(), Durability::Wanted);
+            }
+            Durability::Synced => {
+                self.sync();
+            }
+        }
+    }
+
+    /// Syncs whenever a sync is wanted that no committing thread waits for, for that long. For one thread, that has nothing else to
+    /// do: a client's thread that went on syncing for others would answer its own client late.
+    pub fn serve_syncs(&self, time: std::time::Duration) {
+        let until = std::time::Instant::now() + time;
+        loop {
+            {
+                let mut state = self.state.lock();
+                state.syncer = Syncer::Waiting;
+                while state.syncer != Syncer::Called && !self.syncer_called.wait_until(&mut state, until).timed_out() {}
+                if std::mem::replace(&mut state.syncer, Syncer::Away) != Syncer::Called {
+                    return;
+                }
+            }
+            self.lead_sync();
+        }
+    }
+
     /// Waits until everything applied before the call is durable.
     pub fn sync(&self) -> OpTime {
         let target = self.applied.load(Ordering::Acquire);
@@ -327,13 +382,14 @@ impl CommitQueue {
             let mut state = self.state.lock();
             state.writing = false;
             for waiter in group {
+                state.is_sync_wanted |= waiter.durability == Durability::Wanted;
                 match waiter.durability {
                     Durability::Synced => state.awaiting_sync.push(waiter),
-                    Durability::Applied if Arc::ptr_eq(&waiter, own) => own_done = true,
-                    Durability::Applied => waiter.signal(DONE),
+                    _ if Arc::ptr_eq(&waiter, own) => own_done = true,
+                    Durability::Applied | Durability::Wanted => waiter.signal(DONE),
                 }
             }
-            let sync_here = own.durability == Durability::Synced && !state.syncing;
+            let sync_here = own.durability != Durability::Applied && !state.syncing;
             if sync_here {
                 state.syncing = true;
             }
@@ -367,6 +423,10 @@ impl CommitQueue {
         if !state.syncing && !state.awaiting_sync.is_empty() {
             state.syncing = true;
             state.awaiting_sync[0].signal(LEAD_SYNC);
+        } else if !state.syncing && state.is_sync_wanted && state.syncer == Syncer::Waiting {
+            state.syncing = true;
+            state.syncer = Syncer::Called;
+            self.syncer_called.notify_one();
         }
         if !state.writing
             && let Some(next) = state.pending.front()
@@ -376,9 +436,19 @@ impl CommitQueue {
         }
     }
 
-    /// Syncs the log for everybody who awaits it. On entry `syncing` is held; on return it is not.
+    /// Syncs the log for everybody who awaits it, and on while it is wanted and nobody else is there to do it. On entry `syncing`
+    /// is held; on return it is not.
     fn lead_sync(&self) {
-        let served = std::mem::take(&mut self.state.lock().awaiting_sync);
+        while self.sync_once() {}
+    }
+
+    /// Whether `syncing` is still held, and another sync to be made.
+    fn sync_once(&self) -> bool {
+        let served = {
+            let mut state = self.state.lock();
+            state.is_sync_wanted = false;
+            std::mem::take(&mut state.awaiting_sync)
+        };
         let target = self.applied.load(Ordering::Acquire);
         let written = self.batches_written.load(Ordering::Acquire);
         crash_point!("commit-before-sync");
@@ -390,18 +460,22 @@ impl CommitQueue {
         crash_point!("commit-after-sync");
         self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
-        {
+        let goes_on = {
             let mut state = self.state.lock();
             // Under the lock, as a truncation of the log is: what that took is not durable any more.
             self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
             state.syncing = false;
             self.pass_on(&mut state);
-        }
+            let goes_on = state.is_sync_wanted && !state.syncing;
+            state.syncing |= goes_on;
+            goes_on
+        };
         self.announce();
         for waiter in served {
             waiter.signal(DONE);
         }
         self.tell_progress();
+        goes_on
     }
 
     fn write_group(&self, group: &[Arc<Waiter>]) {
@@ -603,13 +677,18 @@ impl CommitQueue {
 }
 
 thread_local! {
-    static COMMITS: Cell<u64> = const { Cell::new(0) };
+    static COMMITS: Cell<(u64, OpTime)> = const { Cell::new((0, OpTime::ZERO)) };
 }
 
 /// How many transactions with entries of this member's own this thread has committed: whoever carries out a request sees by this
 /// whether it wrote anything.
 pub fn commits_of_this_thread() -> u64 {
-    COMMITS.with(Cell::get)
+    COMMITS.with(Cell::get).0
+}
+
+/// The last OpTime of the last of them.
+pub fn last_commit_of_this_thread() -> OpTime {
+    COMMITS.with(Cell::get).1
 }
 
 /// The newest version of a document that a group writes.

@@ -58,7 +58,9 @@ pub use catalog::{
     IndexState,
 };
 pub use checkpoints::CheckpointInfo;
-pub use commit::{CommitQueue, Durability, ProgressListener, WriteGate, commits_of_this_thread};
+pub use commit::{
+    CommitQueue, Durability, ProgressListener, WriteGate, commits_of_this_thread, last_commit_of_this_thread,
+};
 pub use copy::CopyRequest;
 pub use counters::Counts;
 pub use ddl::{CreateOutcome, IndexBuildProgress};

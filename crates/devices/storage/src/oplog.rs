@@ -156,10 +156,30 @@ pub fn optime_document(optime: OpTime) -> bson::RawDocumentBuf {
     bson::rawdoc! { "ts": bson::Timestamp::from(optime.timestamp), "t": optime.term }
 }
 
-/// The OpTime of a stored entry.
+/// The OpTime of an entry, or of anything else with `ts` and `t`. An entry as [`OplogEntry::encode`] writes it is read from its
+/// end, where these are.
 pub fn optime_of(entry: &RawDocument) -> Option<OpTime> {
+    if let Some(optime) = optime_at_end(entry.as_bytes()) {
+        return Some(optime);
+    }
     let timestamp: Timestamp = entry.get_timestamp("ts").ok()?.into();
     Some(OpTime { term: entry.get_i64("t").ok()?, timestamp })
+}
+
+fn optime_at_end(entry: &[u8]) -> Option<OpTime> {
+    const HEAD: usize = 1 + 3;
+    let tail = entry.get(entry.len().checked_sub(HEAD + TS_FROM_END)?..)?;
+    let number = |at: usize| Some(u64::from_le_bytes(tail.get(at..at + 8)?.try_into().ok()?));
+    let (t, v, wall) = (HEAD + 8, HEAD + 8 + 11, HEAD + 8 + 11 + 11);
+    // Only members write entries, and none of theirs ends with a value that looks like these four elements.
+    let is_ours = tail.starts_with(b"\x11ts\0")
+        && tail[t..].starts_with(b"\x12t\0")
+        && tail[v..].starts_with(b"\x12v\0\x02\0\0\0\0\0\0\0")
+        && tail[wall..].starts_with(b"\x09wall\0");
+    if !is_ours {
+        return None;
+    }
+    Some(OpTime { term: number(t + 3)? as i64, timestamp: Timestamp::from_u64(number(HEAD)?) })
 }
 
 fn element(out: &mut Vec<u8>, kind: u8, name: &[u8], value: &[u8]) {
@@ -200,7 +220,13 @@ mod tests {
         let optime = OpTime { term: 8, timestamp: Timestamp { seconds: 1_700_000_000, increment: 42 } };
         stamp(&mut bytes, optime, 1_700_000_000_123);
         let read = RawDocument::from_bytes(&bytes).expect("well-formed");
+        assert_eq!(optime_at_end(&bytes), Some(optime));
         assert_eq!(optime_of(read), Some(optime));
+        // In another order it is read as any document is.
+        let other = bson::rawdoc! { "v": 2_i64, "ts": bson::Timestamp::from(optime.timestamp), "t": 8_i64, "op": "n" };
+        assert_eq!(optime_at_end(other.as_bytes()), None);
+        assert_eq!(optime_of(&other), Some(optime));
+        assert_eq!(optime_of(&bson::rawdoc! { "ts": 1 }), None);
         assert_eq!(read.get_str("op").expect("op"), "u");
         assert_eq!(read.get_document("o").expect("o"), &*o);
         assert_eq!(read.get_document("o2").expect("o2").get_i32("_id").expect("_id"), 1);

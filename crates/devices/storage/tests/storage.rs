@@ -384,3 +384,48 @@ fn writers_of_one_document_build_on_each_other_in_the_order_of_the_oplog() {
     let batches = storage.queue().metrics.batches.load(std::sync::atomic::Ordering::Relaxed) - before;
     assert!(batches < changes as u64, "{batches} batches for {changes} changes: no two shared one");
 }
+
+/// Commits from several threads, none of which waits for a sync; gives the last OpTime.
+fn write_wanting_syncs(storage: &Arc<Storage>, writers: i32, first: i32) -> baton_types::OpTime {
+    let collection = create(storage, "wanted", rawdoc! {});
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let (storage, collection) = (&storage, &collection);
+            scope.spawn(move || {
+                for n in 0..200 {
+                    let mut transaction = Transaction::default();
+                    storage
+                        .insert(&mut transaction, collection, &rawdoc! { "_id": first + writer * 1000 + n }, None)
+                        .expect("inserted");
+                    storage.commit(transaction, Durability::Wanted).expect("committed");
+                }
+            });
+        }
+    });
+    storage.queue().applied()
+}
+
+#[test]
+fn what_wants_a_sync_gets_one_whether_or_not_a_thread_is_there_for_it() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let last = write_wanting_syncs(&storage, 4, 0);
+    // Whoever led the last sync has seen to it before it returned.
+    assert_eq!(storage.queue().durable(), last);
+
+    let (stop, syncer) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), Arc::clone(&storage));
+    let stopping = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        while !stopping.load(std::sync::atomic::Ordering::Relaxed) {
+            syncer.queue().serve_syncs(std::time::Duration::from_millis(5));
+        }
+    });
+    let last = write_wanting_syncs(&storage, 4, 100_000);
+    let began = std::time::Instant::now();
+    while storage.queue().durable() < last {
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "a wish was forgotten");
+        std::thread::yield_now();
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    thread.join().expect("no panic");
+}

@@ -38,6 +38,11 @@ pub(crate) fn next(connection: &mut Outgoing) -> Result<Option<RawDocumentBuf>, 
     connection.next(AWAIT + GRACE)
 }
 
+/// The next reply, if that is here already.
+pub(crate) fn next_if_there(connection: &mut Outgoing) -> Result<Option<RawDocumentBuf>, CallError> {
+    connection.next_if_there()
+}
+
 /// A batch of entries, and what the source says of itself.
 pub(crate) struct Batch<'a> {
     pub cursor_id: i64,
@@ -47,6 +52,13 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// Adds the batch that came next.
+    pub fn follow_with(&mut self, next: Self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.extend(next.entries);
+        *self = Self { entries, ..next };
+    }
+
     /// Reads a reply whose batch has this name.
     pub fn read(reply: &'a RawDocument, name: &str) -> Result<Self> {
         if !matches!(reply.get_f64("ok"), Ok(ok) if ok == 1.0) {

@@ -131,7 +131,12 @@ impl Load {
                 None => Wire::connect(&self.addresses[at]),
             };
             match connected {
-                Ok(wire) => wires[at] = self.write(wire, &mut acknowledged, &mut last),
+                Ok(wire) => {
+                    wires[at] = self.write(wire, &mut acknowledged, &mut last);
+                    if wires[at].is_none() {
+                        self.discovery.failed(at);
+                    }
+                }
                 // Its port refuses: the monitors notice, too.
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }

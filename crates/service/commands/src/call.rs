@@ -9,7 +9,7 @@ use crate::envelope::Envelope;
 use crate::fields::{Fields, type_name};
 use crate::server::{Client, Operation, Server, Session};
 use crate::table::CommandSpec;
-use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
 use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -23,8 +23,12 @@ use std::sync::Arc;
 pub(crate) struct Standing {
     /// Replication's era (see its `Waiters`).
     pub era: u64,
+    /// Whether this member alone was the set's majority.
+    pub is_own_majority: bool,
     /// How many transactions this thread had committed.
     pub commits: u64,
+    /// What others must have is this, and nothing later: the command has left nothing as it was that it may have read.
+    pub newest: Option<OpTime>,
 }
 
 impl Standing {
@@ -32,7 +36,23 @@ impl Standing {
     pub fn now(server: &Server) -> Self {
         Self {
             era: server.replication().map_or(0, |replication| replication.waiters().era()),
+            is_own_majority: server.topology.is_own_majority(),
             commits: baton_storage::commits_of_this_thread(),
+            newest: None,
+        }
+    }
+
+    /// The command has written all that it was to write.
+    pub fn wrote_all(&mut self) {
+        if baton_storage::commits_of_this_thread() > self.commits {
+            self.newest = Some(baton_storage::last_commit_of_this_thread());
+        }
+    }
+
+    /// The command was to write one document, and has, if it has committed once: a second time is a collection's creation.
+    pub fn wrote_one(&mut self) {
+        if baton_storage::commits_of_this_thread() == self.commits + 1 {
+            self.wrote_all();
         }
     }
 }

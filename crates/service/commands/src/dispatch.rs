@@ -524,7 +524,9 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     }
     // What can never be had was reported already.
     let demand = concern.demand(&server.topology).ok()?;
-    if demand.is_none() && (concern.w != Acknowledgement::Majority || server.topology.is_own_majority()) {
+    // What was written when there were others may not be on disk here, though there are none now.
+    let is_own_majority = call.standing.is_own_majority && server.topology.is_own_majority();
+    if demand.is_none() && (concern.w != Acknowledgement::Majority || is_own_majority) {
         return None;
     }
     let until = (concern.timeout_ms > 0).then(|| Instant::now() + Duration::from_millis(concern.timeout_ms));
@@ -537,7 +539,7 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     {
         return Some(error);
     }
-    let written = server.storage.queue().applied();
+    let written = call.standing.newest.unwrap_or_else(|| server.storage.queue().applied());
     let interrupted = || call.operation.check_interrupt();
     let (began, is_majority) = (Instant::now(), demand.is_none());
     let waited = match demand {

@@ -87,8 +87,9 @@ impl Drop for Upkeep {
 }
 
 fn sync(server: &Arc<Server>, stop: &Stop) {
-    while stop.wait(SYNC_INTERVAL) {
+    while stop.wait(Duration::ZERO) {
         let queue = server.storage.queue();
+        queue.serve_syncs(SYNC_INTERVAL);
         if queue.applied() > queue.durable() {
             server.storage.sync();
         }

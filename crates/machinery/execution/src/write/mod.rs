@@ -364,8 +364,8 @@ fn change_each(
             }
         }
     }
-    if !target.single && work.durability == Durability::Synced && written.modified > 0 {
-        work.storage.sync();
+    if !target.single && written.modified > 0 {
+        work.storage.queue().settle(work.durability);
     }
     Ok(Some(written))
 }

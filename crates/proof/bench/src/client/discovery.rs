@@ -114,7 +114,7 @@ impl Discovery {
         Self { shared, watchers }
     }
 
-    /// A write at this member failed: it is no primary until it says so anew.
+    /// A connection to this member failed: it is no primary until it says so anew.
     pub fn failed(&self, index: usize) {
         self.shared.tell(index, None);
     }

@@ -109,8 +109,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         None => all(None)?,
         Some(session) => session.with(|statements| all(Some(statements)))?,
     }
-    if durability(call) == Durability::Synced && (!single || repeated) {
-        call.server.storage.sync();
+    if !single || repeated {
+        call.server.storage.queue().settle(durability(call));
+    } else if deletes[0].limit == 1 {
+        call.standing.wrote_one();
     }
     reply.append(cstr!("n"), deleted as i32);
     errors.append(reply);

@@ -229,6 +229,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             last: None,
             skip: spec.skip,
             left: spec.limit,
+            is_busy: false,
         };
         return open(call, reply, Box::new(tail), &opening);
     }

@@ -8,7 +8,6 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Work, Written};
 use baton_query::projection::{Mode, Projection};
-use baton_storage::Durability;
 use baton_types::{Error, Result};
 use bson::raw::RawBson;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -115,8 +114,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         None => act(None)?,
         Some(session) => session.with(|statements| act(Some(statements)))?,
     };
-    if repeated && durability(call) == Durability::Synced {
-        storage.sync();
+    if repeated {
+        storage.queue().settle(durability(call));
+    } else {
+        call.standing.wrote_one();
     }
     let value = match (&done.image, &projection) {
         (Some(image), Some(projection)) => {

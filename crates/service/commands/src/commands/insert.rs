@@ -71,8 +71,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         })?,
     };
     let repeated = repeated.load(Ordering::Relaxed);
-    if repeated > 0 && durability(call) == baton_storage::Durability::Synced {
-        storage.sync();
+    if repeated > 0 {
+        storage.queue().settle(durability(call));
+    } else if errors.is_empty() {
+        call.standing.wrote_all();
     }
     reply.append(cstr!("n"), (inserted + repeated) as i32);
     errors.append(reply);

@@ -215,8 +215,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         None => all(None)?,
         Some(session) => session.with(|statements| all(Some(statements)))?,
     }
-    if durability(call) == Durability::Synced && (!single || repeated) {
-        call.server.storage.sync();
+    if !single || repeated {
+        call.server.storage.queue().settle(durability(call));
+    } else if !updates[0].multi {
+        call.standing.wrote_one();
     }
     reply.append(cstr!("n"), sums.matched as i32);
     if !sums.upserted.is_empty() {

@@ -86,9 +86,30 @@ pub struct Tail {
     pub skip: u64,
     /// Documents still to give; `None` without a limit.
     pub left: Option<u64>,
+    /// The batch before had several documents: so may the next, if it is waited for.
+    pub is_busy: bool,
 }
 
 impl Tail {
+    /// Lets the entries of clients that write at the same time come together: a batch costs its reader more than an entry does,
+    /// and its writer's machine too. Who writes alone is not waited for.
+    fn gather(&self) {
+        const STEPS: [Duration; 3] =
+            [Duration::from_micros(50), Duration::from_micros(100), Duration::from_micros(150)];
+        if !self.is_busy || self.collection.kind != CollectionKind::Oplog {
+            return;
+        }
+        let queue = self.storage.queue();
+        let mut seen = queue.applied();
+        for step in STEPS {
+            std::thread::sleep(step);
+            let now = queue.applied();
+            if std::mem::replace(&mut seen, now) == now {
+                break;
+            }
+        }
+    }
+
     fn read(&mut self, batch: &mut BatchBuilder<'_, '_>, operation: &Operation) -> Result<()> {
         self.check_position()?;
         let view = self.storage.view();
@@ -158,9 +179,15 @@ impl Cursor for Tail {
         operation: &Operation,
         await_until: Option<Instant>,
     ) -> Result<BatchEnd> {
+        if self.awaits && await_until.is_some() {
+            self.gather();
+        }
         loop {
             let seen = self.storage.queue().applied().timestamp;
             self.read(batch, operation)?;
+            if batch.count() > 0 {
+                self.is_busy = batch.count() > 1;
+            }
             if self.left == Some(0) {
                 return Ok(BatchEnd::Exhausted);
             }
@@ -169,7 +196,9 @@ impl Cursor for Tail {
                 return Ok(BatchEnd::More);
             };
             operation.check_interrupt()?;
-            self.storage.queue().wait_applied_beyond(seen, AWAIT_STEP.min(until - now));
+            if self.storage.queue().wait_applied_beyond(seen, AWAIT_STEP.min(until - now)) {
+                self.gather();
+            }
         }
     }
 

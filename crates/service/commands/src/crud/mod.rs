@@ -8,6 +8,7 @@ pub mod errors;
 pub mod retry;
 
 use crate::call::Call;
+use crate::concerns::Acknowledgement;
 use crate::fields::number_as_i64;
 use crate::mutant::{self, Mutant};
 use crate::server::Server;
@@ -91,7 +92,14 @@ pub fn check_collation(collation: Option<&RawDocument>) -> Result<()> {
 
 /// How long the command's writes have to wait.
 pub fn durability(call: &Call<'_>) -> Durability {
-    if call.write_concern().wants_sync() { Durability::Synced } else { Durability::Applied }
+    let concern = call.write_concern();
+    if !concern.wants_sync() {
+        Durability::Applied
+    } else if concern.w == Acknowledgement::Majority && !call.standing.is_own_majority {
+        Durability::Wanted
+    } else {
+        Durability::Synced
+    }
 }
 
 /// Ends a read at majority or stronger: waits until everything it can have seen is committed. A linearizable read writes first, and
