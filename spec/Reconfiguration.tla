@@ -121,6 +121,8 @@ RollbackOplog(i, j) ==
     /\ state[i] = "Secondary"
     /\ Last(i) < Last(j)
     /\ ~ Contains(log[j], Last(i))
+    /\ log[j][Len(log[j])] >= currentTerm[i]
+    /\ log[j][Len(log[j])] >= currentTerm[j]
     /\ AdoptTerm(i, currentTerm[j])
     /\ log' = [log EXCEPT ![i] = FirstOf(@, CommonPoint(@, log[j]))]
     /\ UNCHANGED <<config, committed>>

@@ -208,14 +208,22 @@ PullEntries(i, j) ==
     /\ Store(i, Append(log[i], NextEntryOf(j, i)))
     /\ UNCHANGED <<commitPoint, syncSource, committed, lastPosition>>
 
+\* Whether j's log ends in the term that is i's and j's.
+EndsInPresentTerm(i, j) ==
+    /\ log[j][Len(log[j])] >= currentTerm[i]
+    /\ log[j][Len(log[j])] >= currentTerm[j]
+
 \* A mismatch is rolled back to the common point only if the source's last OpTime is greater, and never while
-\* primary (7). A candidate gives up: its votes were for the log that it showed (14).
+\* primary (7); and only for a log that ends in the present term, which therefore has all that is committed (7a).
+\* A candidate gives up: its votes were for the log that it showed (14).
 RollbackOplog(i, j) ==
     /\ \/ state[i] # "Primary"
        \/ "RollBackWhilePrimary" \in Unsafe
     /\ MayPullFrom(i, j)
     /\ Ahead(j, i)
     /\ ~ Continues(i, j)
+    /\ \/ EndsInPresentTerm(i, j)
+       \/ "RollBackWhilePrimary" \in Unsafe
     /\ IF "RollBackWhilePrimary" \in Unsafe
        THEN UNCHANGED <<currentTerm, votedFor, votes, state>>
        ELSE IF state[i] = "Candidate"
