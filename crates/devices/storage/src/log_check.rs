@@ -10,8 +10,9 @@
 //! - What is reported was synced: a loss of power, whichever pages it took, is never taken for damage.
 //! - Only records of the file's own number with the right checksum are believed; what a file held before it was written over is not.
 //!
-//! What it deliberately does not do: repair. The last synced batch is told by the marks after it; damage to the very last
-//! ones looks like a torn end.
+//! What it deliberately does not do: repair. The last synced batch is told by the marks after it in the same file; damage to the very
+//! last ones looks like a torn end. Nor does it compare a file with the one before: that may be gone by right while an older one,
+//! which is needed no more either, waits to be written over.
 
 use crate::machine::REMEDY;
 use baton_types::{Error, ErrorCode, Result};
@@ -81,11 +82,10 @@ pub(crate) fn check(directory: &Path) -> Result<()> {
         })
         .collect();
     logs.sort_unstable();
-    let mut chain = Chain::default();
     for (number, path) in logs {
         let unreadable = |error| Error::new(ErrorCode(310), format!("Cannot read the log {}: {error}", path.display()));
         let file = File::open(&path).map_err(unreadable)?;
-        if let Some(damage) = chain.read(file, number).map_err(unreadable)? {
+        if let Some(damage) = Chain::default().read(file, number).map_err(unreadable)? {
             let message = format!(
                 "Data corruption detected: the log {} is damaged in its middle: batches {} to {} were synced, and at least the \
                  first of them is not there any more. Going on would lose what was acknowledged. {REMEDY}",
@@ -104,11 +104,11 @@ struct Damage {
     synced: u64,
 }
 
-/// The batches of one process, one after another.
+/// The batches of one file, one after another, by one process as a rule.
 #[derive(Default)]
 struct Chain {
     boot: u64,
-    /// Every batch up to this one is there whole, or was in a log that is not needed any more.
+    /// Every batch up to this one is there whole, or was in a file before.
     whole: u64,
     /// The beginning of a batch whose last fragment has not come yet; of each of its fragments, which is enough.
     open: Option<Vec<u8>>,
@@ -175,7 +175,7 @@ impl Chain {
     fn end(&mut self, mark: Mark, is_broken: bool) -> Option<Damage> {
         if mark.boot != self.boot {
             self.boot = mark.boot;
-            // What came before is in logs that are gone by right, unless this one has lost it.
+            // What came before is in another file, unless this one has lost it.
             self.whole = mark.number.saturating_sub(if is_broken { 2 } else { 1 });
         }
         if mark.synced > self.whole {
@@ -211,6 +211,16 @@ mod tests {
 
     /// A log of batches with these numbers, each of which says that all before it are synced, or only those up to `synced`.
     fn log(numbers: std::ops::RangeInclusive<u64>, synced: Option<u64>, bytes: usize) -> (Vec<u8>, Vec<usize>) {
+        log_of(NUMBER, numbers, synced, bytes)
+    }
+
+    /// The same, in the file with this number.
+    fn log_of(
+        file: u32,
+        numbers: std::ops::RangeInclusive<u64>,
+        synced: Option<u64>,
+        bytes: usize,
+    ) -> (Vec<u8>, Vec<usize>) {
         let (mut log, mut places) = (Vec::new(), Vec::new());
         for number in numbers {
             let mark = Mark { boot: 99, number, synced: synced.unwrap_or(number - 1) };
@@ -234,7 +244,7 @@ mod tests {
                     (false, true) => LAST,
                 };
                 let mut summed = vec![kind];
-                summed.extend(NUMBER.to_le_bytes());
+                summed.extend(file.to_le_bytes());
                 summed.extend(now);
                 let sum = crc32c::crc32c(&summed).rotate_right(15).wrapping_add(0xa282_ead8);
                 places.push(log.len());
@@ -296,6 +306,21 @@ mod tests {
             assert!(!is_damaged(&torn));
             assert!(!is_damaged(&log[..place + 5]));
         }
+    }
+
+    #[test]
+    fn a_file_that_is_gone_between_two_is_no_damage() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |number: u32, log: &[u8]| {
+            std::fs::write(directory.path().join(format!("{number:06}.log")), log).unwrap();
+        };
+        write(50, &log_of(50, 1..=303, None, 100).0);
+        write(53, &log_of(53, 348..=360, None, 100).0);
+        check(directory.path()).unwrap();
+        let mut flipped = log_of(53, 348..=360, None, 100).0;
+        flipped[30] ^= 1;
+        write(53, &flipped);
+        assert_eq!(check(directory.path()).unwrap_err().code, ErrorCode(310));
     }
 
     #[test]
