@@ -12,7 +12,8 @@
 //! - A vote is on disk before it is told, one's own too. One vote a term.
 //! - A dry run changes nobody's term and nobody's vote.
 //! - A vote goes only to a candidate whose log ends no earlier and whose configuration is no older than the voter's.
-//! - A member without its data, or in the midst of a rollback, neither votes nor stands.
+//! - A member without its data neither votes nor stands. One in the midst of a rollback does not stand, but votes: by the log that it
+//!   had, of which what is committed is all that remains for certain.
 
 use crate::configuration::MemberId;
 use crate::consensus::{Consensus, Role};
@@ -465,9 +466,7 @@ impl Consensus {
         {
             return Some(format!("already voted for another candidate this term ({})", self.vote.term));
         }
-        if !matches!(self.data, DataState::Ready | DataState::Recovering)
-            && !self.my_member().is_some_and(|me| me.arbiter)
-        {
+        if self.data == DataState::InitialSync && !self.my_member().is_some_and(|me| me.arbiter) {
             return Some("this member has no data to judge the candidate by".to_owned());
         }
         self.refusal_for_the_primary(request, configuration)
