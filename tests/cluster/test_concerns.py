@@ -9,6 +9,7 @@ from bson import Timestamp
 from pymongo import ReadPreference, WriteConcern
 from pymongo.read_concern import ReadConcern
 
+from machine_faults import MachineFaults
 from replica_set import ReplicaSet
 from test_members import SOON, Stopped, refusal, secondary_of
 
@@ -248,3 +249,25 @@ def test_a_pipeline_that_writes_may_be_asked_of_a_secondary(tagged):
         assert error.code == 2 and "divide" in error.message, (error.code, error.message)
         assert secondary.shop.copies.count_documents({}) == 10
         tagged.await_equal()
+
+
+def test_a_journaled_majority_waits_for_disks_where_the_configuration_does_not():
+    """With writeConcernMajorityJournalDefault: false a majority need not have synced, unless the client asks for j: true."""
+    faults = [MachineFaults() for _ in range(3)]
+    environments = [fault.environment() for fault in faults]
+    with ReplicaSet(settings=STILL, environments=environments,
+                    members=[{}, {"priority": 0}, {"priority": 0}]) as members, members.direct(0) as direct:
+        configuration = direct.admin.command("replSetGetConfig")["config"]
+        configuration |= {"version": configuration["version"] + 1, "writeConcernMajorityJournalDefault": False}
+        direct.admin.command("replSetReconfig", configuration)
+        assert insert(direct, {"w": "majority", "j": True, "wtimeout": 20_000})["n"] == 1
+        for fault in faults[1:]:
+            fault.hold_syncs(True)
+        try:
+            assert concern_error(direct, {"w": "majority", "wtimeout": 20_000})["code"] == 0
+            error = concern_error(direct, {"w": "majority", "j": True, "wtimeout": 300})
+            assert (error["code"], error["errmsg"]) == (64, "waiting for replication timed out")
+        finally:
+            for fault in faults[1:]:
+                fault.hold_syncs(False)
+        assert concern_error(direct, {"w": "majority", "j": True, "wtimeout": 20_000})["code"] == 0

@@ -1,4 +1,4 @@
-/* Faults of the machine, for one process: preloaded into a member, it makes syncs fail and shifts the wall clock, as the file
+/* Faults of the machine, for one process: preloaded into a member, it makes syncs fail or wait and shifts the wall clock, as the file
  * that BATON_FAULTS names says, which is mapped and so may change while the member runs (machine_faults.py writes it).
  *
  * The monotonic clock stays true, as on a machine whose wall clock is set. Not covered: writes that fail (a small file system
@@ -20,6 +20,7 @@ struct faults {
   volatile int64_t clock_shift_seconds;
   volatile int64_t syncs_fail;   /* what for: an errno */
   volatile int64_t syncs_failed; /* how often one did */
+  volatile int64_t syncs_wait;   /* a disk that does not answer */
 };
 
 static struct faults none;
@@ -36,6 +37,7 @@ __attribute__((constructor)) static void map_faults(void) {
 }
 
 static int synced(int fd, long call) {
+  while (faults->syncs_wait) usleep(1000);
   if (faults->syncs_fail) {
     __sync_fetch_and_add(&faults->syncs_failed, 1);
     errno = (int)faults->syncs_fail;

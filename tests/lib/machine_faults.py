@@ -1,4 +1,4 @@
-"""Faults of a member's machine: syncs that fail, a wall clock that is wrong (`faults.c`, preloaded), and a small disk.
+"""Faults of a member's machine: syncs that fail or wait, a wall clock that is wrong (`faults.c`, preloaded), and a small disk.
 
 What it deliberately does not do: damage what was written (`tests/crash/power.py` does).
 """
@@ -28,9 +28,9 @@ class MachineFaults:
 
     def __init__(self):
         self._file = tempfile.NamedTemporaryFile(prefix="baton-faults-")
-        self._file.write(bytes(24))
+        self._file.write(bytes(32))
         self._file.flush()
-        self._map = mmap.mmap(self._file.fileno(), 24)
+        self._map = mmap.mmap(self._file.fileno(), 32)
 
     def environment(self):
         """What to start the member with."""
@@ -43,6 +43,10 @@ class MachineFaults:
     def fail_syncs(self, errno):
         """Every sync fails from now on."""
         struct.pack_into("q", self._map, 8, errno)
+
+    def hold_syncs(self, on):
+        """No sync returns as long as this is on."""
+        struct.pack_into("q", self._map, 24, int(on))
 
     @property
     def syncs_failed(self):

@@ -14,14 +14,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Demand {
     /// So many members, this one among them.
     Members(usize),
+    /// A majority of the voters: those whose having it makes it last. For a client that asks this of their disks where the
+    /// configuration does not (`writeConcernMajorityJournalDefault: false`).
+    Majority,
     /// Members with so many different values of each tag.
     Tags(BTreeMap<String, u32>),
 }
 
 impl Demand {
-    fn is_met_by<'m>(&self, having: impl Iterator<Item = &'m Member>) -> bool {
+    fn is_met_by<'m>(&self, configuration: &Configuration, having: impl Iterator<Item = &'m Member>) -> bool {
         match self {
             Self::Members(count) => having.count() >= *count,
+            Self::Majority => having.filter(|member| member.is_voter()).count() >= configuration.majority_of_writes(),
             Self::Tags(tags) => {
                 let having: Vec<&Member> = having.collect();
                 tags.iter().all(|(tag, count)| {
@@ -51,11 +55,11 @@ impl Configuration {
             let message = format!("No replica set tag key {tag} in config");
             return Err(Error::new(ErrorCode::UnknownReplWriteConcern, message));
         }
-        if demand.is_met_by(self.members.iter().filter(|member| member.bears_data())) {
+        if demand.is_met_by(self, self.members.iter().filter(|member| member.bears_data())) {
             return Ok(());
         }
         let message = match demand {
-            Demand::Members(_) => "Not enough data-bearing nodes",
+            Demand::Members(_) | Demand::Majority => "Not enough data-bearing nodes",
             Demand::Tags(_) => "Not enough nodes match write concern mode",
         };
         Err(Error::new(ErrorCode::UnsatisfiableWriteConcern, message))
@@ -74,13 +78,16 @@ impl Consensus {
     pub fn is_acknowledged(&self, demand: &Demand, optime: OpTime, durable: bool) -> bool {
         let Some(configuration) = &self.configuration else { return false };
         let has = |position: &Position| if durable { position.durable } else { position.applied } >= optime;
-        demand.is_met_by(configuration.members.iter().filter(|member| {
-            member.bears_data()
-                && match self.peers.get(&member.id) {
-                    Some(peer) => has(&peer.position) && peer.state() != MemberState::Startup2,
-                    None => Some(member.id) == self.me && has(&self.position),
-                }
-        }))
+        demand.is_met_by(
+            configuration,
+            configuration.members.iter().filter(|member| {
+                member.bears_data()
+                    && match self.peers.get(&member.id) {
+                        Some(peer) => has(&peer.position) && peer.state() != MemberState::Startup2,
+                        None => Some(member.id) == self.me && has(&self.position),
+                    }
+            }),
+        )
     }
 
     /// The term that this member is primary of.
@@ -126,11 +133,21 @@ mod tests {
     }
 
     #[test]
+    fn a_majority_is_of_voters_with_data() {
+        let mut set = set(&["x", "x", "x", "x"]);
+        set.members[3].votes = false;
+        set.members[3].priority = 0.0;
+        set.check_demand(&Demand::Majority).unwrap();
+        assert!(Demand::Majority.is_met_by(&set, set.members[1..].iter()));
+        assert!(!Demand::Majority.is_met_by(&set, set.members[2..].iter()), "who does not vote does not count");
+    }
+
+    #[test]
     fn a_tag_counts_its_different_values() {
         let set = set(&["x", "x", "y"]);
         set.check_demand(&tags(2)).unwrap();
         assert_eq!(set.check_demand(&tags(3)).unwrap_err().code, ErrorCode::UnsatisfiableWriteConcern);
-        assert!(!tags(2).is_met_by(set.members[..2].iter()));
+        assert!(!tags(2).is_met_by(&set, set.members[..2].iter()));
         let unknown = Demand::Tags([("rack".to_owned(), 1)].into());
         assert_eq!(set.check_demand(&unknown).unwrap_err().code, ErrorCode::UnknownReplWriteConcern);
     }

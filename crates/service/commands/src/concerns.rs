@@ -289,7 +289,7 @@ impl WriteConcern {
         }
     }
 
-    /// Who must have a write, if it is neither this member alone nor a majority.
+    /// Who must have a write, if it is neither this member alone nor a majority as the configuration counts having.
     ///
     /// # Errors
     /// What the `writeConcernError` is to say if no number of members will ever satisfy it.
@@ -297,6 +297,9 @@ impl WriteConcern {
         let set = topology.set();
         let Some(configuration) = set.as_ref().and_then(|set| set.configuration()) else { return Ok(None) };
         let demand = match &self.w {
+            Acknowledgement::Majority if self.journal == Some(true) && !configuration.majority_is_durable => {
+                Demand::Majority
+            }
             Acknowledgement::Members(0 | 1) | Acknowledgement::Majority => return Ok(None),
             Acknowledgement::Members(count) => Demand::Members(*count as usize),
             Acknowledgement::Mode(mode) => configuration.write_mode(mode)?,

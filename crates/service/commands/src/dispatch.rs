@@ -541,16 +541,20 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     }
     let written = call.standing.newest.unwrap_or_else(|| server.storage.queue().applied());
     let interrupted = || call.operation.check_interrupt();
-    let (began, is_majority) = (Instant::now(), demand.is_none());
-    let waited = match demand {
+    let (began, is_majority) = (Instant::now(), concern.w == Acknowledgement::Majority);
+    let committed = || match is_majority {
+        true => replication.waiters().await_majority(call.standing.era, written, until, interrupted),
+        false => Ok(()),
+    };
+    let waited = committed().and_then(|()| match demand {
         // Asked after `written` was: from here on the end of the era ends the wait.
         Some(_) if replication.waiters().era() != call.standing.era => {
             let message = "Primary stepped down while waiting for replication";
             Err(Error::new(ErrorCode::PrimarySteppedDown, message))
         }
         Some(demand) => replication.await_members(demand, written, concern.wants_sync(), until, interrupted),
-        None => replication.waiters().await_majority(call.standing.era, written, until, interrupted),
-    };
+        None => Ok(()),
+    });
     if is_majority && waited.is_ok() {
         let [count, micros] = &server.counters.majority_waits;
         count.fetch_add(1, Relaxed);
