@@ -17,6 +17,7 @@
 mod crash_point;
 
 mod apply;
+mod background;
 mod catalog;
 mod checkpoints;
 mod cloning;
@@ -53,6 +54,7 @@ mod version;
 mod view;
 mod write;
 
+pub use background::work_in_background;
 pub use catalog::{
     Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind,
     IndexState,

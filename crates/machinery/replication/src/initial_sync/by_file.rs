@@ -15,7 +15,8 @@
 
 use super::InitialSync;
 use super::source::{Line, Source, is_transient};
-use baton_storage::Incoming;
+
+use baton_storage::{Incoming, work_in_background};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawBsonRef, rawdoc};
 use parking_lot::Mutex;
@@ -100,7 +101,7 @@ impl InitialSync<'_> {
         });
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || -> Result<()> {
-            let mut source = Source::connect(line)?;
+            let mut source = Source::to_copy(line)?;
             while failure.lock().is_none() {
                 let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 self.copy_file(&mut source, id, file, incoming)?;
@@ -110,6 +111,7 @@ impl InitialSync<'_> {
         std::thread::scope(|scope| {
             for _ in 0..(self.hooks.options)().collections_at_once.clamp(1, files.len().max(1)) {
                 scope.spawn(|| {
+                    work_in_background();
                     if let Err(error) = work() {
                         failure.lock().get_or_insert(error);
                     }

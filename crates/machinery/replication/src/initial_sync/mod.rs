@@ -28,7 +28,7 @@ pub use status::{ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncSta
 
 use crate::apply::apply;
 use baton_net::Closer;
-use baton_storage::{Storage, optime_of};
+use baton_storage::{Storage, optime_of, work_in_background};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
@@ -245,7 +245,7 @@ impl InitialSync<'_> {
     fn copy_several_at_once(&self, line: &Line<'_>, collections: &[Listed]) -> Result<()> {
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || -> Result<()> {
-            let mut source = Source::connect(line)?;
+            let mut source = Source::to_copy(line)?;
             while failure.lock().is_none() {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let Some(listed) = collections.get(place) else { break };
@@ -257,6 +257,7 @@ impl InitialSync<'_> {
         std::thread::scope(|scope| {
             for _ in 0..workers {
                 scope.spawn(|| {
+                    work_in_background();
                     if let Err(error) = work() {
                         failure.lock().get_or_insert(error);
                     }

@@ -52,6 +52,8 @@ pub(super) struct Line<'a> {
 pub(super) struct Source<'a> {
     connection: Outgoing,
     line: &'a Line<'a>,
+    /// It is told that what this asks of it is to yield to its clients.
+    in_background: bool,
 }
 
 pub(super) fn unreachable_source(error: &dyn std::fmt::Display) -> Error {
@@ -81,7 +83,25 @@ pub(super) fn connect(line: &Line<'_>) -> Result<Outgoing> {
 
 impl<'a> Source<'a> {
     pub fn connect(line: &'a Line<'a>) -> Result<Self> {
-        Ok(Self { connection: connect(line)?, line })
+        Ok(Self { connection: connect(line)?, line, in_background: false })
+    }
+
+    /// For the bulk of the data: of little weight beside the source's clients.
+    pub fn to_copy(line: &'a Line<'a>) -> Result<Self> {
+        let mut source = Self { in_background: true, ..Self::connect(line)? };
+        match source.yield_to_clients() {
+            Err(error) if is_transient(&error) => source.reconnect()?,
+            answer => answer?,
+        }
+        Ok(source)
+    }
+
+    fn yield_to_clients(&mut self) -> Result<()> {
+        match self.ask(&rawdoc! { "batonWorkInBackground": 1, "$db": "admin" }) {
+            // A member of an older version.
+            Err(error) if error.code == ErrorCode::CommandNotFound => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     /// Connects anew, and tries that for a while.
@@ -96,7 +116,8 @@ impl<'a> Source<'a> {
             // A process that starts listens before it has its configuration.
             let answers = connect(self.line).and_then(|connection| {
                 self.connection = connection;
-                self.ask(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })
+                self.ask(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })?;
+                if self.in_background { self.yield_to_clients() } else { Ok(()) }
             });
             match answers {
                 Ok(_) => return Ok(()),

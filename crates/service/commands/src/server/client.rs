@@ -89,8 +89,9 @@ impl Client {
     /// The class of its requests.
     pub fn class(&self) -> Class {
         match self.class.load(Ordering::Relaxed) {
-            0 => Class::Low,
-            2 => Class::High,
+            0 => Class::Background,
+            1 => Class::Low,
+            3 => Class::High,
             _ => Class::Normal,
         }
     }
@@ -98,9 +99,10 @@ impl Client {
     /// Sets the class of its requests from now on.
     pub fn set_class(&self, class: Class) {
         let code = match class {
-            Class::Background | Class::Low => 0,
-            Class::Normal => 1,
-            Class::High => 2,
+            Class::Background => 0,
+            Class::Low => 1,
+            Class::Normal => 2,
+            Class::High => 3,
         };
         self.class.store(code, Ordering::Relaxed);
     }
@@ -187,7 +189,7 @@ impl Clients {
             opened: SystemTime::now(),
             metadata: OnceLock::new(),
             app_name: OnceLock::new(),
-            class: AtomicU8::new(1),
+            class: AtomicU8::new(2),
             served: AtomicBool::new(false),
             reply_memory: Mutex::default(),
             connection,
