@@ -17,6 +17,7 @@ use baton_consensus::{
 use baton_types::{Namespace, OpTime, Result, Term};
 use bson::rawdoc;
 use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long any other answer than a heartbeat's is waited for, at most.
@@ -42,6 +43,20 @@ pub(super) fn waits(effect: &Effect) -> bool {
         | Effect::Stood(_)
         | Effect::Committed(_)
         | Effect::TopologyChanged => false,
+    }
+}
+
+/// Does `work` on a thread that `builder` makes; on this one, before it returns, if there is none to be had.
+fn do_elsewhere(builder: Builder, work: impl Fn() + Send + Sync + 'static) -> Option<JoinHandle<()>> {
+    let work = Arc::new(work);
+    let there = Arc::clone(&work);
+    match builder.spawn(move || there()) {
+        Ok(thread) => Some(thread),
+        Err(error) => {
+            tracing::warn!(target: "REPL", error = %error, "No thread to be had; what it was for is done without");
+            work();
+            None
+        }
     }
 }
 
@@ -183,8 +198,8 @@ impl Driver {
     /// On a thread of its own, since the host may not answer.
     fn fetch_configuration(&self, host: String) {
         let (set_name, inbox) = (self.set_name.clone(), Arc::clone(&self.inbox));
-        let spawned = std::thread::Builder::new().name("configuration".into()).spawn(move || {
-            match configuration_of(&host, &set_name) {
+        let spawned =
+            Builder::new().name("configuration".into()).spawn(move || match configuration_of(&host, &set_name) {
                 Ok(Some(configuration)) => {
                     let _ = inbox.post(Letter::Input(Input::ConfigurationFetched(Box::new(configuration))));
                 }
@@ -192,8 +207,7 @@ impl Driver {
                 Err(error) => {
                     tracing::info!(target: "REPL", host, error = %error, "No configuration from another member")
                 }
-            }
-        });
+            });
         if let Err(error) = spawned {
             tracing::warn!(target: "REPL", error = %error, "No thread to fetch the configuration");
         }
@@ -208,7 +222,7 @@ impl Driver {
     }
 
     /// Has a configuration written by a thread of its own: a new primary takes writes meanwhile, and nobody waits for it to report
-    /// its position.
+    /// its position. That it is written is told by a letter, so after all effects that are due now, whoever writes it.
     fn persist_configuration(&mut self, configuration: Configuration) {
         self.settle_host(&configuration);
         let is_told = self.consensus.configuration().is_none() && self.reconfiguring.is_none();
@@ -229,11 +243,7 @@ impl Driver {
             tracing::info!(target: "REPL", id = 21392, version = version.version, term = version.term, "New replica set config in use");
             let _ = inbox.post(Letter::Input(Input::ConfigurationPersisted(version)));
         };
-        match std::thread::Builder::new().name("configuration".into()).spawn(write) {
-            Ok(thread) => self.writing_configuration = Some(thread),
-            // The machine waits for it as for a disk that does not answer: until the member is started again.
-            Err(error) => tracing::error!(target: "REPL", error = %error, "No thread to write the configuration"),
-        }
+        self.writing_configuration = do_elsewhere(Builder::new().name("configuration".into()), write);
     }
 
     /// Until the configuration that is being written is on disk.
@@ -314,5 +324,26 @@ impl Driver {
         if noted != commit_point {
             facts::put_commit_point(&self.storage, commit_point);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn what_no_thread_is_to_be_had_for_is_done_at_once_and_once() {
+        let work = || {
+            let (done, by) = channel();
+            (move || done.send(std::thread::current().id()).unwrap(), by)
+        };
+        let (elsewhere, by) = work();
+        do_elsewhere(Builder::new(), elsewhere).unwrap().join().unwrap();
+        assert_ne!(by.recv().unwrap(), std::thread::current().id());
+        let (here, by) = work();
+        let no_memory_has_room_for_it = Builder::new().stack_size(usize::MAX / 4);
+        assert!(do_elsewhere(no_memory_has_room_for_it, here).is_none());
+        assert_eq!(by.try_iter().collect::<Vec<_>>(), [std::thread::current().id()]);
     }
 }
