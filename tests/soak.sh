@@ -9,6 +9,10 @@ cd "$(dirname "$0")"
 . lib/venv.sh
 world_seconds="${SOAK_WORLD_SECONDS:-60}" histories_each="${SOAK_HISTORIES:-6}"
 kept="$(mktemp -d -t baton-soak-XXXXXX)"
+# Kept for whoever reads of a failure. To be told to stop (130: Ctrl-C, 143: kill) is none, whatever the command under way says.
+trap 'case $? in 0 | 130 | 143) rm -rf "$kept" ;; esac' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 export BATON_KEEP_FAILED=1 PYTHONPATH="$PWD/crash:$PYTHONPATH"
 files=(cluster/test_faults_*.py cluster/test_initial_sync.py faults/test_*.py)
 worlds=0 histories=0 faults=0 round=0
@@ -38,4 +42,3 @@ while [ -z "${SOAK_MINUTES:-}" ] || [ "$SECONDS" -lt $((SOAK_MINUTES * 60)) ]; d
   round=$((round + 1))
   echo "soak: round $round after $((SECONDS / 60)) min: $worlds worlds, $histories histories, $faults faults; all clean (last: $file)"
 done
-rm -rf "$kept"

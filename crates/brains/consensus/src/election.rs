@@ -514,3 +514,90 @@ impl Consensus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::{Configuration, Member};
+    use crate::consensus::Start;
+    use crate::message::{Gossip, HeartbeatRequest, Position};
+    use crate::step::{Input, RequestKind};
+    use baton_types::Timestamp;
+    use bson::oid::ObjectId;
+
+    const PRIMARY: MemberId = MemberId(0);
+    const HEIR: MemberId = MemberId(1);
+    const BEGINNING: Moment = Duration::from_secs(1);
+    /// More than equals wait before a prompt election that owes nobody a courtesy.
+    const PROMPT_MAX: Duration = PROMPT_CHANCE.saturating_add(PROMPT_STEP);
+
+    /// Member 2 of a set of three that has just heard of both others, at [`BEGINNING`].
+    fn follower(seed: u64) -> Consensus {
+        let mut configuration = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap();
+        configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
+        let start = Start {
+            host: "a:102".into(),
+            configuration: Some(configuration),
+            vote: LastVote::default(),
+            position: end_of_log(),
+            commit_point: OpTime::ZERO,
+            data: DataState::Ready,
+            seed,
+        };
+        let mut consensus = Consensus::new(Duration::ZERO, start);
+        tell(&mut consensus, PRIMARY, Some(PRIMARY));
+        tell(&mut consensus, HEIR, Some(PRIMARY));
+        assert_eq!(consensus.primary, Some(PRIMARY));
+        consensus
+    }
+
+    fn end_of_log() -> Position {
+        let entry = OpTime { term: 1, timestamp: Timestamp { seconds: 5, increment: 1 } };
+        Position { written: entry, applied: entry, durable: entry }
+    }
+
+    /// A heartbeat comes from a member that knows of that primary.
+    fn tell(consensus: &mut Consensus, from: MemberId, primary: Option<MemberId>) {
+        let configuration = consensus.configuration.clone().unwrap();
+        let heartbeat = HeartbeatRequest {
+            set_name: configuration.set_name,
+            set_id: configuration.settings.set_id,
+            from: Some(from),
+            from_host: format!("a:10{from}"),
+            gossip: Gossip {
+                term: 1,
+                primary,
+                state: if primary == Some(from) { MemberState::Primary } else { MemberState::Secondary },
+                position: end_of_log(),
+                commit_point: OpTime::ZERO,
+                sync_source: primary.filter(|primary| *primary != from),
+                configuration_version: configuration.version,
+            },
+        };
+        consensus.step(BEGINNING, Input::Request { id: 1, request: Request::Heartbeat(heartbeat) });
+    }
+
+    /// Whether it has stood by then. Time passes as the machine asks for it.
+    fn stands_by(consensus: &mut Consensus, until: Moment) -> bool {
+        while consensus.next_deadline() <= until {
+            consensus.step(consensus.next_deadline(), Input::Tick);
+        }
+        consensus.standing_reason().is_some()
+    }
+
+    #[test]
+    fn when_a_primary_has_resigned_others_leave_its_heir_the_time_to_stand() {
+        for seed in 0..20 {
+            let mut consensus = follower(seed);
+            tell(&mut consensus, PRIMARY, None);
+            assert_eq!(consensus.primary, None);
+            assert!(!stands_by(&mut consensus, BEGINNING + COURTESY), "seed {seed}");
+            assert!(stands_by(&mut consensus, BEGINNING + COURTESY + PROMPT_MAX), "seed {seed}: no heir came");
+            // To one whose process is gone nobody owes that.
+            let mut consensus = follower(seed);
+            let gone = Input::Unreachable { to: PRIMARY, gone: true, request: RequestKind::Heartbeat };
+            consensus.step(BEGINNING, gone);
+            assert!(stands_by(&mut consensus, BEGINNING + PROMPT_MAX), "seed {seed}");
+        }
+    }
+}

@@ -315,3 +315,114 @@ impl Consensus {
         self.majority_position().is_some_and(|position| position >= self.position.written)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Configuration;
+    use crate::consensus::Start;
+    use crate::message::{
+        Gossip, HeartbeatResponse, MemberState, Position, PositionUpdate, Request, Response, VoteResponse,
+    };
+    use crate::step::{DataState, Input, LastVote};
+    use baton_types::Timestamp;
+    use bson::oid::ObjectId;
+
+    const RESIGNED: MemberId = MemberId(0);
+    const HEIR: MemberId = MemberId(1);
+    const OTHER: MemberId = MemberId(2);
+    const NOW: Duration = Duration::from_secs(1);
+
+    fn at(term: Term, seconds: u32) -> Position {
+        let entry = OpTime { term, timestamp: Timestamp { seconds, increment: 1 } };
+        Position { written: entry, applied: entry, durable: entry }
+    }
+
+    /// Member 1 of a set of three. In term 1 the log of the primary ends at second 7, and that of the other member, too.
+    fn heir(position: Position) -> Consensus {
+        let mut configuration = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap();
+        configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
+        let start = Start {
+            host: "a:101".into(),
+            configuration: Some(configuration),
+            vote: LastVote::default(),
+            position,
+            commit_point: at(1, 5).written,
+            data: DataState::Ready,
+            seed: 1,
+        };
+        let mut consensus = Consensus::new(Duration::ZERO, start);
+        answer(&mut consensus, RESIGNED, 1, RESIGNED);
+        answer(&mut consensus, OTHER, 1, RESIGNED);
+        consensus
+    }
+
+    /// A member answers a heartbeat, as one that knows of that primary.
+    fn answer(consensus: &mut Consensus, from: MemberId, term: Term, primary: MemberId) -> Vec<Effect> {
+        let gossip = Gossip {
+            term,
+            primary: Some(primary),
+            state: if from == primary { MemberState::Primary } else { MemberState::Secondary },
+            position: at(1, 7),
+            commit_point: at(1, 5).written,
+            sync_source: (from != primary).then_some(primary),
+            configuration_version: consensus.configuration.as_ref().unwrap().version,
+        };
+        let response = Response::Heartbeat(HeartbeatResponse { gossip, configuration: None });
+        consensus.step(NOW, Input::Response { from, response, round_trip: Duration::from_millis(1) })
+    }
+
+    /// The primary resigns in this member's favour, which gets the vote that it lacks; what is to be done with that.
+    fn elect(consensus: &mut Consensus) -> Vec<Effect> {
+        let request = Request::StepUp { term: 1, last_written: at(1, 7).written };
+        consensus.step(NOW, Input::Request { id: 1, request });
+        consensus.step(NOW, Input::VotePersisted(LastVote { term: 2, candidate: Some(HEIR) }));
+        let vote = VoteResponse { term: 2, dry_run: false, granted: true, reason: String::new() };
+        let response = Response::RequestVotes(vote);
+        let effects =
+            consensus.step(NOW, Input::Response { from: OTHER, response, round_trip: Duration::from_millis(1) });
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Won { term: 2, .. })));
+        effects
+    }
+
+    fn begins_its_term(effects: &[Effect]) -> bool {
+        effects.iter().any(|effect| matches!(effect, Effect::BeginTerm(2)))
+    }
+
+    #[test]
+    fn an_heir_that_has_everything_begins_its_term_with_the_votes_and_one_that_is_behind_catches_up_first() {
+        let effects = elect(&mut heir(at(1, 7)));
+        assert!(begins_its_term(&effects), "{effects:?}");
+
+        let mut consensus = heir(at(1, 6));
+        let effects = elect(&mut consensus);
+        assert!(!begins_its_term(&effects), "{effects:?}");
+        assert_eq!(consensus.sync_source, Some(RESIGNED));
+        answer(&mut consensus, RESIGNED, 2, HEIR);
+        assert!(!begins_its_term(&answer(&mut consensus, OTHER, 2, HEIR)), "it knows by now that it is behind");
+        assert!(begins_its_term(&consensus.step(NOW, Input::Log(at(1, 7)))));
+    }
+
+    #[test]
+    fn a_new_primary_commits_nothing_before_its_configuration_carries_its_term() {
+        let mut consensus = heir(at(1, 7));
+        let effects = elect(&mut consensus);
+        let stamped = effects.iter().find_map(|effect| match effect {
+            Effect::PersistConfiguration(configuration) => Some(configuration.version),
+            _ => None,
+        });
+        assert_eq!(stamped.map(|version| version.term), Some(2));
+        consensus.step(NOW, Input::Log(at(2, 8)));
+        consensus.step(NOW, Input::TermBegun(2));
+        let positions = [(RESIGNED, (at(2, 8), Duration::ZERO)), (OTHER, (at(2, 8), Duration::ZERO))].into();
+        let request = Request::UpdatePosition(PositionUpdate { term: 2, positions });
+        let effects = consensus.step(NOW, Input::Request { id: 2, request });
+        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Committed(_))), "{effects:?}");
+        assert!(consensus.is_writable());
+        assert_eq!(consensus.majority_position(), Some(at(2, 8).written), "nothing else is missing");
+
+        let effects = consensus.step(NOW, Input::ConfigurationPersisted(stamped.unwrap()));
+        let committed = |effect: &Effect| matches!(effect, Effect::Committed(to) if *to == at(2, 8).written);
+        assert!(effects.iter().any(committed), "{effects:?}");
+    }
+}

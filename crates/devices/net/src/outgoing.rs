@@ -307,9 +307,9 @@ impl Outgoing {
     /// The next whole message, which must answer `answered`.
     fn receive(&mut self, answered: i32, deadline: Instant) -> Result<Reply, CallError> {
         loop {
-            match self.whole_message()? {
-                Ok(length_bytes) => return self.take(length_bytes, answered),
-                Err(need) => self.read_some(need, deadline)?,
+            match self.first_message()? {
+                FirstMessage::Whole { length_bytes } => return self.take(length_bytes, answered),
+                FirstMessage::Partial { needed_bytes } => self.read_some(needed_bytes, deadline)?,
             }
         }
     }
@@ -317,22 +317,26 @@ impl Outgoing {
     /// The same, if it can be had without waiting.
     fn receive_what_is_there(&mut self, answered: i32) -> Result<Option<Reply>, CallError> {
         loop {
-            if let Ok(length_bytes) = self.whole_message()? {
-                return self.take(length_bytes, answered).map(Some);
-            }
-            if self.read_what_is_there()? == 0 {
-                return Ok(None);
+            match self.first_message()? {
+                FirstMessage::Whole { length_bytes } => return self.take(length_bytes, answered).map(Some),
+                FirstMessage::Partial { .. } => {
+                    if self.read_what_is_there()? == 0 {
+                        return Ok(None);
+                    }
+                }
             }
         }
     }
 
-    /// How long the message at the start is, if it has come whole; otherwise how many bytes must have come to say more.
-    fn whole_message(&self) -> Result<Result<usize, usize>, CallError> {
+    /// How much there is of the message at the start.
+    fn first_message(&self) -> Result<FirstMessage, CallError> {
         let received = self.received.received();
         match frame::inspect(received) {
-            Frame::Message { length_bytes } if length_bytes <= received.len() => Ok(Ok(length_bytes)),
-            Frame::Message { length_bytes } => Ok(Err(length_bytes)),
-            Frame::Incomplete => Ok(Err(HEADER_SIZE_BYTES)),
+            Frame::Message { length_bytes } if length_bytes <= received.len() => {
+                Ok(FirstMessage::Whole { length_bytes })
+            }
+            Frame::Message { length_bytes } => Ok(FirstMessage::Partial { needed_bytes: length_bytes }),
+            Frame::Incomplete => Ok(FirstMessage::Partial { needed_bytes: HEADER_SIZE_BYTES }),
             Frame::Http => Err(CallError::Malformed("HTTP".into())),
             Frame::Malformed { claimed_length } => {
                 Err(CallError::Malformed(format!("a message of {claimed_length} bytes")))
@@ -396,6 +400,14 @@ impl Outgoing {
             Err(e) => Err(e),
         }
     }
+}
+
+/// The message at the start of the receive buffer.
+enum FirstMessage {
+    /// It has come whole.
+    Whole { length_bytes: usize },
+    /// So many bytes of it must be there before there is more to say: all of it, or its header.
+    Partial { needed_bytes: usize },
 }
 
 /// A reply out of the receive buffer.

@@ -31,11 +31,11 @@ mod log_stream;
 mod mailbox;
 pub mod messages;
 mod probe;
+mod replication;
 mod rollback;
 mod self_host;
 mod waiters;
 
-pub use driver::{Order, Parts, Replication};
 pub use figures::{ElectionCounts, ElectionWon, Figures, VoteCast};
 pub use handoffs::{Handoff, Trigger};
 pub use initial_sync::{
@@ -44,4 +44,5 @@ pub use initial_sync::{
 };
 pub use lanes::Lanes;
 pub use probe::{Probe, probe};
+pub use replication::{Order, Parts, Replication};
 pub use waiters::Waiters;

@@ -16,8 +16,8 @@ use std::time::Duration;
 /// MongoDB's UnrecoverableRollbackError: what history does not bring back.
 pub(crate) const UNRECOVERABLE: ErrorCode = ErrorCode(127);
 
-/// How long the source may take to answer: no longer than it takes others to elect another, for this member may be needed in its
-/// majority.
+/// How long a connection to the source, and then each of its answers, is waited for. After that the rollback is given up, and tried
+/// again with the source that is chosen then; nothing has been taken away yet.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Entries asked for at once.
 const ENTRIES_PER_LOOK: i32 = 500;

@@ -5,10 +5,11 @@
 
 use crate::call::Call;
 use crate::commands::profile;
+use crate::excerpt::excerpt;
 use crate::table::Flags;
 use baton_types::Error;
 use bson::spec::ElementType;
-use bson::{DateTime, Document, RawDocument, RawDocumentBuf, cstr};
+use bson::{DateTime, RawDocument, RawDocumentBuf, cstr};
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -53,16 +54,7 @@ fn shown_command(call: &Call<'_>) -> String {
     if call.spec.flags.has(Flags::SECRET) {
         return format!("{{ \"{}\": \"###\" }}", call.spec.name);
     }
-    let mut text = match Document::try_from(call.request.body) {
-        Ok(document) => document.to_string(),
-        Err(_) => String::new(),
-    };
-    if text.len() > LOGGED_COMMAND_BYTES_MAX {
-        let end = (0..=LOGGED_COMMAND_BYTES_MAX).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
-        text.truncate(end);
-        text.push_str("...");
-    }
-    text
+    excerpt(call.request.body, LOGGED_COMMAND_BYTES_MAX)
 }
 
 fn log(call: &Call<'_>, namespace: &str, time: Duration, error: Option<&Error>, reply_bytes: usize) {

@@ -16,6 +16,7 @@ pub mod crud;
 pub mod ddl;
 pub mod dispatch;
 pub mod envelope;
+mod excerpt;
 pub mod fields;
 pub mod host;
 pub mod membership;

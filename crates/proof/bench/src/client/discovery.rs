@@ -21,7 +21,7 @@ use crate::Failure;
 const AWAIT_MS: i64 = 500;
 /// Until a member that did not answer is asked again. Drivers wait this long, too.
 const RETRY: Duration = Duration::from_millis(500);
-/// Until one whose process has only just gone is asked again: its port refuses at once.
+/// How often a watcher that rests looks whether it is to stop.
 const TICK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]

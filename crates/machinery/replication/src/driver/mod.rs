@@ -1,0 +1,359 @@
+//! Runs the step machine of `baton-consensus` in a member: steps it, carries its effects out, and keeps time.
+//!
+//! ```text
+//!  commands ──ask──▶ ┌────────┐ ──send──▶ lanes ──▶ other members
+//!  lanes ──answers─▶ │ driver │ ──votes, configuration──▶ storage (synced)
+//!  storage ─progress▶ │ thread │ ──source──▶ fetcher
+//!  fetcher ─commit p.▶└────────┘ ──commit point──▶ waiters
+//! ```
+//!
+//! Invariants:
+//! - One thread at a time steps the machine, and effects are carried out in their order.
+//! - Whoever brings news steps the machine with it ([`crate::mailbox`]), but effects that wait for storage or for the fetcher are
+//!   carried out on the replication thread alone.
+//! - Whoever waits for anything of it hears when it ends.
+//!
+//! What is done for each effect, and what that keeps true: [`effects`].
+//!
+//! What it deliberately does not do: decide.
+
+mod effects;
+mod facts;
+mod progress;
+
+use crate::acknowledgements::Acknowledgements;
+use crate::fetcher::{Fetcher, FetcherParts};
+use crate::figures::Figures;
+use crate::handoffs::{Attempt, Handoffs};
+use crate::initial_sync::InitialSyncStatus;
+use crate::lanes::Lanes;
+use crate::mailbox::{Mailbox, Worker};
+use crate::replication::{OnTopology, Order, Parts};
+use crate::waiters::Waiters;
+use arc_swap::ArcSwap;
+use baton_consensus::{Consensus, DataState, Effect, Input, Position, Request, RequestId, Response, View};
+use baton_storage::Storage;
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term};
+use bson::oid::ObjectId;
+use bson::rawdoc;
+use effects::waits;
+use parking_lot::Mutex;
+use progress::{Progress, listen_to_storage};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often the commit point is noted on disk; a restart begins with the last one noted.
+const COMMIT_POINT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// News, and who waits for what comes of it.
+pub(crate) enum Letter {
+    Input(Input),
+    Ask(Request, Sender<Result<Response>>),
+    Order(Order, Sender<Result<()>>),
+    View(Sender<View>),
+    /// The log has grown or is synced further; where to is asked of storage.
+    Progress,
+    /// Somebody has come who waits for members to have a write.
+    Look,
+    /// Apply nothing that comes from the source, or go on.
+    HoldBack(bool),
+}
+
+pub(crate) type Inbox = Arc<Mailbox<Driver>>;
+
+/// What the driver keeps up to date and the rest of the member looks at.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub view: Arc<ArcSwap<View>>,
+    pub waiters: Arc<Waiters>,
+    pub acknowledgements: Arc<Acknowledgements>,
+    pub handoffs: Arc<Handoffs>,
+    pub figures: Arc<Figures>,
+    pub initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
+}
+
+impl Shared {
+    fn new(view: View) -> Self {
+        Self {
+            view: Arc::new(ArcSwap::from_pointee(view)),
+            waiters: Arc::default(),
+            acknowledgements: Arc::default(),
+            handoffs: Arc::default(),
+            figures: Arc::default(),
+            initial_sync: Arc::default(),
+        }
+    }
+}
+
+/// Who asked for an order, while it is carried out.
+type Asker = Option<Sender<Result<()>>>;
+
+/// See the file's header.
+pub(crate) struct Driver {
+    /// As the configuration names this member, once it does.
+    host: String,
+    process_id: ObjectId,
+    consensus: Consensus,
+    begun: Instant,
+    storage: Arc<Storage>,
+    set_name: String,
+    on_topology: OnTopology,
+    lanes: Lanes,
+    fetcher: Fetcher,
+    inbox: Inbox,
+    next_request: RequestId,
+    asked: BTreeMap<RequestId, Sender<Result<Response>>>,
+    stepping_down: Asker,
+    /// The step-down that is under way, as `handoffs` will keep it.
+    handing_over: Option<Attempt>,
+    shared: Shared,
+    writing_configuration: Option<JoinHandle<()>>,
+    reconfiguring: Asker,
+    standing: Asker,
+    /// What is on disk of it, and since when.
+    commit_point_noted: (OpTime, Instant),
+    /// The term of the last entry that was committed.
+    committed_term: Term,
+    /// This member's, for the fetcher.
+    term: Arc<AtomicI64>,
+    progress: Arc<Progress>,
+    /// What the machine is to be told next, and what it asked for and has not got yet.
+    inputs: VecDeque<Input>,
+    effects: VecDeque<Effect>,
+    /// An order that came in passing.
+    left: Option<(Order, Sender<Result<()>>)>,
+}
+
+pub(crate) fn stopping() -> Error {
+    Error::new(ErrorCode::ShutdownInProgress, "the member is stopping")
+}
+
+fn sender_of_inputs(inbox: &Inbox) -> Arc<dyn Fn(Input) + Send + Sync> {
+    let inbox = Arc::clone(inbox);
+    Arc::new(move |input| {
+        let _ = inbox.post(Letter::Input(input));
+    })
+}
+
+impl Worker for Driver {
+    type Letter = Letter;
+
+    fn take(&mut self, letter: Letter, in_passing: bool) -> bool {
+        self.look_at_log();
+        match letter {
+            Letter::Input(input) => self.inputs.push_back(input),
+            Letter::Ask(request, asker) => {
+                self.next_request += 1;
+                self.asked.insert(self.next_request, asker);
+                self.inputs.push_back(Input::Request { id: self.next_request, request });
+            }
+            Letter::Order(order, asker) if in_passing => {
+                self.left = Some((order, asker));
+                return false;
+            }
+            Letter::Order(order, asker) => {
+                let input = self.accept(order, asker);
+                self.inputs.extend(input);
+            }
+            Letter::View(asker) => {
+                let is_done = self.proceed(in_passing);
+                let _ = asker.send(self.consensus.view());
+                return is_done;
+            }
+            Letter::Progress => {
+                self.progress.is_read();
+                self.look_at_log();
+            }
+            // They are looked after once all that has come is done.
+            Letter::Look => {}
+            Letter::HoldBack(on) => self.fetcher.hold(on),
+        }
+        self.proceed(in_passing)
+    }
+
+    fn finish(&mut self) {
+        self.proceed(false);
+        if let Some((order, asker)) = self.left.take() {
+            let input = self.accept(order, asker);
+            self.inputs.extend(input);
+        }
+        if self.consensus.next_deadline() <= self.begun.elapsed() {
+            self.look_at_log();
+            self.inputs.push_back(Input::Tick);
+        }
+        self.proceed(false);
+        if self.commit_point_noted.1.elapsed() >= COMMIT_POINT_INTERVAL {
+            self.note_commit_point();
+        }
+    }
+
+    fn has_work_left(&self) -> bool {
+        self.left.is_some() || !self.effects.is_empty() || !self.inputs.is_empty()
+    }
+
+    fn due(&self) -> Instant {
+        // A member that is alone has no deadline.
+        let by_machine = self.begun.checked_add(self.consensus.next_deadline());
+        let by_log = Instant::now() + self.look_interval().min(COMMIT_POINT_INTERVAL);
+        by_machine.map_or(by_log, |by_machine| by_machine.min(by_log))
+    }
+
+    fn end(mut self) {
+        self.shared.waiters.fail_all(&stopping());
+        self.shared.acknowledgements.fail_all(&stopping());
+        self.note_commit_point();
+        self.await_configuration();
+    }
+}
+
+impl Driver {
+    /// With what is on the member's disk. Writes are closed, storage's progress comes to `inbox`, and drivers have been told the
+    /// topology; the rest begins once the inbox is run.
+    pub fn new(parts: Parts, inbox: &Inbox) -> Result<Self> {
+        let begun = Instant::now();
+        let start = facts::start_of(&parts)?;
+        let (host, commit_point) = (start.host.clone(), start.commit_point);
+        let consensus = Consensus::new(Duration::ZERO, start);
+        let term = Arc::new(AtomicI64::new(consensus.term()));
+        let shared = Shared::new(consensus.view());
+        parts.storage.close_to_writes();
+        // Before history is trimmed for the first time: however long this member was away, it can go back to there.
+        parts.storage.set_commit_point(commit_point);
+        let driver = Self {
+            progress: listen_to_storage(&parts.storage, inbox),
+            lanes: Lanes::new(sender_of_inputs(inbox)),
+            fetcher: Fetcher::start(FetcherParts {
+                storage: Arc::clone(&parts.storage),
+                apply_command: parts.apply_command,
+                term: Arc::clone(&term),
+                initial_sync: Arc::clone(&shared.initial_sync),
+                initial_sync_hooks: parts.initial_sync_hooks,
+                rollback_directory: parts.data_directory.join("rollback"),
+                data_directory: parts.data_directory,
+                figures: Arc::clone(&shared.figures),
+                waiters: Arc::clone(&shared.waiters),
+                on_input: sender_of_inputs(inbox),
+            })?,
+            storage: parts.storage,
+            host,
+            process_id: parts.process_id,
+            set_name: parts.set_name,
+            on_topology: parts.on_topology,
+            consensus,
+            begun,
+            inbox: Arc::clone(inbox),
+            next_request: 0,
+            asked: BTreeMap::new(),
+            stepping_down: None,
+            handing_over: None,
+            shared,
+            writing_configuration: None,
+            reconfiguring: None,
+            standing: None,
+            commit_point_noted: (OpTime::ZERO, begun),
+            committed_term: 0,
+            term,
+            inputs: VecDeque::from([Input::Tick]),
+            effects: VecDeque::new(),
+            left: None,
+        };
+        driver.progress.want(driver.consensus.configuration().is_some_and(|c| c.members.len() > 1));
+        let member = driver.consensus.configuration().and_then(|c| c.member_at(&driver.host));
+        driver.fetcher.set_delay(member.map_or(Duration::ZERO, |member| member.delay));
+        (driver.on_topology)(&driver.shared.view.load());
+        Ok(driver)
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// How long a member alone leaves its log unlooked at.
+    fn look_interval(&self) -> Duration {
+        const ALONE: Duration = Duration::from_millis(250);
+        if self.progress.is_wanted() { Duration::MAX } else { ALONE }
+    }
+
+    /// What comes in is judged by where the log ends now: that it grew is told by nobody until it is synced.
+    fn look_at_log(&mut self) {
+        let position = self.position();
+        if position != self.consensus.position() {
+            self.inputs.push_back(Input::Log(position));
+        }
+    }
+
+    /// Steps, carries out, and steps on with what came of it, until there is nothing left to do; or, in passing, until an effect
+    /// is to be carried out that waits. Tells whether all is done.
+    fn proceed(&mut self, in_passing: bool) -> bool {
+        loop {
+            if let Some(effect) = self.effects.pop_front() {
+                if in_passing && waits(&effect) {
+                    self.effects.push_front(effect);
+                    return false;
+                }
+                let report = self.carry_out(effect);
+                self.inputs.extend(report);
+            } else if let Some(input) = self.inputs.pop_front() {
+                self.effects.extend(self.consensus.step(self.begun.elapsed(), input));
+                self.term.store(self.consensus.term(), Ordering::Release);
+            } else {
+                self.shared.acknowledgements.look(&self.consensus);
+                return true;
+            }
+        }
+    }
+
+    /// An order that is not already being carried out for somebody else.
+    fn accept(&mut self, order: Order, asker: Sender<Result<()>>) -> Option<Input> {
+        let mut attempt = None;
+        let (place, input) = match order {
+            Order::Initiate(configuration) => (&mut self.reconfiguring, Input::Initiate(configuration)),
+            Order::Reconfigure(configuration, force) => {
+                (&mut self.reconfiguring, Input::Reconfigure { configuration, force })
+            }
+            Order::StepDown(request, trigger) => {
+                attempt = Some(Attempt::begin(trigger));
+                (&mut self.stepping_down, Input::StepDown(request))
+            }
+            Order::Stand { dry_run } => (&mut self.standing, Input::StandForElection { dry_run }),
+        };
+        if place.is_some() {
+            let error = Error::new(ErrorCode::ConflictingOperationInProgress, "the same is already under way");
+            let _ = asker.send(Err(error));
+            return None;
+        }
+        *place = Some(asker);
+        self.handing_over = attempt.or(self.handing_over.take());
+        if let Input::Initiate(configuration) = &input {
+            self.settle_host(configuration);
+            self.begin_log();
+        }
+        Some(input)
+    }
+
+    /// Who initiates a set begins its log, if there is none: the others have no data until they have fetched this.
+    fn begin_log(&mut self) {
+        if self.storage.last_entry() == OpTime::ZERO {
+            self.storage.open_to_writes(0);
+            let o = rawdoc! { "msg": "initiating set" };
+            let noted = Namespace::new("admin", "$cmd").and_then(|namespace| self.storage.note(&namespace, &o));
+            if let Err(error) = noted {
+                tracing::error!(target: "REPL", error = %error, "The first entry of the log was refused");
+            }
+            self.storage.close_to_writes();
+            self.storage.sync();
+        }
+        self.inputs.extend([Input::Log(self.position()), Input::Data(DataState::Ready)]);
+    }
+
+    fn position(&self) -> Position {
+        let queue = self.storage.queue();
+        let durable = queue.durable();
+        let applied = queue.applied();
+        Position { written: applied, applied, durable: durable.min(applied) }
+    }
+}

@@ -1,0 +1,260 @@
+//! Replication as the rest of the member sees it. What it asks, orders and tells goes to the driver as letters; what the driver
+//! keeps up to date is looked at without asking it.
+//!
+//! Invariants:
+//! - Whoever sends a letter that is to be answered gets its answer, or hears that the member is stopping.
+//! - Dropped, it stops: the driver has ended by then, and nothing is fetched or applied any more.
+//!
+//! What it deliberately does not do: decide, or carry out; the one is consensus's, the other the driver's.
+
+use crate::driver::{Driver, Inbox, Letter, Shared, stopping};
+use crate::entry_request::{ask, ask_for_entry};
+use crate::figures::Figures;
+use crate::handoffs::{Handoff, Trigger};
+use crate::initial_sync::{InitialSyncHooks, InitialSyncStatus};
+use crate::mailbox::Mailbox;
+use crate::self_host;
+use crate::waiters::Waiters;
+use baton_consensus::{Configuration, Demand, Input, Request, Response, StepDownRequest, View};
+use baton_storage::Storage;
+use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
+use bson::oid::ObjectId;
+use bson::{RawDocument, RawDocumentBuf};
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+type ApplyCommand = Box<dyn Fn(&RawDocument) -> Result<()> + Send + Sync>;
+pub(crate) type OnTopology = Box<dyn Fn(&Arc<View>) + Send + Sync>;
+
+/// What replication needs of the member around it.
+pub struct Parts {
+    /// Where everything is kept.
+    pub storage: Arc<Storage>,
+    /// `name:port`, as the configuration names this member.
+    pub host: String,
+    /// What this process calls itself in `hello`: a host of the configuration that answers so is this member, whatever its name.
+    pub process_id: ObjectId,
+    /// The name of the set, from the command line.
+    pub set_name: String,
+    /// Carries out an oplog entry of kind `c`.
+    pub apply_command: ApplyCommand,
+    /// Where the member keeps its files: below it, in `rollback`, what is rolled back.
+    pub data_directory: PathBuf,
+    /// Settings of an initial sync.
+    pub initial_sync_hooks: InitialSyncHooks,
+    /// Hears of every change of what drivers are told.
+    pub on_topology: OnTopology,
+}
+
+/// What an operator asks for, and waits for.
+#[derive(Debug)]
+pub enum Order {
+    /// The set's first configuration.
+    Initiate(Box<Configuration>),
+    /// The next configuration, or one by force.
+    Reconfigure(Box<Configuration>, bool),
+    /// Give up being primary, because of that.
+    StepDown(StepDownRequest, Trigger),
+    /// Stand for election.
+    Stand {
+        /// Ask first how the others would vote.
+        dry_run: bool,
+    },
+}
+
+/// See the file's header.
+pub struct Replication {
+    inbox: Inbox,
+    shared: Shared,
+    /// How often maintenance was begun and not ended.
+    maintenance: Mutex<u32>,
+    thread: Option<JoinHandle<()>>,
+    set_name: String,
+    advertised: String,
+    process_id: ObjectId,
+}
+
+impl Replication {
+    /// Starts a member's replication with what is on its disk.
+    pub fn start(parts: Parts) -> Result<Self> {
+        let inbox = Inbox::new(Mailbox::new());
+        let (set_name, advertised, process_id) = (parts.set_name.clone(), parts.host.clone(), parts.process_id);
+        let driver = Driver::new(parts, &inbox)?;
+        let shared = driver.shared().clone();
+        let thread = std::thread::Builder::new()
+            .name("replication".into())
+            .spawn({
+                let inbox = Arc::clone(&inbox);
+                move || inbox.run(driver)
+            })
+            .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for replication: {error}")))?;
+        let (maintenance, thread) = (Mutex::default(), Some(thread));
+        Ok(Self { inbox, shared, maintenance, thread, set_name, advertised, process_id })
+    }
+
+    /// The set's name.
+    pub fn set_name(&self) -> &str {
+        &self.set_name
+    }
+
+    /// How far this member's initial sync is, or was when it ended; `None` if there was none since the start.
+    pub fn initial_sync(&self) -> Option<InitialSyncStatus> {
+        self.shared.initial_sync.lock().clone()
+    }
+
+    /// This member's view of the set as of the last change of what drivers are told.
+    pub fn topology(&self) -> Arc<View> {
+        self.shared.view.load_full()
+    }
+
+    /// This member's view of the set now.
+    pub fn view(&self) -> View {
+        let (answer, view) = channel();
+        let asked = self.inbox.post(Letter::View(answer));
+        match asked.ok().and_then(|()| view.recv().ok()) {
+            Some(view) => view,
+            None => View::clone(&self.topology()),
+        }
+    }
+
+    /// Answers another member's request.
+    pub fn ask(&self, request: Request) -> Result<Response> {
+        let (answer, response) = channel();
+        self.inbox.post(Letter::Ask(request, answer)).map_err(|_| stopping())?;
+        response.recv().map_err(|_| stopping())?
+    }
+
+    /// Carries an operator's order out; returns when it is done or refused.
+    pub fn order(&self, order: Order) -> Result<()> {
+        let (answer, outcome) = channel();
+        self.inbox.post(Letter::Order(order, answer)).map_err(|_| stopping())?;
+        outcome.recv().map_err(|_| stopping())?
+    }
+
+    /// Gives up being primary; returns when that is done, or refused, or when `interrupted`, which is asked now and then, has
+    /// ended it.
+    pub fn step_down(
+        &self,
+        request: StepDownRequest,
+        trigger: Trigger,
+        mut interrupted: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        const SLICE: Duration = Duration::from_millis(50);
+        let (answer, outcome) = channel();
+        self.inbox.post(Letter::Order(Order::StepDown(request, trigger), answer)).map_err(|_| stopping())?;
+        loop {
+            match outcome.recv_timeout(SLICE) {
+                Ok(outcome) => return outcome,
+                Err(RecvTimeoutError::Disconnected) => return Err(stopping()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Err(why) = interrupted() {
+                self.tell(Input::StepDownInterrupted);
+                // It may have come about in that very moment.
+                return outcome.recv().map_err(|_| stopping())?.map_err(|_| why);
+            }
+        }
+    }
+
+    /// Holds back what comes from the sync source, or no longer: a fault on demand.
+    pub fn hold_back(&self, on: bool) {
+        let _ = self.inbox.post(Letter::HoldBack(on));
+    }
+
+    /// By which host a configuration names this member; `None` if it does not.
+    pub fn own_host(&self, configuration: &Configuration) -> Option<String> {
+        self_host::find(configuration, &self.advertised, self.process_id)
+    }
+
+    /// What replication has counted.
+    pub fn figures(&self) -> &Figures {
+        &self.shared.figures
+    }
+
+    /// Asks the primary, if this is another member, to write an entry of that time or later. It may not come about.
+    pub fn ask_primary_for_entry(&self, time: Timestamp) {
+        let view = self.topology();
+        let primary = view.primary.filter(|_| view.primary != view.me);
+        if let Some(member) = primary.zip(view.configuration.as_ref()).and_then(|(id, c)| c.member(id)) {
+            ask_for_entry(member.host.clone(), time);
+        }
+    }
+
+    /// Has the primary, if it is another member, carry a command out; returns its reply, whatever it says.
+    ///
+    /// # Errors
+    /// `NotWritablePrimary` (10107) if none is known, `HostUnreachable` (6) if it does not answer in time.
+    pub fn ask_primary(&self, command: &RawDocument, timeout: Duration) -> Result<RawDocumentBuf> {
+        let view = self.topology();
+        let primary = view.primary.filter(|_| view.primary != view.me);
+        match primary.zip(view.configuration.as_ref()).and_then(|(id, c)| c.member(id)) {
+            Some(member) => ask(&member.host, command, timeout),
+            None => Err(Error::new(ErrorCode::NotWritablePrimary, "not primary")),
+        }
+    }
+
+    /// The last times that this member handed over, the oldest first.
+    pub fn handoffs(&self) -> Vec<Handoff> {
+        self.shared.handoffs.list()
+    }
+
+    /// Begins maintenance once more, or ends it once; it lasts until it was ended as often as begun.
+    ///
+    /// # Errors
+    /// `OperationFailed` (96) if there is none to end.
+    pub fn maintain(&self, begin: bool) -> Result<()> {
+        let mut begun = self.maintenance.lock();
+        *begun = match (begin, *begun) {
+            (true, n) => n.saturating_add(1),
+            (false, 0) => return Err(Error::new(ErrorCode::OperationFailed, "already out of maintenance mode")),
+            (false, n) => n - 1,
+        };
+        self.tell(Input::Maintenance(*begun > 0));
+        Ok(())
+    }
+
+    /// Hands an input on that nobody waits for.
+    pub fn tell(&self, input: Input) {
+        // A member that stops has no use for it.
+        let _ = self.inbox.post(Letter::Input(input));
+    }
+
+    /// Waits until those whom `demand` asks for have everything up to `optime`; on their disks, if `durable`.
+    ///
+    /// # Errors
+    /// `WriteConcernFailed` (64) at `until`; what `interrupted` says; `PrimarySteppedDown` (189) if this member is not, or ceases
+    /// to be, primary of the write's term.
+    pub fn await_members(
+        &self,
+        demand: Demand,
+        optime: OpTime,
+        durable: bool,
+        until: Option<Instant>,
+        interrupted: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let come = || {
+            let _ = self.inbox.post(Letter::Look);
+        };
+        self.shared.acknowledgements.wait(demand, optime, durable, until, come, interrupted)
+    }
+
+    /// Those who wait for the set to acknowledge a write.
+    pub fn waiters(&self) -> &Waiters {
+        &self.shared.waiters
+    }
+}
+
+impl Drop for Replication {
+    fn drop(&mut self) {
+        self.inbox.close();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(target: "REPL", "The replication thread panicked");
+        }
+    }
+}
