@@ -74,6 +74,8 @@ pub struct Consensus {
     pub(crate) election_at: Moment,
     /// `election_at` is near because there is known to be no primary.
     pub(crate) election_is_prompt: bool,
+    /// Until then somebody else's election is given the time to end before a prompt one of this member's own.
+    pub(crate) courtesy_until: Moment,
     /// Elections in a row that this member did not win.
     pub(crate) elections_lost: u32,
     /// When to take over from a primary that this member should replace.
@@ -122,6 +124,7 @@ impl Consensus {
             primary_heard_at: Moment::ZERO,
             election_at: Moment::MAX,
             election_is_prompt: false,
+            courtesy_until: Moment::ZERO,
             elections_lost: 0,
             takeover: None,
             frozen_until: Moment::ZERO,

@@ -31,7 +31,8 @@ const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(1);
 const PROMPT_STEP: Duration = Duration::from_millis(20);
 /// The part of chance in a prompt election, and in the wait after a lost one.
 const PROMPT_CHANCE: Duration = Duration::from_millis(30);
-/// Who was just asked for a vote waits this long for that election's outcome.
+/// Whoever would vote for another one waits this long for that election's outcome before it stands itself, as does whoever hears
+/// that a primary has resigned, perhaps in somebody's favour.
 const COURTESY: Duration = Duration::from_millis(150);
 /// A primary is fresh enough to be taken over from if we are this close behind it, in seconds of the log.
 const TAKEOVER_LAG_SECS_MAX: u32 = 2;
@@ -84,22 +85,27 @@ impl Consensus {
     pub(crate) fn lose_primary(&mut self) {
         self.primary = None;
         self.takeover = None;
-        self.elect_promptly(Duration::ZERO);
+        self.elect_promptly();
     }
 
     /// The primary says that it is none any more. It may have told another one to stand, who must not find a rival.
     pub(crate) fn hear_resignation(&mut self) {
         self.primary = None;
         self.takeover = None;
-        self.elect_promptly(COURTESY);
+        self.leave_to_another();
+        self.elect_promptly();
     }
 
-    fn elect_promptly(&mut self, courtesy: Duration) {
+    fn leave_to_another(&mut self) {
+        self.courtesy_until = self.now + COURTESY;
+    }
+
+    fn elect_promptly(&mut self) {
         if self.election_is_prompt || !matches!(self.role, Role::Follower) {
             return;
         }
         self.election_is_prompt = true;
-        let at = self.now + courtesy + self.prompt_delay();
+        let at = self.now.max(self.courtesy_until) + self.prompt_delay();
         self.election_at = self.election_at.min(at);
     }
 
@@ -157,7 +163,7 @@ impl Consensus {
             return;
         }
         if self.primary.is_none() && self.majority_knows_of_no_primary() {
-            self.elect_promptly(Duration::ZERO);
+            self.elect_promptly();
         }
         if self.election_at <= self.now {
             self.primary = None;
@@ -418,7 +424,8 @@ impl Consensus {
             self.answer_vote(id, request.dry_run, Some(reason));
             return;
         }
-        self.election_at = self.election_at.max(self.now + COURTESY);
+        self.leave_to_another();
+        self.election_at = self.election_at.max(self.courtesy_until);
         if request.dry_run {
             self.answer_vote(id, true, None);
             return;
@@ -577,6 +584,24 @@ mod tests {
         consensus.step(BEGINNING, Input::Request { id: 1, request: Request::Heartbeat(heartbeat) });
     }
 
+    fn vote_for_heir(consensus: &mut Consensus, at: Moment) {
+        let configuration = consensus.configuration.clone().unwrap();
+        let request = VoteRequest {
+            set_id: configuration.settings.set_id,
+            set_name: configuration.set_name,
+            dry_run: false,
+            term: 2,
+            candidate: HEIR,
+            last_written: end_of_log().written,
+            configuration_version: configuration.version,
+            reason: ElectionReason::Handoff,
+        };
+        let effects = consensus.step(at, Input::Request { id: 2, request: Request::RequestVotes(request) });
+        let vote = LastVote { term: 2, candidate: Some(HEIR) };
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::PersistVote(v) if *v == vote)), "{effects:?}");
+        consensus.step(at, Input::VotePersisted(vote));
+    }
+
     /// Whether it has stood by then. Time passes as the machine asks for it.
     fn stands_by(consensus: &mut Consensus, until: Moment) -> bool {
         while consensus.next_deadline() <= until {
@@ -593,6 +618,14 @@ mod tests {
             assert_eq!(consensus.primary, None);
             assert!(!stands_by(&mut consensus, BEGINNING + COURTESY), "seed {seed}");
             assert!(stands_by(&mut consensus, BEGINNING + COURTESY + PROMPT_MAX), "seed {seed}: no heir came");
+            // Nor does who has voted for the heir, in a moment when nobody knows of a primary.
+            let mut consensus = follower(seed);
+            tell(&mut consensus, PRIMARY, None);
+            tell(&mut consensus, HEIR, None);
+            let voted_at = BEGINNING + COURTESY / 2;
+            vote_for_heir(&mut consensus, voted_at);
+            assert!(!stands_by(&mut consensus, voted_at + COURTESY), "seed {seed}: a voter");
+            assert!(stands_by(&mut consensus, voted_at + COURTESY + PROMPT_MAX), "seed {seed}: the heir has not won");
             // To one whose process is gone nobody owes that.
             let mut consensus = follower(seed);
             let gone = Input::Unreachable { to: PRIMARY, gone: true, request: RequestKind::Heartbeat };

@@ -167,13 +167,10 @@ impl Shared {
             let (reason, input) = match end {
                 End::Changed => continue,
                 End::Failed(reason) => (reason, failed),
-                End::RollBack => match self.roll_back(generation, &host) {
-                    Ok(()) => continue,
-                    Err(error) => {
-                        let why = "this member's log has parted from it, and cannot be rolled back";
-                        (format!("{why}: {error}"), failed)
-                    }
-                },
+                End::RollBack => {
+                    self.roll_back(generation, source, &host);
+                    continue;
+                }
                 End::TooStale(oldest) => (
                     "it no longer has what follows this member's log".to_owned(),
                     Input::SourceTooStale { source, oldest },
@@ -188,12 +185,12 @@ impl Shared {
     }
 
     /// Goes back to where both logs part, unless the source has changed: this member may have become primary meanwhile. The
-    /// machine sets a source again when it hears that this is done.
-    fn roll_back(&self, generation: u64, host: &str) -> Result<()> {
+    /// machine has no source as long as it knows of a rollback, and sets one again when it hears that this has ended.
+    fn roll_back(&self, generation: u64, source: MemberId, host: &str) {
         {
             let mut state = self.state.lock();
             if state.generation != generation {
-                return Ok(());
+                return;
             }
             state.at_rest = false;
         }
@@ -215,10 +212,15 @@ impl Shared {
                 self.parts.storage.note_not_whole();
                 DataState::InitialSync
             }
-            _ => DataState::Ready,
+            Err(error) => {
+                tracing::error!(target: "ROLLBACK", source = host, error = %error, "This member's log has parted from its source's, and cannot be rolled back now");
+                // First of all: by the end of the rollback another source is chosen, or this one after a while.
+                (self.parts.on_input)(Input::SourceFailed { source, avoid: AVOID });
+                DataState::Ready
+            }
+            Ok(()) => DataState::Ready,
         };
         (self.parts.on_input)(Input::Data(data));
-        done
     }
 
     /// Waits for a source; `None` when it is time to stop.
