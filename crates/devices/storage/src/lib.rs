@@ -54,7 +54,7 @@ mod version;
 mod view;
 mod write;
 
-pub use background::work_in_background;
+pub use background::{work_when_idle, yield_to_clients};
 pub use catalog::{
     Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind,
     IndexState,

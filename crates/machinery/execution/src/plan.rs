@@ -5,6 +5,7 @@
 //! and a document may have changed since its index entry was read.
 
 use crate::access::{Access, Entries, Examined, Given};
+use crate::oplog_range::oplog_range;
 use crate::query::{Hint, QuerySpec};
 use ahash::RandomState;
 use baton_document::keys::Direction;
@@ -61,7 +62,7 @@ pub(crate) fn choose(storage: &Storage, collection: Option<&Arc<Collection>>, sp
         }
     }
     Ok(PlanChoice {
-        access: lower(&plan, collection)?,
+        access: lower(&plan, collection, spec)?,
         provides_sort: !plan.has_blocking_sort(),
         summary: plan.summary(),
         winning: plan.explain(),
@@ -160,7 +161,7 @@ fn trial(storage: &Storage, collection: &Arc<Collection>, spec: &QuerySpec, cand
     let view = storage.view();
     let mut results = Vec::with_capacity(candidates.len());
     for plan in candidates {
-        let mut access = lower(plan, collection)?;
+        let mut access = lower(plan, collection, spec)?;
         let (mut looked, mut matched) = (0_u64, 0_u64);
         let mut examined = Examined::default();
         let mut stopped = false;
@@ -204,9 +205,12 @@ fn ranges(bounds: &IndexBounds, order: Order) -> Vec<Bounds> {
 }
 
 /// The access path at the bottom of a plan. What stands above it (filter, sort, window, projection) is the query's.
-fn lower(plan: &Plan, collection: &Collection) -> Result<Access> {
+fn lower(plan: &Plan, collection: &Collection, spec: &QuerySpec) -> Result<Access> {
     Ok(match plan {
         Plan::Eof => Access::Nothing,
+        Plan::CollectionScan { direction } if collection.kind == CollectionKind::Oplog => {
+            Access::Documents { ranges: vec![oplog_range(&spec.filter)], order: order_of(*direction) }
+        }
         Plan::CollectionScan { direction } => Access::everything(order_of(*direction)),
         Plan::IdLookup { ids, direction, .. } => {
             let mut records: Vec<RecordKey> = ids.iter().map(|id| RecordKey::from_slice(id)).collect();
@@ -236,7 +240,7 @@ fn lower(plan: &Plan, collection: &Collection) -> Result<Access> {
             }))
         }
         Plan::Or { inputs } => Access::Union {
-            parts: inputs.iter().map(|input| lower(input, collection)).collect::<Result<_>>()?,
+            parts: inputs.iter().map(|input| lower(input, collection, spec)).collect::<Result<_>>()?,
             seen: HashSet::with_hasher(RandomState::new()),
         },
         Plan::Fetch { input }
@@ -245,6 +249,6 @@ fn lower(plan: &Plan, collection: &Collection) -> Result<Access> {
         | Plan::Skip { input, .. }
         | Plan::Limit { input, .. }
         | Plan::Projection { input, .. }
-        | Plan::Count { input } => lower(input, collection)?,
+        | Plan::Count { input } => lower(input, collection, spec)?,
     })
 }

@@ -1,10 +1,10 @@
 //! `baton bench initial-sync`: how long a new member takes to its data, by cloning and by file, and what its source's clients
 //! lose meanwhile.
 //!
-//! The clock starts with the reconfiguration that adds the member and stops when it is a secondary. The source is the same
-//! process and the same table for both methods, and so is the load on it, which is counted by the source itself: for some seconds
-//! before, and while the member copies. Both members share this machine's cores and its disk; on machines of their own the
-//! clients would lose less.
+//! The clock starts with the reconfiguration that adds the member and stops when it is a secondary. Each method runs twice: beside
+//! nobody, which is how fast it is, and beside clients that use all that both members' machine has, which is what these lose. The
+//! source counts their requests itself: for some seconds before, and while the member copies, which then takes the longer the less
+//! they leave it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -51,17 +51,23 @@ const LOSS_MAX_PERCENT: f64 = 10.0;
 /// How long a member may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What one method took.
-struct Taken {
+/// What one copy took.
+struct Copied {
     secs: f64,
     before_per_sec: f64,
     during_per_sec: f64,
 }
 
-impl Taken {
+impl Copied {
     fn loss_percent(&self) -> f64 {
         100.0 * (1.0 - self.during_per_sec / self.before_per_sec)
     }
+}
+
+/// What one method took.
+struct Taken {
+    alone: Copied,
+    beside_clients: Option<Copied>,
 }
 
 /// Loads a member, and adds another by each method.
@@ -83,34 +89,41 @@ pub fn run(args: &InitialSyncArgs) -> Result<(), Failure> {
     source.kill()?;
     let mut taken = Vec::new();
     for method in METHODS {
-        let one = measure(args, &spec, &factory, method, scratch.path())?;
-        eprintln!("{method}: {:.2} s; the source's clients lost {:.1} %", one.secs, one.loss_percent());
-        taken.push(one);
+        let alone = measure(args, 0, &spec, &factory, method, scratch.path())?;
+        eprintln!("{method}: {:.2} s", alone.secs);
+        let mut beside_clients = None;
+        if args.clients > 0 {
+            let copied = measure(args, args.clients, &spec, &factory, method, scratch.path())?;
+            eprintln!("{method}, beside clients: {:.2} s; they lost {:.1} %", copied.secs, copied.loss_percent());
+            beside_clients = Some(copied);
+        }
+        taken.push(Taken { alone, beside_clients });
     }
-    let place = format!("{} records of 1 KB, {} clients", args.records, args.clients);
+    let records = format!("{} records of 1 KB", args.records);
     let mut targets = vec![Target {
         demand: "initial sync by file, times as fast as by cloning".into(),
-        place: place.clone(),
-        figure: taken[0].secs / taken[1].secs,
+        place: records.clone(),
+        figure: taken[0].alone.secs / taken[1].alone.secs,
         bound: RATIO_MIN,
         at_least: true,
     }];
-    for (method, one) in METHODS.iter().zip(&taken).filter(|_| args.clients > 0) {
-        targets.push(Target {
-            demand: format!("% of throughput lost at the source, {method}"),
-            place: place.clone(),
-            figure: one.loss_percent(),
-            bound: LOSS_MAX_PERCENT,
-            at_least: false,
-        });
-    }
     let mut text = String::new();
     let mut figures = serde_json::Map::new();
     for (method, one) in METHODS.iter().zip(&taken) {
-        text += &format!(
-            "{method}: {:.2} s; requests a second at the source {:.0} before, {:.0} meanwhile\n",
-            one.secs, one.before_per_sec, one.during_per_sec
-        );
+        text += &format!("{method}: {:.2} s\n", one.alone.secs);
+        if let Some(copied) = &one.beside_clients {
+            text += &format!(
+                "{method}, beside {} clients: {:.2} s; requests a second at the source {:.0} before, {:.0} meanwhile\n",
+                args.clients, copied.secs, copied.before_per_sec, copied.during_per_sec
+            );
+            targets.push(Target {
+                demand: format!("% of throughput lost at the source, {method}"),
+                place: format!("{records}, {} clients", args.clients),
+                figure: copied.loss_percent(),
+                bound: LOSS_MAX_PERCENT,
+                at_least: false,
+            });
+        }
         figures.insert((*method).to_owned(), figures_of(one));
     }
     let report = json!({ "records": args.records, "clients": args.clients, "methods": figures });
@@ -118,26 +131,30 @@ pub fn run(args: &InitialSyncArgs) -> Result<(), Failure> {
 }
 
 fn figures_of(one: &Taken) -> Value {
-    json!({
-        "secs": one.secs, "beforePerSec": one.before_per_sec, "duringPerSec": one.during_per_sec,
-        "lossPercent": one.loss_percent(),
-    })
+    let beside_clients = one.beside_clients.as_ref().map(|copied| {
+        json!({
+            "secs": copied.secs, "beforePerSec": copied.before_per_sec, "duringPerSec": copied.during_per_sec,
+            "lossPercent": copied.loss_percent(),
+        })
+    });
+    json!({ "secs": one.alone.secs, "besideClients": beside_clients })
 }
 
-/// Starts the source, puts load on it, adds a member, and takes it away again.
+/// Starts the source, puts the load of so many clients on it, adds a member, and takes it away again.
 fn measure(
     args: &InitialSyncArgs,
+    clients: usize,
     spec: &MemberSpec,
     factory: &ThinFactory,
     method: &str,
     scratch: &Path,
-) -> Result<Taken, Failure> {
+) -> Result<Copied, Failure> {
     let source = spec.start_spare(&[])?;
     primary_of(&source.uri())?;
     let records = Records::loaded(args.records);
     let plan = Plan {
         workload: args.workload,
-        clients: args.clients,
+        clients,
         warmup: Duration::ZERO,
         duration: PATIENCE,
         operations: None,
@@ -146,8 +163,8 @@ fn measure(
         verbose: false,
     };
     std::thread::scope(|scope| {
-        let load = (args.clients > 0).then(|| scope.spawn(|| runner::run(factory, &records, &plan)));
-        let outcome = watch(args, spec, method, scratch);
+        let load = (clients > 0).then(|| scope.spawn(|| runner::run(factory, &records, &plan)));
+        let outcome = watch(args, clients, spec, method, scratch);
         // That ends the load, too.
         source.kill()?;
         if let Some(load) = load {
@@ -157,11 +174,18 @@ fn measure(
     })
 }
 
-fn watch(args: &InitialSyncArgs, spec: &MemberSpec, method: &str, scratch: &Path) -> Result<Taken, Failure> {
+fn watch(
+    args: &InitialSyncArgs,
+    clients: usize,
+    spec: &MemberSpec,
+    method: &str,
+    scratch: &Path,
+) -> Result<Copied, Failure> {
+    let load = Duration::from_secs_f64(if clients > 0 { args.seconds } else { 0.0 });
     // The first moments fill the source's cache.
-    std::thread::sleep(Duration::from_secs_f64(args.seconds / 2.0));
+    std::thread::sleep(load / 2);
     let (begun, before) = (Instant::now(), requests(spec.port)?);
-    std::thread::sleep(Duration::from_secs_f64(args.seconds));
+    std::thread::sleep(load);
     let before_per_sec = (requests(spec.port)? - before) / begun.elapsed().as_secs_f64();
     let spare = MemberSpec { dir: scratch.join(method), ..MemberSpec::new(&args.place, scratch, args.cache_gb)? };
     let process: Process = spare.start_spare(&[("initialSyncMethod", method)])?;
@@ -174,7 +198,7 @@ fn watch(args: &InitialSyncArgs, spec: &MemberSpec, method: &str, scratch: &Path
     process.kill()?;
     reconfigure(spec.port, None)?;
     std::fs::remove_dir_all(&spare.dir)?;
-    Ok(Taken { secs, before_per_sec, during_per_sec })
+    Ok(Copied { secs, before_per_sec, during_per_sec })
 }
 
 fn command(port: u16, body: &Document) -> Result<Document, Failure> {

@@ -195,7 +195,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &users_info::SPEC,
     &validate::SPEC,
     &whatsmyuri::SPEC,
-    &work_in_background::SPEC,
+    &yield_to_clients::SPEC,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, usize, RandomState>> = LazyLock::new(|| {

@@ -28,7 +28,7 @@ pub use status::{ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncSta
 
 use crate::apply::apply;
 use baton_net::Closer;
-use baton_storage::{Storage, optime_of, work_in_background};
+use baton_storage::{Storage, optime_of, work_when_idle};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
@@ -63,6 +63,8 @@ pub struct InitialSyncOptions {
     pub batch_documents: i32,
     /// Collections copied at once.
     pub collections_at_once: usize,
+    /// Whether the copying leaves the processors to clients, here and at the source. Where these use all there is, it is slow.
+    pub yields_to_clients: bool,
     /// Bytes of the source's log that wait in memory.
     pub log_memory_bytes: u64,
     /// Bytes of the source's log that wait in a file beyond that.
@@ -76,6 +78,7 @@ impl Default for InitialSyncOptions {
             file_copy_bytes_min: 1 << 30,
             batch_documents: 0,
             collections_at_once: 2,
+            yields_to_clients: true,
             log_memory_bytes: 64 << 20,
             log_file_bytes: 16 << 30,
         }
@@ -173,15 +176,17 @@ impl InitialSync<'_> {
     fn attempt(&self, host: &str) -> Result<()> {
         tracing::info!(target: "INITSYNC", id = 21164, source = host, "Starting initial sync attempt");
         let retried = || self.note(|status| status.retried += 1);
-        let line = Line { host, interrupted: self.interrupted, opened: self.opened, retried: &retried };
+        let line =
+            Line { host, interrupted: self.interrupted, opened: self.opened, retried: &retried, in_background: false };
         let mut source = Source::connect(&line)?;
+        let copy_line = Line { in_background: (self.hooks.options)().yields_to_clients, ..line };
         let rollback_id = source.rollback_id()?;
         let begin = source.newest_entry()?;
         let from =
             optime_of(&begin).ok_or_else(|| Error::failed_to_parse("the source's newest entry has no OpTime"))?;
         self.note(|status| (status.from, status.rollback_id) = (from, rollback_id));
         if self.goes_by_file(&mut source)? {
-            return self.by_file(&line, &mut source);
+            return self.by_file(&copy_line, &mut source);
         }
         self.storage.begin_clone()?;
         let options = (self.hooks.options)();
@@ -194,13 +199,13 @@ impl InitialSync<'_> {
             closers.retain(|_| false);
             closers.push(closer);
         };
-        let tail_line = Line { opened: &opened, ..line };
+        let tail_line = Line { opened: &opened, ..copy_line };
         std::thread::scope(|scope| {
             std::thread::Builder::new()
                 .name("oplog-tail".into())
                 .spawn_scoped(scope, || tail::run(&tail_line, from, &buffer))
                 .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for the log: {error}")))?;
-            let outcome = self.copy_all(&line, &mut source, &begin, from).and_then(|()| {
+            let outcome = self.copy_all(&copy_line, &mut source, &begin, from).and_then(|()| {
                 self.hold("initialSyncHangAfterDataCloning")?;
                 self.catch_up(&mut source, &buffer, rollback_id)
             });
@@ -245,7 +250,7 @@ impl InitialSync<'_> {
     fn copy_several_at_once(&self, line: &Line<'_>, collections: &[Listed]) -> Result<()> {
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || -> Result<()> {
-            let mut source = Source::to_copy(line)?;
+            let mut source = Source::connect(line)?;
             while failure.lock().is_none() {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let Some(listed) = collections.get(place) else { break };
@@ -257,7 +262,9 @@ impl InitialSync<'_> {
         std::thread::scope(|scope| {
             for _ in 0..workers {
                 scope.spawn(|| {
-                    work_in_background();
+                    if line.in_background {
+                        work_when_idle();
+                    }
                     if let Err(error) = work() {
                         failure.lock().get_or_insert(error);
                     }

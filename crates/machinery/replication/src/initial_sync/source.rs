@@ -46,14 +46,14 @@ pub(super) struct Line<'a> {
     pub opened: &'a (dyn Fn(Closer) + Sync),
     /// Hears of every question that is asked again.
     pub retried: &'a (dyn Fn() + Sync),
+    /// The source is told that what this asks of it is to yield to its clients.
+    pub in_background: bool,
 }
 
 /// See the file's header.
 pub(super) struct Source<'a> {
     connection: Outgoing,
     line: &'a Line<'a>,
-    /// It is told that what this asks of it is to yield to its clients.
-    in_background: bool,
 }
 
 pub(super) fn unreachable_source(error: &dyn std::fmt::Display) -> Error {
@@ -76,32 +76,19 @@ pub(super) fn is_transient(error: &Error) -> bool {
 }
 
 pub(super) fn connect(line: &Line<'_>) -> Result<Outgoing> {
-    let connection = Outgoing::connect(line.host, CONNECT_TIMEOUT).map_err(|error| unreachable_source(&error))?;
+    let mut connection = Outgoing::connect(line.host, CONNECT_TIMEOUT).map_err(|error| unreachable_source(&error))?;
     (line.opened)(connection.closer());
+    if line.in_background {
+        // A member of an older version, which does not know this, answers as it does to others.
+        let yields = rawdoc! { "batonYieldToClients": 1, "$db": "admin" };
+        connection.call(&yields, TIMEOUT).map_err(|error| unreachable_source(&error))?;
+    }
     Ok(connection)
 }
 
 impl<'a> Source<'a> {
     pub fn connect(line: &'a Line<'a>) -> Result<Self> {
-        Ok(Self { connection: connect(line)?, line, in_background: false })
-    }
-
-    /// For the bulk of the data: of little weight beside the source's clients.
-    pub fn to_copy(line: &'a Line<'a>) -> Result<Self> {
-        let mut source = Self { in_background: true, ..Self::connect(line)? };
-        match source.yield_to_clients() {
-            Err(error) if is_transient(&error) => source.reconnect()?,
-            answer => answer?,
-        }
-        Ok(source)
-    }
-
-    fn yield_to_clients(&mut self) -> Result<()> {
-        match self.ask(&rawdoc! { "batonWorkInBackground": 1, "$db": "admin" }) {
-            // A member of an older version.
-            Err(error) if error.code == ErrorCode::CommandNotFound => Ok(()),
-            answer => answer.map(drop),
-        }
+        Ok(Self { connection: connect(line)?, line })
     }
 
     /// Connects anew, and tries that for a while.
@@ -116,8 +103,7 @@ impl<'a> Source<'a> {
             // A process that starts listens before it has its configuration.
             let answers = connect(self.line).and_then(|connection| {
                 self.connection = connection;
-                self.ask(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })?;
-                if self.in_background { self.yield_to_clients() } else { Ok(()) }
+                self.ask(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })
             });
             match answers {
                 Ok(_) => return Ok(()),

@@ -6,7 +6,7 @@ use crate::crud::{self, batch_size};
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_document::keys::Direction;
-use baton_execution::{Query, QuerySpec, StorageHost, SystemDraw};
+use baton_execution::{Query, QuerySpec, StorageHost, SystemDraw, oplog_range};
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::Pipeline;
 use baton_query::projection::{Mode, Projection};
@@ -217,7 +217,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 "error processing query: ns={namespace} tailable cursor requested on non capped collection"
             )));
         }
-        let bounds = oplog_bounds(&collection, request.filter);
+        let bounds = match collection.kind {
+            CollectionKind::Oplog => oplog_range(&spec.filter),
+            _ => Bounds::default(),
+        };
         let tail = Tail {
             truncations: storage.queue().truncations(),
             storage,
@@ -278,17 +281,4 @@ fn find_by_id(
     reply.append(cstr!("ns"), collection.namespace.as_str());
     reply.end();
     crud::settle_read(call)
-}
-
-/// Where in the oplog a filter on `ts` begins.
-fn oplog_bounds(collection: &Collection, filter: Option<&RawDocument>) -> Bounds {
-    if collection.kind != CollectionKind::Oplog {
-        return Bounds::default();
-    }
-    let from = filter.and_then(|filter| filter.get("ts").ok().flatten()).and_then(|value| match value {
-        RawBsonRef::Timestamp(at) => Some(at),
-        RawBsonRef::Document(operators) => ["$gte", "$gt"].iter().find_map(|name| operators.get_timestamp(name).ok()),
-        _ => None,
-    });
-    from.map_or_else(Bounds::default, |from| Storage::oplog_from(from.into()))
 }

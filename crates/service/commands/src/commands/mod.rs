@@ -85,4 +85,4 @@ pub mod update;
 pub mod users_info;
 pub mod validate;
 pub mod whatsmyuri;
-pub mod work_in_background;
+pub mod yield_to_clients;

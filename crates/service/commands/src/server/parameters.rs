@@ -44,6 +44,8 @@ pub struct Values {
     pub initial_sync_batch_documents: AtomicI64,
     /// Collections that an initial sync copies at once.
     pub initial_sync_collections_at_once: AtomicI64,
+    /// Whether its copying leaves the processors to clients.
+    pub initial_sync_yields: AtomicBool,
     /// The most memory the source's log may take during an initial sync, in bytes.
     pub initial_sync_log_memory_bytes: AtomicI64,
     /// Other parameters of the command line, by name, as text.
@@ -67,6 +69,7 @@ impl Default for Values {
             initial_sync_file_copy_bytes_min: AtomicI64::new(1 << 30),
             initial_sync_batch_documents: AtomicI64::new(0),
             initial_sync_collections_at_once: AtomicI64::new(2),
+            initial_sync_yields: AtomicBool::new(true),
             initial_sync_log_memory_bytes: AtomicI64::new(64 << 20),
             extra: RwLock::default(),
         }
@@ -81,6 +84,7 @@ impl Values {
             file_copy_bytes_min: self.initial_sync_file_copy_bytes_min.load(Relaxed) as u64,
             batch_documents: self.initial_sync_batch_documents.load(Relaxed) as i32,
             collections_at_once: self.initial_sync_collections_at_once.load(Relaxed) as usize,
+            yields_to_clients: self.initial_sync_yields.load(Relaxed),
             log_memory_bytes: self.initial_sync_log_memory_bytes.load(Relaxed) as u64,
             ..InitialSyncOptions::default()
         }
@@ -207,6 +211,11 @@ pub static PARAMETERS: &[Parameter] = &[
             s.parameters.initial_sync_method.store(known as i64, Relaxed);
             Ok(())
         },
+    ),
+    setting(
+        "initialSyncYieldsToClients",
+        |s| Bson::Boolean(s.parameters.initial_sync_yields.load(Relaxed)),
+        |s, v| set_bool(&s.parameters.initial_sync_yields, v),
     ),
     setting(
         "internalDocumentSourceGroupMaxMemoryBytes",

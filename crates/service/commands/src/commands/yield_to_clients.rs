@@ -1,4 +1,4 @@
-//! `batonWorkInBackground`: what comes on this connection from now on is nobody's request who waits. A member that copies another
+//! `batonYieldToClients`: what comes on this connection from now on is nobody's request who waits. A member that copies another
 //! one says so first, and the clients of its source hardly notice it.
 
 use crate::call::{Call, Reply};
@@ -8,9 +8,9 @@ use bson::cstr;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
-    name: "batonWorkInBackground",
+    name: "batonYieldToClients",
     flags: Flags::ADMIN_ONLY,
-    help: "Gives the requests of this connection a tenth of a client's share of the processor, until it ends. For members.",
+    help: "Has the requests of this connection yield the processor to those of clients, until it ends. For members.",
     run,
     ..DEFAULT
 };
@@ -18,7 +18,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     call.fields.finish()?;
     call.client.set_class(Class::Background);
-    baton_storage::work_in_background();
+    baton_storage::yield_to_clients();
     reply.append(cstr!("class"), Class::Background.name());
     Ok(())
 }
