@@ -102,6 +102,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &checkpoints::BEGIN,
     &checkpoints::END,
     &checkpoints::READ,
+    &yield_to_clients::SPEC,
     &build_info::SPEC,
     &clone_collection_as_capped::SPEC,
     &coll_mod::SPEC,
@@ -195,7 +196,6 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &users_info::SPEC,
     &validate::SPEC,
     &whatsmyuri::SPEC,
-    &yield_to_clients::SPEC,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, usize, RandomState>> = LazyLock::new(|| {
