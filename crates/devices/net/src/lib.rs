@@ -27,7 +27,7 @@ mod waker;
 pub use connection::STACK_SIZE_BYTES;
 pub use counters::{Counters, CountersSnapshot};
 pub use listen::Options;
-pub use outgoing::{CallError, Closer, Idle, Outgoing};
+pub use outgoing::{CallError, Closer, Idle, Outgoing, Watch};
 pub use probe::ConnectionProbe;
 pub use server::Server;
 pub use service::{After, ConnectionInfo, Handler, Peer, Service};

@@ -1,7 +1,7 @@
 //! A connection to another member, for one thread: commands out, replies in, one after the other or as a stream.
 //!
 //! ```text
-//!  connect ──▶ call ──▶ call ──▶ begin_stream ──▶ next ──▶ next ──▶ (the end) ──▶ call …
+//!  connect ──▶ call ──▶ ask ──▶ answer ──▶ begin_stream ──▶ next ──▶ next ──▶ (the end) ──▶ call …
 //!                                      │
 //!     a failure that leaves the two sides out of step: closed for good, every later use says Closed
 //! ```
@@ -83,13 +83,38 @@ impl From<io::Error> for CallError {
     }
 }
 
-/// What ended an [`Outgoing::idle`].
+/// What ended a [`Watch::idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// The waker.
     Woken,
-    /// The peer closed the connection, or sent what nobody asked for: it cannot be used any more.
-    Lost,
+    /// There is something to read: an answer, or the connection's end. Where nothing was asked it cannot be used any more.
+    Stirred,
+    /// Nothing, in all that time.
+    TimedOut,
+}
+
+/// A connection watched by one thread, while another one may use it.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    socket: Arc<Socket>,
+}
+
+impl Watch {
+    /// Waits, without reading, until something comes from the peer, `waker` is woken, or the time is up.
+    pub fn idle(&self, waker: &Waker, timeout: Duration) -> Idle {
+        let stirred = PollFlags::IN | PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut fds = [PollFd::new(waker, PollFlags::IN), PollFd::new(&*self.socket, stirred)];
+        poll_until(&mut fds, Some(timeout));
+        if !fds[1].revents().is_empty() {
+            return Idle::Stirred;
+        }
+        if fds[0].revents().is_empty() {
+            return Idle::TimedOut;
+        }
+        waker.silence();
+        Idle::Woken
+    }
 }
 
 /// Shuts a connection down from another thread: whoever waits on it then gets [`CallError::Closed`].
@@ -171,6 +196,26 @@ impl Outgoing {
     pub fn call(&mut self, command: &RawDocument, timeout: Duration) -> Result<RawDocumentBuf, CallError> {
         let deadline = deadline_after(timeout);
         self.send(command, Flags(0), deadline)?;
+        self.answer_until(deadline)
+    }
+
+    /// Sends a command whose reply is to be had by [`Self::answer`], perhaps of another thread. `timeout` is for the sending.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn ask(&mut self, command: &RawDocument, timeout: Duration) -> Result<(), CallError> {
+        self.send(command, Flags(0), deadline_after(timeout))
+    }
+
+    /// Waits for the reply to what was asked last.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn answer(&mut self, timeout: Duration) -> Result<RawDocumentBuf, CallError> {
+        self.answer_until(deadline_after(timeout))
+    }
+
+    fn answer_until(&mut self, deadline: Instant) -> Result<RawDocumentBuf, CallError> {
         let request_id = self.last_request_id;
         let reply = self.receive(request_id, deadline).inspect_err(|_| self.close())?;
         if reply.more_to_come {
@@ -229,19 +274,9 @@ impl Outgoing {
         }
     }
 
-    /// Waits, without reading, until the peer closes the connection or `waker` is woken.
-    pub fn idle(&self, waker: &Waker) -> Idle {
-        if self.closed {
-            return Idle::Lost;
-        }
-        let lost = PollFlags::IN | PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        let mut fds = [PollFd::new(waker, PollFlags::IN), PollFd::new(&*self.socket, lost)];
-        poll_until(&mut fds, None);
-        if fds[1].revents().is_empty() {
-            waker.silence();
-            return Idle::Woken;
-        }
-        Idle::Lost
+    /// For a thread that waits for what may come, whoever asks.
+    pub fn watch(&self) -> Watch {
+        Watch { socket: Arc::clone(&self.socket) }
     }
 
     /// Whether the peer has closed the connection, or a [`Closer`] has. Asks the system, without reading.

@@ -1,4 +1,4 @@
-//! Waking a thread that waits in [`Outgoing::idle`](crate::Outgoing::idle).
+//! Waking a thread that waits in [`Watch::idle`](crate::Watch::idle).
 //!
 //! Invariant: a wake is never lost; one that comes while nobody waits ends the next wait. Several in a row may count as one.
 //! What it does not do: carry anything. What there is to do stands elsewhere, and is written before the wake.

@@ -302,10 +302,14 @@ fn an_idle_connection_notices_its_waker_and_its_peers_end() {
     connection.call(&rawdoc! { "ping": 1 }, PATIENCE).unwrap();
     let waker = Waker::new().unwrap();
     waker.wake();
-    assert_eq!(connection.idle(&waker), Idle::Woken);
+    assert_eq!(connection.watch().idle(&waker, PATIENCE), Idle::Woken);
     assert!(!waker.wait(Some(Duration::ZERO)), "the wake was not taken back");
+    assert_eq!(connection.watch().idle(&waker, Duration::from_millis(1)), Idle::TimedOut);
+    connection.ask(&rawdoc! { "ping": 1 }, PATIENCE).unwrap();
+    assert_eq!(connection.watch().idle(&waker, PATIENCE), Idle::Stirred);
+    connection.answer(PATIENCE).unwrap();
     let ending = std::thread::spawn(move || assert!(server.stop(PATIENCE)));
-    assert_eq!(connection.idle(&waker), Idle::Lost);
+    assert_eq!(connection.watch().idle(&waker, PATIENCE), Idle::Stirred);
     assert!(connection.is_closed_by_peer());
     ending.join().unwrap();
 }

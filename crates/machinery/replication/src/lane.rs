@@ -1,5 +1,13 @@
 //! One lane: a thread that carries one request after the other to a member, and watches its connection meanwhile.
 //!
+//! ```text
+//!  push ──▶ waiting ──▶ the thread: sends, waits for the answer ─────────────┐
+//!     └───▶ parked: sent by who brings it; the thread wakes for the answer ──┴──▶ on_input
+//! ```
+//!
+//! While the thread has nothing to do its connection is parked where whoever brings a request may send it: a thread less is woken
+//! on the way of a position to the primary, and a writer waits for each of these.
+//!
 //! A process that dies closes its connections, and its port refuses new ones. So a lane whose idle connection is closed by the
 //! other side tries to connect again at once; if it is refused, the process is gone, and nobody had to wait for a timeout.
 //! The closing may overtake the refusing by a moment, while the dying process still listens: then the lane tries again, first
@@ -33,6 +41,8 @@ const RECONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The first pause before a lost connection is made again, after the attempt that is made at once, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(512);
+/// By so much a request may outlast its timeout that was sent by who brought it: how often an idle thread looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What a lane is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +79,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Job>,
+    /// The connection, while the thread only watches it.
+    parked: Option<Connection>,
+    /// A request that was sent over the parked connection, and its answer to come.
+    sent: Option<Sent>,
     /// Shuts the present connection down.
     closer: Option<Closer>,
     /// The thread is with the name service or waits for a connection, where it cannot be reached.
@@ -76,6 +90,24 @@ struct State {
     /// The thread is to end.
     ending: bool,
     ended: bool,
+}
+
+impl State {
+    /// Sends a request over the parked connection; gives it back if that is not to be had.
+    fn send_at_once(&mut self, job: Job) -> Option<Job> {
+        if !self.waiting.is_empty() || self.parked.as_ref().is_none_or(|parked| parked.host != job.host) {
+            return Some(job);
+        }
+        let Some(mut connection) = self.parked.take() else { return Some(job) };
+        let at = Instant::now();
+        if connection.outgoing.ask(&encode_request(&job.request), job.timeout).is_err() {
+            // It is closed; the thread finds that out when it tries.
+            self.parked = Some(connection);
+            return Some(job);
+        }
+        self.sent = Some(Sent { job, connection, at });
+        None
+    }
 }
 
 impl Lane {
@@ -101,10 +133,11 @@ impl Lane {
         Ok(Self { shared, thread: thread.thread().id() })
     }
 
-    /// Has a request sent when its turn comes.
+    /// Has a request sent: at once, if nothing else is under way, or when its turn comes.
     pub(crate) fn push(&self, job: Job) {
         {
             let mut state = self.shared.state.lock();
+            let Some(job) = state.send_at_once(job) else { return };
             let kind = job.request.kind();
             match state.waiting.iter_mut().find(|older| older.request.kind() == kind) {
                 Some(older) => *older = job,
@@ -151,6 +184,13 @@ struct Connection {
     host: String,
 }
 
+/// A request that was sent by who brought it.
+struct Sent {
+    job: Job,
+    connection: Connection,
+    at: Instant,
+}
+
 /// A connection that the other side closed, to be made again.
 struct Lost {
     host: String,
@@ -160,6 +200,8 @@ struct Lost {
 /// What a lane's thread does next.
 enum Task {
     Carry(Box<Job>),
+    /// Take the answer to what was sent already.
+    TakeAnswer(Box<Sent>),
     /// The other side has closed the connection.
     Lose,
     /// It is time to make a lost connection again.
@@ -201,6 +243,7 @@ impl Carrier {
         while let Some(task) = self.next_task() {
             match task {
                 Task::Carry(job) => self.carry(&job),
+                Task::TakeAnswer(sent) => self.take_answer(*sent),
                 Task::Lose => self.lose(),
                 Task::Reconnect => self.reconnect(),
             }
@@ -208,7 +251,7 @@ impl Carrier {
     }
 
     /// Waits for something to do; `None` when it is to end.
-    fn next_task(&self) -> Option<Task> {
+    fn next_task(&mut self) -> Option<Task> {
         loop {
             {
                 let mut state = self.shared.state.lock();
@@ -219,23 +262,66 @@ impl Carrier {
                     return Some(Task::Carry(Box::new(job)));
                 }
             }
-            match (&self.connection, &self.lost) {
-                (Some(connection), _) => {
-                    if connection.outgoing.idle(&self.shared.waker) == Idle::Lost {
-                        return Some(Task::Lose);
-                    }
+            if let Some(connection) = self.connection.take() {
+                match self.watch(connection) {
+                    Some(task) => return Some(task),
+                    None => continue,
                 }
-                (None, Some(lost)) => {
+            }
+            match &self.lost {
+                Some(lost) => {
                     let pause = lost.again_at.saturating_duration_since(Instant::now());
                     if !self.shared.waker.wait(Some(pause)) {
                         return Some(Task::Reconnect);
                     }
                 }
-                (None, None) => {
+                None => {
                     self.shared.waker.wait(None);
                 }
             }
         }
+    }
+
+    /// Leaves the connection to who brings a request, until there is something to do.
+    fn watch(&mut self, connection: Connection) -> Option<Task> {
+        let watch = connection.outgoing.watch();
+        {
+            let mut state = self.shared.state.lock();
+            if state.ending || !state.waiting.is_empty() {
+                self.connection = Some(connection);
+                return None;
+            }
+            state.parked = Some(connection);
+        }
+        let idle = watch.idle(&self.shared.waker, LOOK_INTERVAL);
+        let mut state = self.shared.state.lock();
+        if let Some(sent) = state.sent.take() {
+            return Some(Task::TakeAnswer(Box::new(sent)));
+        }
+        self.connection = state.parked.take();
+        (idle == Idle::Stirred).then_some(Task::Lose)
+    }
+
+    fn take_answer(&mut self, sent: Sent) {
+        let Sent { job, mut connection, at } = sent;
+        let answer = connection.outgoing.answer(job.timeout.saturating_sub(at.elapsed()));
+        let kind = job.request.kind();
+        self.connection = Some(connection);
+        let outcome = match answer {
+            Ok(reply) => {
+                let round_trip = at.elapsed();
+                decode_response(kind, &reply).map(|response| (response, round_trip)).map_err(Failure::Answer)
+            }
+            Err(CallError::Closed) => {
+                self.lose();
+                return self.carry(&job);
+            }
+            Err(error) => {
+                self.disconnect();
+                Err(Failure::Call(error))
+            }
+        };
+        self.report_outcome(&job, outcome);
     }
 
     /// One exchange, from a request to its [`Input`].
@@ -246,8 +332,13 @@ impl Carrier {
             self.losses = 0;
         }
         self.lost = None;
+        let outcome = self.exchange(job, job.request.kind());
+        self.report_outcome(job, outcome);
+    }
+
+    fn report_outcome(&mut self, job: &Job, outcome: Result<(Response, Duration), Failure>) {
         let kind = job.request.kind();
-        match self.exchange(job, kind) {
+        match outcome {
             Ok((response, round_trip)) => {
                 self.losses = 0;
                 if self.failure.take().is_some() {

@@ -31,7 +31,7 @@ const ORDER: &str = "OpTimes strictly increase";
 
 #[test]
 fn acknowledgements_of_members_that_voted_for_a_successor() {
-    is_caught_from(2200, Mutant::AcknowledgementsOfAnyTerm, &[STAYS, COMPLETE]);
+    is_caught_from(4800, Mutant::AcknowledgementsOfAnyTerm, &[STAYS, COMPLETE]);
 }
 
 #[test]
