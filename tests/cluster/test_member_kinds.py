@@ -7,6 +7,7 @@ import pytest
 from pymongo import ReadPreference, WriteConcern
 
 from member import Member, free_port
+from raw import Raw
 from replica_set import ReplicaSet
 from test_members import SOON, refusal
 
@@ -210,6 +211,29 @@ def test_a_member_knows_itself_by_another_name_for_its_host():
             members.await_states()
             client.get_database("shop", write_concern=WriteConcern(2, wtimeout=20_000)).carts.insert_one({"_id": 2})
             members.await_equal()
+
+
+def test_a_member_that_starts_answers_nobody_before_it_knows_its_set():
+    """From the first moment that it can be reached, whoever asks a member of a set is told so."""
+    members = ReplicaSet(count=1, settings=SOON)
+    with pytest.MonkeyPatch.context() as patch:
+        # It finds itself by asking; that takes it longest.
+        patch.setattr(ReplicaSet, "hosts", property(lambda self: [f"localhost:{m.port}" for m in self.members]))
+        with members:
+            for _ in range(5):
+                members.kill(0)
+                members.spawn(0)
+                assert _first_hello(members.members[0])["setName"] == "rs0"
+
+
+def _first_hello(member):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with Raw(member) as raw:
+                return raw.command("admin", {"hello": 1})
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
 
 
 def test_an_initiation_that_names_nobody_here_is_refused():

@@ -83,28 +83,21 @@ fn common_from(storage: &Storage, connection: &mut Outgoing, host: &str, own: Op
     }
 }
 
-/// The OpTimes of the source's entries from a timestamp on, as many as are asked for at once. A tailable cursor begins where the
-/// timestamp is; any other would read the whole log.
+/// The OpTimes of the source's entries from a timestamp on, as many as are asked for at once.
 fn entries_from(connection: &mut Outgoing, host: &str, from: Timestamp) -> Result<Vec<OpTime>> {
     let look = rawdoc! {
-        "find": "oplog.rs", "filter": { "ts": { "$gte": bson::Timestamp::from(from) } }, "tailable": true,
-        "projection": { "ts": 1, "t": 1 }, "limit": ENTRIES_PER_LOOK, "batchSize": ENTRIES_PER_LOOK, "$db": "local",
-        "$readPreference": { "mode": "secondaryPreferred" },
+        "find": "oplog.rs", "filter": { "ts": { "$gte": bson::Timestamp::from(from) } },
+        "projection": { "ts": 1, "t": 1 }, "limit": ENTRIES_PER_LOOK, "batchSize": ENTRIES_PER_LOOK, "singleBatch": true,
+        "$db": "local", "$readPreference": { "mode": "secondaryPreferred" },
     };
     let reply = connection.call(&look, TIMEOUT).map_err(|error| unreachable(host, &error))?;
-    let cursor = reply.get_document("cursor")?;
     let mut optimes = Vec::new();
-    for entry in cursor.get_array("firstBatch")? {
+    for entry in reply.get_document("cursor")?.get_array("firstBatch")? {
         if let RawBsonRef::Document(entry) = entry?
             && let Some(optime) = optime_of(entry)
         {
             optimes.push(optime);
         }
-    }
-    let id = cursor.get_i64("id")?;
-    if id != 0 {
-        let done = rawdoc! { "killCursors": "oplog.rs", "cursors": [id], "$db": "local" };
-        connection.call(&done, TIMEOUT).map_err(|error| unreachable(host, &error))?;
     }
     Ok(optimes)
 }

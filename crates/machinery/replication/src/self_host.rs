@@ -3,7 +3,8 @@
 //! Usually the one that it was told to advertise. But `localhost`, an address and a machine's name may all be the same process: then
 //! each host with this member's port is asked who it is, and the one that answers with this process's own identity is it.
 //!
-//! Invariant: a host is taken for this member only if the process behind it is this one.
+//! Invariants: a host is taken for this member only if the process behind it is this one; what it is asked for that is answered by a
+//! member that is still starting, as this one may be.
 //! What it deliberately does not do: ask hosts with other ports, so that a set of many members is not asked one by one.
 
 use baton_consensus::Configuration;
@@ -34,8 +35,8 @@ fn port_of(host: &str) -> Option<u16> {
 /// Which process answers there.
 fn identity(host: &str) -> Option<ObjectId> {
     let mut connection = Outgoing::connect(host, TIMEOUT).ok()?;
-    let reply = connection.call(&rawdoc! { "hello": 1, "$db": "admin" }, TIMEOUT).ok()?;
-    reply.get_document("topologyVersion").ok()?.get_object_id("processId").ok()
+    let reply = connection.call(&rawdoc! { "_isSelf": 1, "$db": "admin" }, TIMEOUT).ok()?;
+    reply.get_object_id("id").ok()
 }
 
 #[cfg(test)]

@@ -93,6 +93,9 @@ fn answer<'a>(
         return Outcome::Replied(Next::Read);
     };
     server.counters.count_command(index);
+    if !spec.flags.has(Flags::WHILE_STARTING) {
+        server.await_replication();
+    }
     let (retryable, result) = match Envelope::parse(&request, spec.name) {
         Err(error) => (false, Err(bare(error))),
         Ok((envelope, fields)) => {
@@ -542,11 +545,12 @@ fn await_replication(call: &Call<'_>) -> Option<Error> {
     let written = call.standing.newest.unwrap_or_else(|| server.storage.queue().applied());
     let interrupted = || call.operation.check_interrupt();
     let (began, is_majority) = (Instant::now(), concern.w == Acknowledgement::Majority);
-    let committed = || match is_majority {
-        true => replication.waiters().await_majority(call.standing.era, written, until, interrupted),
-        false => Ok(()),
+    let committed = if is_majority {
+        replication.waiters().await_majority(call.standing.era, written, until, interrupted)
+    } else {
+        Ok(())
     };
-    let waited = committed().and_then(|()| match demand {
+    let waited = committed.and_then(|()| match demand {
         // Asked after `written` was: from here on the end of the era ends the wait.
         Some(_) if replication.waiters().era() != call.standing.era => {
             let message = "Primary stepped down while waiting for replication";

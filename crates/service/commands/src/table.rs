@@ -46,11 +46,12 @@ impl Flags {
     pub const SECRET: Self = Self(1 << 10);
     /// Carried out even while the member stops.
     pub const WHILE_STOPPING: Self = Self(1 << 11);
-
     /// Takes read concern `snapshot`.
     pub const SNAPSHOT: Self = Self(1 << 12);
     /// A secondary carries it out also for those who do not say that they mean to ask one.
     pub const ANY_ROLE: Self = Self(1 << 13);
+    /// Carried out even before the member knows which set it is in, and as what.
+    pub const WHILE_STARTING: Self = Self(1 << 14);
 
     /// Both.
     pub const fn and(self, other: Self) -> Self {
@@ -94,6 +95,7 @@ pub const DEFAULT: CommandSpec = CommandSpec {
 
 /// All commands, sorted by name.
 pub static COMMANDS: &[&CommandSpec] = &[
+    &is_self::SPEC,
     &transactions::ABORT,
     &aggregate::SPEC,
     &append_oplog_note::SPEC,

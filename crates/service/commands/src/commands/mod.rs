@@ -42,6 +42,7 @@ pub mod host_info;
 pub mod initial_sync_status;
 pub mod insert;
 pub mod is_master;
+pub mod is_self;
 pub mod kill_all_sessions;
 pub mod kill_all_sessions_by_pattern;
 pub mod kill_cursors;

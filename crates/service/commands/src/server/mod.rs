@@ -202,6 +202,14 @@ impl Server {
         }
     }
 
+    /// Waits until this member knows which set it is in, and as what. Its sockets are open before that: it finds itself in the
+    /// configuration by asking.
+    pub fn await_replication(&self) {
+        if self.topology.is_replicated() {
+            self.replication.wait();
+        }
+    }
+
     /// Replication, unless this is a standalone.
     pub fn replication(&self) -> Option<&Replication> {
         self.replication.get()
