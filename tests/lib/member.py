@@ -22,6 +22,7 @@ import time
 import pymongo
 
 _running = set()
+_given_ports = set()
 
 
 @atexit.register
@@ -34,16 +35,20 @@ def _kill_what_is_left():
 def free_port():
     """A port that is free now, and whose neighbour a thousand above (the page of metrics) is too.
 
-    Below those that the system gives to outgoing connections: a member that is killed finds its port free when it returns.
+    Below those that the system gives to outgoing connections, and given once: a member that is killed finds its port free when it
+    returns.
     """
     while True:
         port = random.randrange(20_000, 31_000)
+        if _given_ports & {port - 1000, port, port + 1000}:
+            continue
         with socket.socket() as probe, socket.socket() as metrics:
             try:
                 probe.bind(("127.0.0.1", port))
                 metrics.bind(("127.0.0.1", port + 1000))
             except OSError:
                 continue
+            _given_ports.add(port)
             return port
 
 

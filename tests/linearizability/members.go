@@ -70,10 +70,17 @@ func newSet(count int, binary, library, mutant string) (*set, error) {
 	return s, nil
 }
 
-// freePort is one below those that the system gives to outgoing connections: a member that is killed finds it free when it returns.
+// given are the ports that were handed out: a member or a proxy that is down does not hold its port, and wants it back.
+var given sync.Map
+
+// freePort is one below those that the system gives to outgoing connections, and is handed out once: a member that is killed finds
+// it free when it returns.
 func freePort() int {
 	for {
 		port := 10_000 + rand.Intn(10_000)
+		if _, was := given.LoadOrStore(port, true); was {
+			continue
+		}
 		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			listener.Close()
 			return port
