@@ -29,7 +29,8 @@ type proxy struct {
 	port     int
 	target   int
 	listener net.Listener
-	links    map[net.Conn]bool
+	// Closed once nobody accepts from the listener any more.
+	deaf chan struct{}
 }
 
 func newNetwork(pid func(int) int) *network {
@@ -40,7 +41,7 @@ func newNetwork(pid func(int) int) *network {
 
 // add makes the proxy of one more member, which listens on `target`.
 func (n *network) add(target int) (*proxy, error) {
-	p := &proxy{network: n, member: len(n.proxies), port: freePort(), target: target, links: map[net.Conn]bool{}}
+	p := &proxy{network: n, member: len(n.proxies), port: freePort(), target: target}
 	if err := p.open(); err != nil {
 		return nil, err
 	}
@@ -57,20 +58,23 @@ func (p *proxy) open() error {
 		return err
 	}
 	p.port = listener.Addr().(*net.TCPAddr).Port
-	p.listener = listener
-	go p.accept(listener)
+	p.listener, p.deaf = listener, make(chan struct{})
+	go p.accept(listener, p.deaf)
 	return nil
 }
 
-// shut refuses connections from now on, as a machine does whose process is gone.
+// shut refuses connections from now on, as a machine does whose process is gone. The port is free when it returns: it is not before
+// whoever waits in Accept has come back.
 func (p *proxy) shut() {
 	if p.listener != nil {
 		p.listener.Close()
+		<-p.deaf
 		p.listener = nil
 	}
 }
 
-func (p *proxy) accept(listener net.Listener) {
+func (p *proxy) accept(listener net.Listener, deaf chan struct{}) {
+	defer close(deaf)
 	for {
 		near, err := listener.Accept()
 		if err != nil {
