@@ -19,10 +19,12 @@
 //!   handed on once the transaction is in the queue; who gets it reads the new value from [`crate::in_flight`].
 
 mod gate;
+mod newest;
 mod stamps;
 mod terms;
 
 pub use gate::WriteGate;
+pub use newest::SharedEntry;
 
 use crate::counters::Counts;
 use crate::facts::Fact;
@@ -39,6 +41,7 @@ use ahash::RandomState;
 use baton_types::{OpTime, Result, Timestamp};
 use bson::RawDocument;
 use hashbrown::HashTable;
+use newest::NewestEntries;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
@@ -157,6 +160,7 @@ pub struct CommitQueue {
     own_term: AtomicI64,
     terms: Terms,
     stamps: Stamps,
+    newest: NewestEntries,
     /// Last OpTime's timestamp given out and readable.
     applied: AtomicU64,
     durable: AtomicU64,
@@ -212,6 +216,7 @@ impl CommitQueue {
             own_term: AtomicI64::new(term),
             terms: Terms::new(last),
             stamps: Stamps::new(last.timestamp.as_u64().max(stamp)),
+            newest: NewestEntries::new(last.timestamp.as_u64()),
             applied: AtomicU64::new(last.timestamp.as_u64()),
             durable: AtomicU64::new(last.timestamp.as_u64()),
             floor: AtomicU64::new(0),
@@ -510,10 +515,19 @@ impl CommitQueue {
                 self.record_cache.after_write(document.hash, document.key, document.was_cached, || document.version());
             }
             crash_point!("commit-after-write");
+            drop(documents);
+            let is_truncated = transactions.iter().any(|transaction| transaction.truncation.is_some());
+            if !is_truncated {
+                let entries = transactions.iter_mut().flat_map(|transaction| transaction.oplog.drain(..));
+                self.newest.extend(entries, applied);
+            }
             if applied >= before {
                 self.applied.swap(applied, Ordering::SeqCst);
             } else {
                 self.go_back_to(applied);
+            }
+            if is_truncated {
+                self.newest.restart(applied);
             }
             self.metrics.batches.fetch_add(1, Ordering::Relaxed);
             self.metrics.transactions.fetch_add(transactions.len() as u64, Ordering::Relaxed);
@@ -545,6 +559,22 @@ impl CommitQueue {
     /// in its place before it has changed.
     pub fn truncations(&self) -> u64 {
         self.truncations.load(Ordering::SeqCst)
+    }
+
+    /// Somebody follows the log from now on, until [`Self::unfollow`]: its newest entries are kept for [`Self::newest_entries`].
+    pub(crate) fn follow(&self) {
+        self.newest.follow();
+    }
+
+    pub(crate) fn unfollow(&self) {
+        self.newest.leave();
+    }
+
+    /// The readable entries from that timestamp on, with theirs; `None` if some of them may be on disk only. As with what is read
+    /// there, whoever finds [`Self::truncations`] changed afterwards may have missed some.
+    pub fn newest_entries(&self, from: Timestamp) -> Option<Vec<(u64, SharedEntry)>> {
+        let applied = self.applied.load(Ordering::SeqCst);
+        self.newest.range(from.as_u64(), applied)
     }
 
     /// The documents that a group writes, each once.

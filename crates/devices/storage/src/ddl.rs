@@ -546,12 +546,17 @@ impl Storage {
         Ok(())
     }
 
-    /// Writes a note into the oplog (`appendOplogNote`, and a heartbeat for tailing readers).
+    /// Writes a note into the oplog (`appendOplogNote`, and a heartbeat for tailing readers). Nobody waits for it to be on disk.
     pub fn note(&self, namespace: &Namespace, o: &RawDocumentBuf) -> Result<OpTime> {
+        self.note_durably(namespace, o, Durability::Applied)
+    }
+
+    /// [`Self::note`], for somebody who waits for more.
+    pub fn note_durably(&self, namespace: &Namespace, o: &RawDocumentBuf, durability: Durability) -> Result<OpTime> {
         let mut transaction = Transaction::default();
         let entry = OplogEntry { kind: OplogKind::Noop, namespace, uuid: None, o, o2: None, retryable: None };
         transaction.oplog.push(entry.encode());
-        self.commit.commit(transaction, Durability::Applied)
+        self.commit.commit(transaction, durability)
     }
 }
 

@@ -23,6 +23,7 @@
 use crate::commit::Durability;
 use crate::facts::Fact;
 use crate::format::family;
+use crate::incoming_file::IncomingFile;
 use crate::options::StorageOptions;
 use crate::storage::Storage;
 use crate::tasks::AlwaysOpen;
@@ -85,13 +86,13 @@ impl Incoming {
     ///
     /// # Errors
     /// `BadValue` (2) for a name that could lead elsewhere.
-    pub fn create(&self, name: &str) -> Result<File> {
+    pub fn create(&self, name: &str) -> Result<IncomingFile> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
             return Err(Error::bad_value(format!("'{name}' is no name of a database's file")));
         }
         let path = incoming_of(&self.database).join(name);
-        File::create(&path).map_err(|error| failed(&path, &error))
+        IncomingFile::create(&path).map_err(|error| failed(&path, &error))
     }
 
     /// All files have come and are synced: the next start takes them over.
@@ -203,12 +204,13 @@ mod tests {
         let incoming = Incoming::begin(&storage).unwrap();
         for (name, size) in &checkpoint.files {
             let mut at = 0;
-            let file = incoming.create(name).unwrap();
+            let mut file = incoming.create(name).unwrap();
             while at < *size {
                 let bytes = from.read_checkpoint(checkpoint.id, name, at, 1000).unwrap();
-                std::os::unix::fs::FileExt::write_all_at(&file, &bytes, at).unwrap();
+                file.append(&bytes).unwrap();
                 at += bytes.len() as u64;
             }
+            file.finish().unwrap();
         }
         from.end_checkpoint(checkpoint.id);
         assert_eq!(from.read_checkpoint(checkpoint.id, "CURRENT", 0, 1).unwrap_err().code, ErrorCode::CursorNotFound);
@@ -273,7 +275,7 @@ mod tests {
         let storage = open(&directory.path().join("member"));
         let incoming = Incoming::begin(&storage).unwrap();
         for name in ["", "..", "../x", "a/b", "/etc/passwd", ".hidden", "a\0b"] {
-            assert_eq!(incoming.create(name).unwrap_err().code, ErrorCode::BadValue, "{name}");
+            assert!(incoming.create(name).is_err_and(|error| error.code == ErrorCode::BadValue), "{name}");
         }
         incoming.create("000012.sst").unwrap();
         incoming.discard();

@@ -31,6 +31,7 @@ mod format;
 mod governor;
 mod in_flight;
 mod incoming;
+mod incoming_file;
 mod index;
 mod locks;
 mod log_check;
@@ -61,7 +62,8 @@ pub use catalog::{
 };
 pub use checkpoints::CheckpointInfo;
 pub use commit::{
-    CommitQueue, Durability, ProgressListener, WriteGate, commits_of_this_thread, last_commit_of_this_thread,
+    CommitQueue, Durability, ProgressListener, SharedEntry, WriteGate, commits_of_this_thread,
+    last_commit_of_this_thread,
 };
 pub use copy::CopyRequest;
 pub use counters::Counts;
@@ -70,8 +72,10 @@ pub use entry_change::{CarriedOut, EntryChange, updated};
 pub use facts::Fact;
 pub use format::{CollectionId, IndexId, RecordKey, record_key};
 pub use incoming::{Incoming, take_over};
+pub use incoming_file::IncomingFile;
 pub use index::hash_value;
 pub use locks::{LockSet, LockTable};
+pub use log_ends::LogFollower;
 pub use oplog::{OplogKind, RetryImage, optime_document, optime_of};
 pub use options::StorageOptions;
 pub use rollback::RolledBack;

@@ -1,4 +1,4 @@
-//! The oplog's two ends, and what lies from a place to the new end.
+//! The oplog's two ends, what lies from a place to the new end, and who follows that.
 //!
 //! Not here: cutting the new end off ([`crate::rollback`]); dropping the old end ([`crate::retention`]).
 
@@ -9,6 +9,7 @@ use crate::storage::Storage;
 use crate::view::stored_document;
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawDocument, RawDocumentBuf};
+use std::sync::Arc;
 
 impl Storage {
     /// The OpTime of the newest entry; zero if there is none.
@@ -19,10 +20,25 @@ impl Storage {
 
     /// The OpTime of the oldest entry; `None` if there is none.
     pub fn oldest_entry(&self) -> Result<Option<OpTime>> {
+        // Asked for with every batch that a follower gets. It stays the oldest until files are dropped, or the log is cut off.
+        let seen = (self.oplog_oldest(), self.commit.truncations());
+        if let Some((at, oldest)) = *self.oldest_seen.lock()
+            && at == seen
+        {
+            return Ok(Some(oldest));
+        }
         let mut iterator = self.db().raw_iterator_cf(self.family(family::OPLOG));
-        iterator.seek(oplog_key(self.oplog_oldest()));
+        iterator.seek(oplog_key(seen.0));
         iterator.status().map_err(read_failure)?;
-        iterator.value().map(position_of).transpose()
+        let oldest = iterator.value().map(position_of).transpose()?;
+        *self.oldest_seen.lock() = oldest.map(|oldest| (seen, oldest));
+        Ok(oldest)
+    }
+
+    /// Follows the log: while the follower lives, the newest entries can be had without a look at the disk.
+    pub fn follow_log(self: &Arc<Self>) -> LogFollower {
+        self.commit.follow();
+        LogFollower(Arc::clone(self))
     }
 
     /// The newest entry that is no newer than this timestamp; zero if there is none.
@@ -58,6 +74,15 @@ impl Storage {
         let Some(stored) = stored.map_err(read_failure)? else { return Ok(None) };
         let entry = stored_document(&stored)?;
         Ok((optime_of(entry) == Some(optime)).then(|| entry.to_owned()))
+    }
+}
+
+/// Somebody who follows the log.
+pub struct LogFollower(Arc<Storage>);
+
+impl Drop for LogFollower {
+    fn drop(&mut self) {
+        self.0.commit.unfollow();
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Storage {
     catalog_changes: AtomicU32,
     sessions: SessionTable,
     pub(crate) retention: Retention,
+    /// The log's oldest entry, as of these two: where it may begin, and how often its end was cut off.
+    pub(crate) oldest_seen: Mutex<Option<((Timestamp, u64), OpTime)>>,
     tasks: Arc<TaskRegistry>,
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) governors: Governors,
@@ -100,6 +102,7 @@ impl Storage {
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
             retention: Retention::new(&options),
+            oldest_seen: Mutex::default(),
             tasks,
             gate,
             governors: Governors::default(),

@@ -6,7 +6,7 @@ use baton_storage::{
     Bounds, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, IndexDefinition, IndexState,
     Inserted, Order, Storage, StorageOptions, Transaction, record_key,
 };
-use baton_types::{ErrorCode, Namespace};
+use baton_types::{ErrorCode, Namespace, Timestamp};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use std::path::Path;
 use std::sync::Arc;
@@ -428,4 +428,55 @@ fn what_wants_a_sync_gets_one_whether_or_not_a_thread_is_there_for_it() {
     }
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     thread.join().expect("no panic");
+}
+
+#[test]
+fn a_note_that_is_waited_for_is_on_disk_when_a_lone_writer_returns() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let namespace = Namespace::new("admin", "$cmd").expect("a name");
+    let noted = storage
+        .note_durably(&namespace, &rawdoc! { "msg": "nothing" }, Durability::Wanted)
+        .expect("this member writes");
+    assert_eq!(storage.queue().durable(), noted);
+}
+
+#[test]
+fn a_follower_finds_every_entry_once_whether_it_reads_in_memory_or_on_disk() {
+    const WRITERS: i32 = 4;
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    let begin = storage.last_entry().timestamp;
+    let next = |seen: Timestamp| Timestamp::from_u64(seen.as_u64() + 1);
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut in_memory = 0;
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| write_wanting_syncs(&storage, WRITERS, 0));
+        let mut follower = None;
+        let mut seen = begin;
+        loop {
+            let is_over = writing.is_finished();
+            // Now and then nobody follows, and the follower that comes back has missed some.
+            follower = if found.len() % 3 == 2 { None } else { Some(follower.unwrap_or_else(|| storage.follow_log())) };
+            let before = found.len();
+            if let Some(entries) = storage.queue().newest_entries(next(seen)) {
+                found.extend(entries.iter().map(|(_, entry)| Vec::clone(entry)));
+                in_memory += entries.len();
+            } else {
+                let entries = storage.entries_from(next(seen), 10_000).expect("readable");
+                found.extend(entries.into_iter().map(RawDocumentBuf::into_bytes));
+            }
+            if let Some(last) = found.last() {
+                seen = baton_storage::optime_of(RawDocument::from_bytes(last).expect("an entry"))
+                    .expect("an OpTime")
+                    .timestamp;
+            }
+            if is_over && found.len() == before {
+                break;
+            }
+        }
+    });
+    let on_disk = storage.entries_from(next(begin), usize::MAX).expect("readable");
+    assert!(found.iter().map(Vec::as_slice).eq(on_disk.iter().map(|entry| entry.as_bytes())));
+    assert!(in_memory > 0, "nothing of {} was found in memory", on_disk.len());
 }

@@ -4,6 +4,7 @@
 //! clients divided by latency, and a stall shows in both. Operations of the warm-up are counted in the lines per
 //! second but not in the result. The first failure ends the run.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -268,7 +269,7 @@ fn drive(
     let mut latencies = Latencies::new()?;
     let plan = shared.plan;
     let mut random = Random::new(plan.seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
-    let mut request = Request::new(plan.workload.layout(), &mut random);
+    let mut request = Request::new(plan.workload.layout(), &mut Random::new(RandomState::new().hash_one(number)));
     let within_budget = || shared.budget.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) > 0);
     let mut finished = 0;
     while !shared.stop.load(Ordering::Relaxed) && within_budget() {
@@ -294,7 +295,8 @@ fn drive(
     Ok(latencies)
 }
 
-/// Where the values of updates are cut from: long enough that records do not repeat each other within a block.
+/// Where the values of updates are cut from: long enough that records do not repeat each other within a block. In every run it is
+/// another one, whatever the seed: an update that finds its value there already writes nothing.
 const POOL_BYTES: usize = 64 << 10;
 
 /// A request with all it carries, made before its clock starts, in place: nothing is allocated for an operation.

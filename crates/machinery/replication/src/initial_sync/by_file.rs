@@ -20,7 +20,6 @@ use baton_storage::{Incoming, work_when_idle};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawBsonRef, rawdoc};
 use parking_lot::Mutex;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How often a part that came damaged is asked for.
@@ -130,7 +129,7 @@ impl InitialSync<'_> {
         let kept = |error: std::io::Error| {
             Error::new(ErrorCode::InitialSyncFailure, format!("{} cannot be kept: {error}", listed.name))
         };
-        let file = incoming.create(&listed.name)?;
+        let mut file = incoming.create(&listed.name)?;
         let (mut offset, mut damaged) = (0, 0);
         while offset < listed.size {
             self.hold("initialSyncHangDuringCollectionClone")?;
@@ -154,11 +153,11 @@ impl InitialSync<'_> {
                 }
                 continue;
             }
-            file.write_all_at(data, offset).map_err(kept)?;
+            file.append(data).map_err(kept)?;
             offset += data.len() as u64;
             self.note(|status| status.file_bytes_done += data.len() as u64);
         }
-        file.sync_all().map_err(kept)
+        file.finish().map_err(kept)
     }
 }
 

@@ -223,6 +223,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         };
         let tail = Tail {
             truncations: storage.queue().truncations(),
+            follower: (collection.kind == CollectionKind::Oplog).then(|| storage.follow_log()),
             storage,
             collection,
             filter: spec.filter,

@@ -5,9 +5,9 @@ use crate::server::{BatchBuilder, BatchEnd, Cursor, CursorInfo, Operation};
 use baton_execution::{Aggregation, Given, Query};
 use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
-use baton_storage::{Bounds, Collection, CollectionKind, Order, Storage};
+use baton_storage::{Bounds, Collection, CollectionKind, LogFollower, Order, SharedEntry, Storage, stored_document};
 use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
-use bson::cstr;
+use bson::{RawDocument, cstr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -54,7 +54,7 @@ impl Cursor for Aggregation {
     }
 }
 
-fn give(batch: &mut BatchBuilder<'_, '_>, document: &bson::RawDocument) -> Given {
+fn give(batch: &mut BatchBuilder<'_, '_>, document: &RawDocument) -> Given {
     if !batch.offer(document) {
         Given::Refused
     } else if batch.is_full() {
@@ -80,6 +80,8 @@ pub struct Tail {
     pub bounds: Bounds,
     /// The record key of the last document seen.
     pub last: Option<Vec<u8>>,
+    /// There if it is the oplog: its newest entries are kept in memory meanwhile.
+    pub follower: Option<LogFollower>,
     /// How often the oplog's end had been cut off when this began to read.
     pub truncations: u64,
     /// Documents to pass over before the first.
@@ -112,7 +114,11 @@ impl Tail {
 
     fn read(&mut self, batch: &mut BatchBuilder<'_, '_>, operation: &Operation) -> Result<()> {
         self.check_position()?;
-        let view = self.storage.view();
+        if let Some(entries) = self.newest_entries() {
+            return self.read_newest(&entries, batch, operation);
+        }
+        let storage = Arc::clone(&self.storage);
+        let view = storage.view();
         let mut cursor = view.documents(&self.collection, &self.bounds, Order::Forward);
         let mut is_begun = false;
         while let Some((record, document)) = cursor.next_document()? {
@@ -121,30 +127,64 @@ impl Tail {
             if !std::mem::replace(&mut is_begun, true) {
                 self.check_position()?;
             }
-            if self.left == Some(0) {
-                return Ok(());
-            }
-            let matches = self.filter.matches(document)?;
-            if matches && self.skip > 0 {
-                self.skip -= 1;
-            } else if matches {
-                let taken = match &self.projection {
-                    Some(projection) => batch.offer(&projection.apply(document, None)?),
-                    None => batch.offer(document),
-                };
-                if !taken {
-                    return Ok(());
-                }
-                self.left = self.left.map(|left| left.saturating_sub(1));
-            }
-            self.last = Some(record.to_vec());
-            self.bounds.from = record.to_vec();
-            self.bounds.from.push(0);
-            if batch.is_full() {
-                return Ok(());
+            if !self.give(record, document, batch)? {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// What comes next, if it is the oplog and all of that is in memory.
+    fn newest_entries(&self) -> Option<Vec<(u64, SharedEntry)>> {
+        self.follower.as_ref().filter(|_| self.bounds.to.is_none())?;
+        let (from, behind) =
+            self.bounds.from.split_first_chunk().map(|(key, rest)| (u64::from_be_bytes(*key), rest))?;
+        let from = if behind.is_empty() { from } else { from.checked_add(1)? };
+        self.storage.queue().newest_entries(Timestamp::from_u64(from))
+    }
+
+    fn read_newest(
+        &mut self,
+        entries: &[(u64, SharedEntry)],
+        batch: &mut BatchBuilder<'_, '_>,
+        operation: &Operation,
+    ) -> Result<()> {
+        // As above.
+        self.check_position()?;
+        for (timestamp, entry) in entries {
+            operation.check_interrupt()?;
+            if !self.give(&timestamp.to_be_bytes(), stored_document(entry)?, batch)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a document into the batch, if it is one that was asked for; says whether another may be read.
+    fn give(&mut self, record: &[u8], document: &RawDocument, batch: &mut BatchBuilder<'_, '_>) -> Result<bool> {
+        if self.left == Some(0) {
+            return Ok(false);
+        }
+        let matches = self.filter.matches(document)?;
+        if matches && self.skip > 0 {
+            self.skip -= 1;
+        } else if matches {
+            let taken = match &self.projection {
+                Some(projection) => batch.offer(&projection.apply(document, None)?),
+                None => batch.offer(document),
+            };
+            if !taken {
+                return Ok(false);
+            }
+            self.left = self.left.map(|left| left.saturating_sub(1));
+        }
+        let last = self.last.get_or_insert_default();
+        for kept in [&mut *last, &mut self.bounds.from] {
+            kept.clear();
+            kept.extend_from_slice(record);
+        }
+        self.bounds.from.push(0);
+        Ok(!batch.is_full())
     }
 
     /// `CappedPositionLost` (136) if what comes after the last document seen may be gone already.

@@ -132,9 +132,10 @@ pub fn settle_read(call: &Call<'_>) -> Result<()> {
     }
 }
 
-/// Writes an entry that changes nothing: once it is committed, this member was primary when it was written.
+/// Writes an entry that changes nothing, to wait for a majority to have it: once it is committed, this member was primary when it was
+/// written. This member's disk may be one of the majority.
 pub(crate) fn note(server: &Server, message: &str) -> Result<()> {
-    server.storage.note(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": message })?;
+    server.storage.note_durably(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": message }, Durability::Wanted)?;
     Ok(())
 }
 
