@@ -6,11 +6,14 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 )
 
 type way struct{ from, to int }
@@ -53,14 +56,24 @@ func (p *proxy) open() error {
 	if p.listener != nil {
 		return nil
 	}
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.port))
+	listener, err := p.listen()
 	if err != nil {
 		return err
 	}
-	p.port = listener.Addr().(*net.TCPAddr).Port
 	p.listener, p.deaf = listener, make(chan struct{})
 	go p.accept(listener, p.deaf)
 	return nil
+}
+
+// listen waits for the port for a while: a process that is just being started has copies of all sockets until it becomes another
+// program, the one that was shut among them.
+func (p *proxy) listen() (net.Listener, error) {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.port))
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			return listener, err
+		}
+	}
 }
 
 // shut refuses connections from now on, as a machine does whose process is gone. The port is free when it returns: it is not before
