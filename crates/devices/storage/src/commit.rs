@@ -527,6 +527,7 @@ impl CommitQueue {
                 self.go_back_to(applied);
             }
             if is_truncated {
+                self.terms.begin(last);
                 self.newest.restart(applied);
             }
             self.metrics.batches.fetch_add(1, Ordering::Relaxed);

@@ -630,6 +630,26 @@ fn what_a_rollback_takes_away_leaves_no_trace_and_the_new_primarys_entries_are_r
 }
 
 #[test]
+fn a_rollback_after_a_restart_ends_in_the_term_of_what_is_kept() {
+    let (folder, removed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let common = {
+        let storage = open(folder.path());
+        let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+        let common = insert(&storage, &c, &rawdoc! { "_id": 1 }).expect("inserted");
+        // Primary of the next term for a moment, and killed.
+        storage.open_to_writes(common.term + 1);
+        let lost = insert(&storage, &c, &rawdoc! { "_id": 2 }).expect("inserted");
+        assert_eq!(lost.term, common.term + 1);
+        storage.sync();
+        common
+    };
+    let storage = open_to_follow(folder.path());
+    assert_eq!(storage.last_entry().term, common.term + 1);
+    storage.roll_back(common, removed.path()).expect("rolled back");
+    assert_eq!((storage.last_entry(), storage.queue().durable()), (common, common));
+}
+
+#[test]
 fn a_rollback_that_history_or_a_drop_forbids_changes_nothing() {
     let (folder, removed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let storage = open(folder.path());
