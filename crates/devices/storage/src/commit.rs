@@ -571,7 +571,7 @@ impl CommitQueue {
         self.newest.leave();
     }
 
-    /// The readable entries from that timestamp on, with theirs; `None` if some of them may be on disk only. As with what is read
+    /// The first of the readable entries from that timestamp on, with theirs: none if there are none. `None` if some of them may be on disk only. As with what is read
     /// there, whoever finds [`Self::truncations`] changed afterwards may have missed some.
     pub fn newest_entries(&self, from: Timestamp) -> Option<Vec<(u64, SharedEntry)>> {
         let applied = self.applied.load(Ordering::SeqCst);

@@ -94,7 +94,7 @@ fn answer<'a>(
     };
     server.counters.count_command(index);
     if !spec.flags.has(Flags::WHILE_STARTING) {
-        server.await_replication();
+        server.await_start();
     }
     let (retryable, result) = match Envelope::parse(&request, spec.name) {
         Err(error) => (false, Err(bare(error))),

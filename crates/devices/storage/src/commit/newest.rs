@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Bytes that are kept, at most: well over what comes while a follower sends what it has.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
+/// Entries that are given at once, at most: the committing thread waits meanwhile.
+const GIVEN_MAX: usize = 256;
+
 /// An entry as it is on disk.
 pub type SharedEntry = Arc<Vec<u8>>;
 
@@ -72,14 +75,15 @@ impl NewestEntries {
         self.kept.lock().forget_all(end);
     }
 
-    /// The entries with timestamps from the one to the other; `None` if some of them may be on disk only.
+    /// The first entries with timestamps from the one to the other; `None` if some of them may be on disk only.
     pub fn range(&self, from: u64, to: u64) -> Option<Vec<(u64, SharedEntry)>> {
         let kept = self.kept.lock();
         if from <= kept.before {
             return None;
         }
         let first = kept.entries.partition_point(|(timestamp, _)| *timestamp < from);
-        Some(kept.entries.range(first..).take_while(|(timestamp, _)| *timestamp <= to).cloned().collect())
+        let readable = kept.entries.range(first..).take_while(|(timestamp, _)| *timestamp <= to);
+        Some(readable.take(GIVEN_MAX).cloned().collect())
     }
 }
 
@@ -137,6 +141,16 @@ mod tests {
         assert_eq!(range(&newest, 4, 4), None, "an entry larger than all that is kept");
         assert_eq!(range(&newest, 5, 5), Some(vec![]));
         assert_eq!(newest.kept.lock().bytes, 0);
+    }
+
+    #[test]
+    fn many_entries_are_given_a_part_at_a_time() {
+        let newest = NewestEntries::new(0);
+        newest.follow();
+        let all: Vec<(u32, usize)> = (1..=GIVEN_MAX as u32 + 2).map(|at| (at, 1)).collect();
+        extend(&newest, &all);
+        assert_eq!(range(&newest, 1, u64::MAX).map(|part| part.len()), Some(GIVEN_MAX));
+        assert_eq!(range(&newest, GIVEN_MAX as u64 + 1, u64::MAX).map(|part| part.len()), Some(2));
     }
 
     #[test]

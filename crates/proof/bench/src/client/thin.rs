@@ -16,8 +16,6 @@ use crate::record::{DATABASE, KEY_BYTES, Key, Layout, VALUE_BYTES};
 
 /// How long to look for a primary before giving up.
 const PRIMARY_WAIT_MAX: Duration = Duration::from_secs(30);
-/// The code of `AlreadyInitialized`.
-const ALREADY_INITIALIZED: i32 = 23;
 const KEY_MARKER: &str = "KEY-MARKER-KEY-MARKER-K";
 const _: () = assert!(KEY_MARKER.len() == KEY_BYTES);
 /// A limit nobody asks for, to find where limits go.
@@ -164,8 +162,7 @@ pub fn primary_of(uri: &str) -> Result<String, Failure> {
     }
 }
 
-/// Makes a set of one member, unless it is in one, and waits until it takes writes. A member that has just started may not have read
-/// yet that it is in one: it then says so when it is asked to become one.
+/// Makes a set of one member, unless it is in one, and waits until it takes writes.
 ///
 /// # Errors
 /// If it refuses, or takes none in 30 seconds.
@@ -173,8 +170,7 @@ pub fn initiate_alone(address: &str) -> Result<(), Failure> {
     let mut wire = Wire::connect(address)?;
     if !hello(&mut wire)?.contains_key("setName") {
         let reply = wire.command(&doc! { "replSetInitiate": 1, "$db": "admin" })?;
-        let is_made = reply.get_f64("ok").is_ok_and(|ok| ok == 1.0);
-        if !is_made && reply.get_i32("code").ok() != Some(ALREADY_INITIALIZED) {
+        if !reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
             return Err(format!("{address} cannot be made a set: {reply}").into());
         }
     }

@@ -114,8 +114,10 @@ impl Tail {
 
     fn read(&mut self, batch: &mut BatchBuilder<'_, '_>, operation: &Operation) -> Result<()> {
         self.check_position()?;
-        if let Some(entries) = self.newest_entries() {
-            return self.read_newest(&entries, batch, operation);
+        while let Some(entries) = self.newest_entries() {
+            if entries.is_empty() || !self.read_newest(&entries, batch, operation)? {
+                return Ok(());
+            }
         }
         let storage = Arc::clone(&self.storage);
         let view = storage.view();
@@ -134,7 +136,7 @@ impl Tail {
         Ok(())
     }
 
-    /// What comes next, if it is the oplog and all of that is in memory.
+    /// The first of what comes next, if it is the oplog and all of that is in memory.
     fn newest_entries(&self) -> Option<Vec<(u64, SharedEntry)>> {
         self.follower.as_ref().filter(|_| self.bounds.to.is_none())?;
         let (from, behind) =
@@ -143,21 +145,22 @@ impl Tail {
         self.storage.queue().newest_entries(Timestamp::from_u64(from))
     }
 
+    /// Says whether more may be read.
     fn read_newest(
         &mut self,
         entries: &[(u64, SharedEntry)],
         batch: &mut BatchBuilder<'_, '_>,
         operation: &Operation,
-    ) -> Result<()> {
-        // As above.
+    ) -> Result<bool> {
+        // Once more, for the same reason as below.
         self.check_position()?;
         for (timestamp, entry) in entries {
             operation.check_interrupt()?;
             if !self.give(&timestamp.to_be_bytes(), stored_document(entry)?, batch)? {
-                break;
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Puts a document into the batch, if it is one that was asked for; says whether another may be read.

@@ -204,7 +204,7 @@ impl Server {
 
     /// Waits until this member knows which set it is in, and as what. Its sockets are open before that: it finds itself in the
     /// configuration by asking.
-    pub fn await_replication(&self) {
+    pub fn await_start(&self) {
         if self.topology.is_replicated() {
             self.replication.wait();
         }
