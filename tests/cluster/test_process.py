@@ -1,8 +1,10 @@
 """The process: stops, kills, restarts, second starts. What was acknowledged as durable is there."""
 
+import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -134,6 +136,40 @@ def test_members_of_baton_up_end_with_it_however_it_ends(tmp_path):
     while any(runs(pid) for pid in members):
         assert time.monotonic() < deadline, f"of {members} some are left"
         time.sleep(0.05)
+
+
+def test_a_member_of_baton_up_whose_port_is_taken_is_back_once_it_is_free(tmp_path):
+    """It says that the member does not start, and where to read why. Fails if it says that it is back, which it is not."""
+    up = Member(data=tmp_path / "data")
+    process = subprocess.Popen(
+        [up.binary, "up", "--members", "3", "--port", str(up.port), "--data", str(up.data)], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True)
+
+    def printed_until(text):
+        printed = ""
+        while text not in printed:
+            line = process.stdout.readline()
+            assert line, f"it ended: {printed}"
+            printed += line
+        return printed
+
+    try:
+        last = re.search(rf"127.0.0.1:{up.port + 2}  process (\d+)", printed_until(f"{up.port + 2}  process "))
+        os.kill(int(last.group(1)), signal.SIGKILL)
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            printed = printed_until(f"{up.port + 2} ended")
+            other.bind(("127.0.0.1", up.port + 2))
+            other.listen()
+            printed += printed_until("does not start")
+            assert "is back" not in printed
+            assert str(up.data / "member2" / "baton.log") in printed
+        printed_until(f"127.0.0.1:{up.port + 2} is back")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_standalone_serves_without_a_replica_set_name(tmp_path):

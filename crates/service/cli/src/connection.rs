@@ -52,7 +52,11 @@ impl Connection {
         Self::open_within(uri, None)
     }
 
-    fn open_within(uri: &str, timeout: Option<Duration>) -> Result<Self, String> {
+    /// The same with any patience for an answer.
+    ///
+    /// # Errors
+    /// With a text for the operator.
+    pub fn open_within(uri: &str, timeout: Option<Duration>) -> Result<Self, String> {
         let host = host_of(uri)?;
         let failed = |e: std::io::Error| format!("cannot reach {host}: {e}; is a member running there?");
         let stream = TcpStream::connect(&host).map_err(failed)?;

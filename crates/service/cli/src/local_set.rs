@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the processes are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a member that ended stays away.
+/// How long a member that ended stays away; twice as long after each start that came to nothing, up to so many times.
 const RETURN_AFTER: Duration = Duration::from_secs(3);
+const DOUBLINGS_MAX: u32 = 4;
+/// How long a member that was started again may take to answer a look.
+const LOOK_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a member may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,6 +31,10 @@ struct Process {
     data: PathBuf,
     child: Option<Child>,
     ended_at: Option<Instant>,
+    /// Whether the process has answered since it was started.
+    has_answered: bool,
+    /// Starts in a row that came to nothing.
+    failed_starts: u32,
 }
 
 /// A local set.
@@ -46,7 +53,7 @@ impl LocalSet {
         for index in 0..count {
             let port = port.checked_add(index).ok_or("the ports do not fit below 65536")?;
             let data = data.join(format!("member{index}"));
-            set.members.push(Process { port, data, child: None, ended_at: None });
+            set.members.push(Process::new(port, data));
         }
         match set.begin() {
             Ok(()) => Ok(set),
@@ -128,14 +135,8 @@ impl LocalSet {
     pub fn run(&mut self, signals: &Signals) {
         while !signals.stop_asked() {
             for member in &mut self.members {
-                if let Some(status) = member.look() {
-                    println!("  the member at 127.0.0.1:{} ended ({status}); it returns in a moment", member.port);
-                }
-                if member.ended_at.is_some_and(|at| at.elapsed() >= RETURN_AFTER) {
-                    match member.spawn(&self.name) {
-                        Ok(()) => println!("  the member at 127.0.0.1:{} is back", member.port),
-                        Err(why) => println!("  the member at 127.0.0.1:{} does not start: {why}", member.port),
-                    }
+                if let Some(news) = member.look_after(&self.name) {
+                    println!("  {news}");
                 }
             }
             std::thread::sleep(LOOK_INTERVAL);
@@ -157,6 +158,55 @@ impl LocalSet {
 }
 
 impl Process {
+    fn new(port: u16, data: PathBuf) -> Self {
+        Self { port, data, child: None, ended_at: None, has_answered: false, failed_starts: 0 }
+    }
+
+    /// Starts the process again when it is time to; returns what there is to tell of it.
+    fn look_after(&mut self, set_name: &str) -> Option<String> {
+        let port = self.port;
+        if let Some(status) = self.look() {
+            return Some(if self.failed_starts == 0 {
+                format!("the member at 127.0.0.1:{port} ended ({status}); it returns in a moment")
+            } else {
+                let log = self.data.join("baton.log");
+                let seconds = self.stays_away().as_secs();
+                format!(
+                    "the member at 127.0.0.1:{port} does not start ({status}), next try in {seconds} s: {} says why",
+                    log.display()
+                )
+            });
+        }
+        if self.ended_at.is_some_and(|at| at.elapsed() >= self.stays_away()) {
+            return self.spawn(set_name).err().map(|why| {
+                self.failed();
+                format!("the member at 127.0.0.1:{port} does not start: {why}")
+            });
+        }
+        (!self.has_answered && self.answers()).then(|| {
+            (self.has_answered, self.failed_starts) = (true, 0);
+            format!("the member at 127.0.0.1:{port} is back")
+        })
+    }
+
+    fn stays_away(&self) -> Duration {
+        RETURN_AFTER * 2_u32.pow(self.failed_starts.min(DOUBLINGS_MAX))
+    }
+
+    fn failed(&mut self) {
+        self.failed_starts += 1;
+        self.ended_at = Some(Instant::now());
+    }
+
+    /// Whether it is this process that answers on its port, and no other.
+    fn answers(&self) -> bool {
+        let Some(child) = &self.child else { return false };
+        let uri = format!("mongodb://127.0.0.1:{}/", self.port);
+        let status = Connection::open_within(&uri, Some(LOOK_PATIENCE))
+            .and_then(|mut connection| connection.run(doc! { "serverStatus": 1 }));
+        status.is_ok_and(|status| status.get_i64("pid").is_ok_and(|pid| pid == i64::from(child.id())))
+    }
+
     fn spawn(&mut self, set_name: &str) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("a member on port {} cannot be started: {error}", self.port);
         std::fs::create_dir_all(&self.data).map_err(failed)?;
@@ -174,7 +224,7 @@ impl Process {
             .process_group(0);
         end_with_this_thread(&mut command);
         self.child = Some(command.spawn().map_err(failed)?);
-        self.ended_at = None;
+        (self.ended_at, self.has_answered) = (None, false);
         Ok(())
     }
 
@@ -182,7 +232,11 @@ impl Process {
     fn look(&mut self) -> Option<ExitStatus> {
         let status = self.child.as_mut()?.try_wait().ok().flatten()?;
         self.child = None;
-        self.ended_at = Some(Instant::now());
+        if self.has_answered {
+            self.ended_at = Some(Instant::now());
+        } else {
+            self.failed();
+        }
         Some(status)
     }
 
@@ -194,7 +248,10 @@ impl Process {
                 return Err(format!("the member on port {} ended ({status}); see {}", self.port, log.display()));
             }
             match Connection::open(&uri).and_then(|mut connection| connection.run(doc! { "ping": 1 })) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    self.has_answered = true;
+                    return Ok(());
+                }
                 Err(why) if Instant::now() >= deadline => return Err(why),
                 Err(_) => std::thread::sleep(LOOK_INTERVAL),
             }
