@@ -354,8 +354,8 @@ impl Outgoing {
         loop {
             match self.first_message()? {
                 FirstMessage::Whole { length_bytes } => return self.take(length_bytes, answered).map(Some),
-                FirstMessage::Partial { .. } => {
-                    if self.read_what_is_there()? == 0 {
+                FirstMessage::Partial { needed_bytes } => {
+                    if self.read_what_is_there(needed_bytes)? == 0 {
                         return Ok(None);
                     }
                 }
@@ -397,12 +397,12 @@ impl Outgoing {
         reply
     }
 
-    /// One `recv` that does not wait, of as much as a busy stream has; how much came.
-    fn read_what_is_there(&mut self) -> io::Result<usize> {
+    /// One `recv` that does not wait, of as much as a busy stream has, or of the rest of a large message; how much came.
+    fn read_what_is_there(&mut self, need: usize) -> io::Result<usize> {
         if self.closed {
             return Err(ErrorKind::NotConnected.into());
         }
-        let need = STREAM_READ_SIZE_BYTES.max(self.received.received().len() + 1);
+        let need = STREAM_READ_SIZE_BYTES.max(need);
         match rustix::net::recv(&*self.socket, self.received.room(need), RecvFlags::DONTWAIT) {
             Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
             Ok((count, _)) => {
@@ -472,4 +472,31 @@ fn time_left(deadline: Instant) -> io::Result<Duration> {
 /// millisecond) after, and if it wakes up before, it is asked to wait again.
 fn is_about(set: Duration, left: Duration) -> bool {
     set >= left / 2 && set <= left + (left / 100).max(TIMEOUT_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Fails if the buffer grows by the byte, and each byte is fetched for itself.
+    #[test]
+    fn a_large_message_of_a_stream_takes_few_reads() {
+        const SIZE_BYTES: usize = 4 * STREAM_READ_SIZE_BYTES;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let mut connection = Outgoing::connect(&host, Duration::from_secs(20)).unwrap();
+        let peer = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![1; SIZE_BYTES]));
+        let mut reads = 0;
+        while connection.received.received().len() < SIZE_BYTES {
+            match connection.read_what_is_there(SIZE_BYTES).unwrap() {
+                0 => std::thread::yield_now(),
+                _ => reads += 1,
+            }
+        }
+        peer.join().unwrap().unwrap();
+        assert!(reads < SIZE_BYTES / 1024, "{reads} reads");
+    }
 }
