@@ -1,0 +1,60 @@
+//! Clients of a world: whoever takes writes gets some, and they wait for a majority.
+//!
+//! A write counts as acknowledged when its member says that its entry is committed, in the term in which it was taken.
+
+use super::World;
+use super::event::Event;
+use baton_consensus::{MemberId, MemberState};
+use baton_types::OpTime;
+use rand::Rng;
+
+impl World {
+    pub(super) fn set_takes_writes(&mut self, id: MemberId, takes_writes: bool) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.takes_writes = takes_writes;
+        }
+    }
+
+    pub(super) fn committed(&mut self, id: MemberId, optime: OpTime) {
+        let term = self.members[&id].summary.term;
+        let is_primary = self.members[&id].summary.state == MemberState::Primary;
+        if let Some(member) = self.members.get_mut(&id)
+            && self.random.random_bool(0.3)
+        {
+            member.disk.commit_point = optime;
+        }
+        if !is_primary {
+            return;
+        }
+        let Some(waiting) = self.waiting.get_mut(&id) else { return };
+        let (done, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(waiting).into_iter().partition(|(of, entry)| *of == term && entry.optime <= optime);
+        *waiting = rest;
+        self.tally.acknowledged += done.len() as u64;
+        self.newly_acknowledged.extend(done.into_iter().map(|(_, entry)| entry));
+    }
+
+    pub(super) fn client(&mut self) {
+        let writers: Vec<MemberId> = self
+            .members
+            .iter()
+            .filter(|(_, m)| m.consensus.is_some() && m.takes_writes && m.paused_until <= self.now)
+            .map(|(id, _)| *id)
+            .collect();
+        if !writers.is_empty() && self.next_value < 600 && !self.healed {
+            let id = writers[self.random.random_range(0..writers.len())];
+            let term = self.members[&id].summary.term;
+            for _ in 0..self.random.random_range(1..4) {
+                let entry = self.next_entry(id);
+                self.tally.writes += 1;
+                self.waiting.entry(id).or_default().push((term, entry));
+                self.append(id, &[entry]);
+                if !self.members[&id].takes_writes {
+                    break;
+                }
+            }
+        }
+        let wait_ms = self.random.random_range(5..300);
+        self.schedule_ms(wait_ms, Event::Client);
+    }
+}

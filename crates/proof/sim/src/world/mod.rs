@@ -1,0 +1,450 @@
+//! One simulated world: some members, the network between them, their disks, clients, and bad luck, all from one seed.
+//!
+//! The members run the step machines of `baton-consensus` as a real member does; what is simulated is what those do not do
+//! themselves: time, sending, the disk, the fetching of entries. Nothing here depends on anything but the seed, so a
+//! seed is a reproduction.
+//!
+//! A world has two phases. While it is *unsafe*, messages are lost, delayed and repeated, links fail one way or both, members crash and
+//! lose what they had not synced, pause, and have clocks that disagree; operators step down, freeze and reconfigure. Then it is
+//! *healed*, and must come to rest: one writable primary, everybody with the same log, all of it committed.
+//!
+//! What it deliberately does not do: judge. The checkers do, after every step.
+
+mod clients;
+mod configuration;
+mod event;
+mod following;
+mod log;
+mod luck;
+mod network;
+mod observing;
+mod tally;
+
+pub use tally::Tally;
+
+use crate::disk::{Disk, Entry};
+use baton_consensus::{
+    Configuration, Consensus, DataState, Effect, Input, MemberId, Moment, Mutant, Request, RequestId, Start, Summary,
+};
+use baton_types::{OpTime, Term, Timestamp};
+use configuration::{first_configuration, host};
+use event::{Event, Persisted};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::time::Duration;
+
+/// The member that initiates the set.
+const FOUNDER: MemberId = MemberId(0);
+
+/// What a world is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Weather {
+    /// Members in the first configuration, 1 to 7; drawn if absent.
+    pub members: Option<usize>,
+    /// How long bad luck lasts.
+    pub unsafe_for: Duration,
+    /// How long the world may then take to come to rest.
+    pub heal_within: Duration,
+    /// Whether members drop the old end of their logs, as far as it is committed, until the world is healed.
+    pub truncates: bool,
+    /// Whether every step of a member, with what came of it, is written to stderr.
+    pub trace: bool,
+    /// A fault built into the members, which the checkers are to find.
+    pub mutant: Mutant,
+}
+
+impl Default for Weather {
+    fn default() -> Self {
+        Self {
+            members: None,
+            unsafe_for: Duration::from_secs(40),
+            heal_within: Duration::from_secs(60),
+            truncates: true,
+            trace: false,
+            mutant: Mutant::None,
+        }
+    }
+}
+
+/// A vote that a member told a candidate.
+#[derive(Clone, Copy, Debug)]
+pub struct ToldVote {
+    /// Who voted.
+    pub voter: MemberId,
+    /// In which term.
+    pub term: Term,
+    /// For whom.
+    pub candidate: MemberId,
+}
+
+/// An entry that a member rolled back.
+#[derive(Clone, Copy, Debug)]
+pub struct Removed {
+    /// The member's term.
+    pub term: Term,
+    /// The entry.
+    pub entry: Entry,
+}
+
+struct SimMember {
+    disk: Disk,
+    consensus: Option<Consensus>,
+    summary: Summary,
+    boot: u64,
+    /// Does nothing until then.
+    paused_until: Moment,
+    /// Its clock's error, in seconds.
+    skew_secs: i64,
+    takes_writes: bool,
+    syncing: bool,
+    fetch_generation: u64,
+    fetches_from: Option<MemberId>,
+    tick_at: Moment,
+    /// Requests it has not answered: who is to be told.
+    unanswered: BTreeMap<RequestId, (MemberId, u64, Moment, Request)>,
+}
+
+/// See the file's header.
+pub struct World {
+    weather: Weather,
+    founding: Option<Configuration>,
+    random: StdRng,
+    /// Draws what is truncated when: of its own, so that worlds without it are what they were before there was any.
+    truncating: StdRng,
+    now: Moment,
+    /// When what happens: in the order of time, and of scheduling. The last number is a place in `pending`.
+    events: BinaryHeap<Reverse<(Moment, u64, usize)>>,
+    pending: Vec<Option<Event>>,
+    /// Places of `pending` that are free.
+    vacant: Vec<usize>,
+    sequence: u64,
+    members: BTreeMap<MemberId, SimMember>,
+    /// Links that lose everything, from and to.
+    cut: BTreeSet<(MemberId, MemberId)>,
+    loss: f64,
+    delay_ms_max: u64,
+    healed: bool,
+    next_request: RequestId,
+    next_value: u64,
+    /// Majority writes whose client waits, by the member that took them.
+    waiting: BTreeMap<MemberId, Vec<(Term, Entry)>>,
+    // What happened in the last step, for the checkers.
+    touched: Vec<MemberId>,
+    told: Vec<ToldVote>,
+    removed: Vec<Removed>,
+    newly_acknowledged: Vec<Entry>,
+    /// Counts, for the report.
+    pub tally: Tally,
+}
+
+impl World {
+    /// The world of this seed.
+    pub fn new(seed: u64, weather: Weather) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let count =
+            weather.members.unwrap_or_else(|| *[1, 3, 3, 3, 4, 5, 5, 7].get(random.random_range(0..8)).unwrap_or(&3));
+        let spare = random.random_range(0..3);
+        let configuration = first_configuration(&mut random, count);
+        let loss = if random.random_bool(0.3) { 0.0 } else { random.random_range(0.0..0.1) };
+        let delay_ms_max = *[2, 10, 50, 200].get(random.random_range(0..4)).unwrap_or(&10);
+        let mut world = Self {
+            weather,
+            founding: None,
+            random,
+            truncating: StdRng::seed_from_u64(!seed),
+            now: Moment::ZERO,
+            events: BinaryHeap::new(),
+            pending: Vec::new(),
+            vacant: Vec::new(),
+            sequence: 0,
+            members: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            loss,
+            delay_ms_max,
+            healed: false,
+            next_request: 0,
+            next_value: 0,
+            waiting: BTreeMap::new(),
+            touched: Vec::new(),
+            told: Vec::new(),
+            removed: Vec::new(),
+            newly_acknowledged: Vec::new(),
+            tally: Tally::default(),
+        };
+        for id in 0..(count + spare) as i32 {
+            world.add_member(MemberId(id));
+        }
+        world.founding = Some(configuration);
+        world.found();
+        world.schedule_ms(100, Event::Client);
+        world.schedule_ms(300, Event::Fault);
+        // Some worlds are large enough for their logs.
+        if weather.truncates && world.truncating.random_bool(0.6) {
+            world.schedule_ms(2000, Event::Truncate);
+        }
+        world
+    }
+
+    /// Has the first member initiate the set, unless that is done.
+    fn found(&mut self) {
+        if let Some(configuration) = self.founding.clone()
+            && self.members.values().all(|member| member.disk.configuration.is_none())
+        {
+            self.deliver(FOUNDER, Input::Initiate(Box::new(configuration)));
+        }
+    }
+
+    fn add_member(&mut self, id: MemberId) {
+        let skew_secs = self.random.random_range(-5..=5);
+        let mut disk = Disk::default();
+        if id == FOUNDER {
+            // Who initiates a set begins its log; the others have none until they fetched this.
+            let optime = OpTime { term: 0, timestamp: Timestamp { seconds: 900, increment: 1 } };
+            disk.append(&[Entry { optime, value: 0 }]);
+            disk.durable = 1;
+        }
+        let member = SimMember {
+            disk,
+            consensus: None,
+            summary: Summary::default(),
+            boot: 0,
+            paused_until: Moment::ZERO,
+            skew_secs,
+            takes_writes: false,
+            syncing: false,
+            fetch_generation: 0,
+            fetches_from: None,
+            tick_at: Moment::MAX,
+            unanswered: BTreeMap::new(),
+        };
+        self.members.insert(id, member);
+        self.boot_member(id);
+    }
+
+    fn touch(&mut self, id: MemberId) {
+        if !self.touched.contains(&id) {
+            self.touched.push(id);
+        }
+    }
+
+    /// Goes on to the next event. False when the world is over.
+    pub fn step(&mut self) -> Result<bool, String> {
+        self.touched.clear();
+        self.told.clear();
+        self.removed.clear();
+        self.newly_acknowledged.clear();
+        if !self.healed && self.now >= self.weather.unsafe_for {
+            self.heal();
+        }
+        if self.healed && self.is_at_rest() {
+            return Ok(false);
+        }
+        if self.now > self.weather.unsafe_for + self.weather.heal_within {
+            return Err(format!("the healed world did not come to rest within {:?}", self.weather.heal_within));
+        }
+        let Some(Reverse((at, _, place))) = self.events.pop() else {
+            return Err("nothing happens any more".to_owned());
+        };
+        self.now = self.now.max(at);
+        self.vacant.push(place);
+        if let Some(event) = self.pending[place].take() {
+            self.happen(event);
+        }
+        Ok(true)
+    }
+
+    /// Whether the newest configuration has a writable primary, and all its members its log, entirely committed.
+    fn is_at_rest(&self) -> bool {
+        let Some((primary, summary)) = self.views().filter(|(_, s)| s.is_writable).max_by_key(|(_, s)| s.term) else {
+            return false;
+        };
+        let Some(configuration) = &self.disk(primary).configuration else { return false };
+        let last = self.disk(primary).last();
+        summary.commit_point == last
+            && configuration.members.iter().filter(|member| member.bears_data()).all(|member| {
+                let other = &self.members[&member.id];
+                other.disk.last() == last
+                    && other.summary.commit_point == last
+                    && other.summary.primary == Some(primary)
+                    && other.disk.configuration.as_ref().map(|c| c.version) == Some(configuration.version)
+            })
+    }
+
+    fn schedule(&mut self, after: Duration, event: Event) {
+        self.sequence += 1;
+        let place = match self.vacant.pop() {
+            Some(place) => {
+                self.pending[place] = Some(event);
+                place
+            }
+            None => {
+                self.pending.push(Some(event));
+                self.pending.len() - 1
+            }
+        };
+        self.events.push(Reverse((self.now + after, self.sequence, place)));
+    }
+
+    fn schedule_ms(&mut self, after_ms: u64, event: Event) {
+        self.schedule(Duration::from_millis(after_ms), event);
+    }
+
+    fn happen(&mut self, event: Event) {
+        // Who pauses finds everything late, in the order it came.
+        if let Some((member, boot)) = event.addressee() {
+            let Some(state) = self.members.get(&member) else { return };
+            if boot.is_some_and(|boot| boot != state.boot || state.consensus.is_none()) {
+                return;
+            }
+            if state.paused_until > self.now {
+                let wait = state.paused_until - self.now;
+                self.schedule(wait, event);
+                return;
+            }
+        }
+        match event {
+            Event::Tick { to, .. } => {
+                if self.members[&to].tick_at <= self.now {
+                    self.deliver(to, Input::Tick);
+                }
+            }
+            Event::Request { to, asker, asker_boot, sent, request } => {
+                self.receive(to, asker, asker_boot, sent, request)
+            }
+            Event::Response { to, from, sent, response, .. } => {
+                let round_trip = self.now - sent;
+                self.deliver(to, Input::Response { from, response, round_trip });
+            }
+            Event::Unreachable { to, member, gone, kind, .. } => {
+                self.deliver(to, Input::Unreachable { to: member, gone, request: kind });
+            }
+            Event::Persisted { to, what, .. } => self.persisted(to, what),
+            Event::Synced { to, len, .. } => self.synced(to, len),
+            Event::TermBegun { to, term, .. } => self.begin_term(to, term),
+            Event::WritesBlocked { to, .. } => {
+                let position = self.disk(to).position();
+                self.deliver(to, Input::WritesBlocked(position));
+            }
+            Event::Fetch { by, generation, from, .. } => self.fetch(by, generation, from),
+            Event::Fetched { by, generation, from, asked, answer, .. } => {
+                self.fetched(by, generation, from, asked, answer)
+            }
+            Event::RolledBack { by, from, .. } => self.roll_back(by, from),
+            Event::Client => self.client(),
+            Event::Fault => self.fault(),
+            Event::Truncate => self.truncate(),
+            Event::Restart { member } => {
+                if self.members[&member].consensus.is_none() {
+                    self.boot_member(member);
+                }
+            }
+            Event::Resume { member } => self.deliver(member, Input::Tick),
+        }
+    }
+
+    fn boot_member(&mut self, id: MemberId) {
+        let seed = self.random.random();
+        let now = self.now;
+        let mutant = self.weather.mutant;
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.boot += 1;
+        member.takes_writes = false;
+        member.syncing = false;
+        member.fetches_from = None;
+        member.fetch_generation += 1;
+        member.tick_at = now;
+        member.unanswered.clear();
+        let start = Start {
+            host: host(id),
+            configuration: member.disk.configuration.clone(),
+            vote: member.disk.vote,
+            position: member.disk.position(),
+            commit_point: member.disk.commit_point,
+            data: if member.disk.log.is_empty() { DataState::InitialSync } else { DataState::Ready },
+            seed,
+        };
+        let mut consensus = Consensus::new(now, start);
+        consensus.mutate(mutant);
+        member.summary = consensus.summary();
+        member.consensus = Some(consensus);
+        self.deliver(id, Input::Tick);
+    }
+
+    fn deliver(&mut self, id: MemberId, input: Input) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let Some(consensus) = &mut member.consensus else { return };
+        let told = self.weather.trace.then(|| format!("{:?} member {id}: {input:?}", self.now));
+        let effects = consensus.step(self.now, input);
+        if let Some(told) = told {
+            let summary = consensus.summary();
+            eprintln!("{told}\n    {summary:?}");
+            effects.iter().for_each(|effect| eprintln!("    -> {effect:?}"));
+        }
+        let deadline = consensus.next_deadline();
+        member.summary = consensus.summary();
+        member.tick_at = deadline;
+        let boot = member.boot;
+        self.touch(id);
+        self.tally.steps += 1;
+        self.schedule(deadline.saturating_sub(self.now), Event::Tick { to: id, boot });
+        for effect in effects {
+            self.carry_out(id, effect);
+        }
+    }
+
+    fn carry_out(&mut self, id: MemberId, effect: Effect) {
+        let boot = self.members[&id].boot;
+        match effect {
+            Effect::Send { to, request } => self.send(id, to, request),
+            Effect::Respond { id: request, response } => self.respond(id, request, response),
+            Effect::PersistVote(vote) => {
+                let wait = self.disk_delay();
+                if self.weather.mutant == Mutant::VoteNotPersisted {
+                    self.deliver(id, Input::VotePersisted(vote));
+                } else {
+                    self.schedule(wait, Event::Persisted { to: id, boot, what: Persisted::Vote(vote) });
+                }
+            }
+            Effect::PersistConfiguration(configuration) => {
+                let wait = self.disk_delay();
+                self.schedule(wait, Event::Persisted { to: id, boot, what: Persisted::Configuration(configuration) });
+            }
+            Effect::FetchConfiguration { host } => self.fetch_configuration(id, &host),
+            Effect::Won { .. } => self.tally.elections += 1,
+            Effect::BeginTerm(term) => {
+                let wait = self.disk_delay();
+                self.schedule(wait, Event::TermBegun { to: id, boot, term });
+            }
+            Effect::BlockWrites => {
+                self.set_takes_writes(id, false);
+                let wait = self.disk_delay();
+                self.schedule(wait, Event::WritesBlocked { to: id, boot });
+            }
+            Effect::UnblockWrites => self.set_takes_writes(id, true),
+            Effect::Resign { .. } => {
+                self.set_takes_writes(id, false);
+                self.waiting.remove(&id);
+            }
+            Effect::Committed(optime) => self.committed(id, optime),
+            Effect::SyncSource(None) if self.weather.mutant == Mutant::FetchesOnAsPrimary => {}
+            Effect::SyncSource(source) => {
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.fetch_generation += 1;
+                    member.fetches_from = source;
+                    let generation = member.fetch_generation;
+                    if let Some(from) = source {
+                        self.schedule_ms(0, Event::Fetch { by: id, boot, generation, from });
+                    }
+                }
+            }
+            Effect::SteppedDown(Ok(())) => self.tally.step_downs += 1,
+            Effect::TermAdopted(_)
+            | Effect::SteppedDown(Err(_))
+            | Effect::Reconfigured(_)
+            | Effect::Stood(_)
+            | Effect::TopologyChanged => {}
+        }
+    }
+}
