@@ -1,8 +1,8 @@
 //! The commit queue: the one place where OpTimes are given out and where anything reaches RocksDB.
 //!
 //! A committing thread puts its transaction into the queue. If nobody is writing, it leads: it takes everything that
-//! waits, gives out OpTimes, and writes one `WriteBatch`; else it sleeps until a leader is done with it, or makes it
-//! the next leader. Whoever wants durability waits further for a sync, and one sync serves all that were written
+//! waits, gives out OpTimes, and writes one `WriteBatch`, and a few more if others came meanwhile; else it sleeps until a leader
+//! is done with it, or makes it the next leader. Whoever wants durability waits further for a sync, and one sync serves all that were written
 //! before it began. A lone writer therefore pays neither a hand-off nor a wake-up, and sixty-four share one sync.
 //!
 //! Invariants:
@@ -50,6 +50,9 @@ use terms::Terms;
 const GROUP_TRANSACTIONS_MAX: usize = 512;
 /// Bytes one leader takes at once, at most (reached, not exceeded by more than one transaction).
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Groups that one leader writes, one after the other. To pass the lead on costs a wake-up, and everybody waits until the one who
+/// is woken gets a processor; to keep it makes the leader's own client wait.
+const GROUPS_IN_A_ROW_MAX: usize = 8;
 
 /// When a commit may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -368,37 +371,52 @@ impl CommitQueue {
         self.terms.position(target)
     }
 
-    /// Writes one group. On entry this thread holds `writing`; on return it does not.
+    /// Writes one group, and those that came together meanwhile. On entry this thread holds `writing`; on return it does not.
     fn lead_write(&self, own: &Arc<Waiter>) {
+        let mut groups = 0;
+        while self.write_next_group(own, groups + 1 < GROUPS_IN_A_ROW_MAX) {
+            groups += 1;
+        }
+    }
+
+    /// Whether `writing` is still held, and another group to be written.
+    fn write_next_group(&self, own: &Arc<Waiter>, may_go_on: bool) -> bool {
         let group = self.take_group();
         let started = std::time::Instant::now();
         self.write_group(&group);
         self.metrics.write_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        let mut own_done = false;
-        let sync_here = {
-            let mut state = self.state.lock();
-            state.writing = false;
-            for waiter in group {
-                state.is_sync_wanted |= waiter.durability == Durability::Wanted;
-                match waiter.durability {
-                    Durability::Synced => state.awaiting_sync.push(waiter),
-                    _ if Arc::ptr_eq(&waiter, own) => own_done = true,
-                    Durability::Applied | Durability::Wanted => waiter.signal(DONE),
-                }
+        let (mut syncing, mut done) = (Vec::new(), Vec::with_capacity(group.len()));
+        let mut is_sync_wanted = false;
+        for waiter in group {
+            is_sync_wanted |= waiter.durability == Durability::Wanted;
+            match waiter.durability {
+                Durability::Synced => syncing.push(waiter),
+                Durability::Applied | Durability::Wanted => done.push(waiter),
             }
-            let sync_here = own.durability != Durability::Applied && !state.syncing;
-            if sync_here {
-                state.syncing = true;
-            }
-            self.pass_on(&mut state);
-            sync_here
-        };
-        if own_done {
-            own.state.store(DONE, Ordering::Release);
         }
-        if sync_here {
+        let (syncs_here, goes_on) = {
+            let mut state = self.state.lock();
+            state.is_sync_wanted |= is_sync_wanted;
+            state.awaiting_sync.append(&mut syncing);
+            let syncs_here = own.durability != Durability::Applied && !state.syncing;
+            state.syncing |= syncs_here;
+            let goes_on = may_go_on && !syncs_here && own.durability != Durability::Synced && !state.pending.is_empty();
+            state.writing = goes_on;
+            self.pass_on(&mut state);
+            (syncs_here, goes_on)
+        };
+        // Nobody who comes waits for these to be woken.
+        for waiter in done {
+            if Arc::ptr_eq(&waiter, own) {
+                own.state.store(DONE, Ordering::Release);
+            } else {
+                waiter.signal(DONE);
+            }
+        }
+        if syncs_here {
             self.lead_sync();
         }
+        goes_on
     }
 
     fn take_group(&self) -> Vec<Arc<Waiter>> {
