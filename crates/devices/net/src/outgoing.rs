@@ -476,8 +476,6 @@ fn is_about(set: Duration, left: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use std::net::TcpListener;
 

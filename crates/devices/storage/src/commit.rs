@@ -1,9 +1,10 @@
 //! The commit queue: the one place where OpTimes are given out and where anything reaches RocksDB.
 //!
 //! A committing thread puts its transaction into the queue. If nobody is writing, it leads: it takes everything that
-//! waits, gives out OpTimes, and writes one `WriteBatch`, and a few more if others came meanwhile; else it sleeps until a leader
-//! is done with it, or makes it the next leader. Whoever wants durability waits further for a sync, and one sync serves all that were written
-//! before it began. A lone writer therefore pays neither a hand-off nor a wake-up, and sixty-four share one sync.
+//! waits, gives out OpTimes, and writes one `WriteBatch`, and for a moment more if others came meanwhile; else it sleeps
+//! until a leader is done with it, or makes it the next leader. Whoever wants durability waits further for a sync, and
+//! one sync serves all that were written before it began. A lone writer therefore pays neither a hand-off nor a wake-up,
+//! and sixty-four share one sync.
 //!
 //! Invariants:
 //! - At most one thread writes, and at most one syncs. A thread may write while another syncs: what it writes waits for
@@ -43,16 +44,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terms::Terms;
 
 /// Transactions one leader takes at once, at most. Bounds how long the first of them waits for the rest.
 const GROUP_TRANSACTIONS_MAX: usize = 512;
 /// Bytes one leader takes at once, at most (reached, not exceeded by more than one transaction).
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Groups that one leader writes, one after the other. To pass the lead on costs a wake-up, and everybody waits until the one who
-/// is woken gets a processor; to keep it makes the leader's own client wait.
-const GROUPS_IN_A_ROW_MAX: usize = 8;
+/// How long one leader begins further groups. To pass the lead on costs a wake-up, and everybody waits until the one who is woken
+/// gets a processor; to keep it makes the leader's own client wait, whatever the others write.
+const LEAD_MAX: Duration = Duration::from_micros(500);
 
 /// When a commit may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,8 +348,8 @@ impl CommitQueue {
 
     /// Syncs whenever a sync is wanted that no committing thread waits for, for that long. For one thread, that has nothing else to
     /// do: a client's thread that went on syncing for others would answer its own client late.
-    pub fn serve_syncs(&self, time: std::time::Duration) {
-        let until = std::time::Instant::now() + time;
+    pub fn serve_syncs(&self, time: Duration) {
+        let until = Instant::now() + time;
         loop {
             {
                 let mut state = self.state.lock();
@@ -373,34 +374,30 @@ impl CommitQueue {
 
     /// Writes one group, and those that came together meanwhile. On entry this thread holds `writing`; on return it does not.
     fn lead_write(&self, own: &Arc<Waiter>) {
-        let mut groups = 0;
-        while self.write_next_group(own, groups + 1 < GROUPS_IN_A_ROW_MAX) {
-            groups += 1;
+        let began = Instant::now();
+        let mut started = began;
+        while self.write_next_group(own, started, began + LEAD_MAX) {
+            started = Instant::now();
         }
     }
 
     /// Whether `writing` is still held, and another group to be written.
-    fn write_next_group(&self, own: &Arc<Waiter>, may_go_on: bool) -> bool {
+    fn write_next_group(&self, own: &Arc<Waiter>, started: Instant, until: Instant) -> bool {
         let group = self.take_group();
-        let started = std::time::Instant::now();
         self.write_group(&group);
-        self.metrics.write_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        let (mut syncing, mut done) = (Vec::new(), Vec::with_capacity(group.len()));
-        let mut is_sync_wanted = false;
-        for waiter in group {
-            is_sync_wanted |= waiter.durability == Durability::Wanted;
-            match waiter.durability {
-                Durability::Synced => syncing.push(waiter),
-                Durability::Applied | Durability::Wanted => done.push(waiter),
-            }
-        }
+        let ended = Instant::now();
+        self.metrics.write_nanos.fetch_add((ended - started).as_nanos() as u64, Ordering::Relaxed);
+        let (mut syncing, done): (Vec<_>, Vec<_>) =
+            group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
+        let is_sync_wanted = done.iter().any(|waiter| waiter.durability == Durability::Wanted);
         let (syncs_here, goes_on) = {
             let mut state = self.state.lock();
             state.is_sync_wanted |= is_sync_wanted;
             state.awaiting_sync.append(&mut syncing);
             let syncs_here = own.durability != Durability::Applied && !state.syncing;
             state.syncing |= syncs_here;
-            let goes_on = may_go_on && !syncs_here && own.durability != Durability::Synced && !state.pending.is_empty();
+            let may_go_on = !syncs_here && own.durability != Durability::Synced;
+            let goes_on = may_go_on && ended < until && !state.pending.is_empty();
             state.writing = goes_on;
             self.pass_on(&mut state);
             (syncs_here, goes_on)
@@ -467,7 +464,7 @@ impl CommitQueue {
         let target = self.applied.load(Ordering::Acquire);
         let written = self.batches_written.load(Ordering::Acquire);
         crash_point!("commit-before-sync");
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         if let Err(error) = self.db.flush_wal(true) {
             machine::stop("syncing the log", &error);
         }
@@ -516,8 +513,8 @@ impl CommitQueue {
         self.newest.leave();
     }
 
-    /// The first of the readable entries from that timestamp on, with theirs: none if there are none. `None` if some of them may be on disk only. As with what is read
-    /// there, whoever finds [`Self::truncations`] changed afterwards may have missed some.
+    /// The first of the readable entries from that timestamp on, with theirs; empty if there are none, `None` if some of them may
+    /// be on disk only. As with what is read there, whoever finds [`Self::truncations`] changed afterwards may have missed some.
     pub fn newest_entries(&self, from: Timestamp) -> Option<Vec<(u64, SharedEntry)>> {
         let applied = self.applied.load(Ordering::SeqCst);
         self.newest.range(from.as_u64(), applied)
@@ -531,12 +528,12 @@ impl CommitQueue {
     }
 
     /// Waits until something beyond `seen` is applied, or the deadline; tells whether there is.
-    pub fn wait_applied_beyond(&self, seen: Timestamp, timeout: std::time::Duration) -> bool {
+    pub fn wait_applied_beyond(&self, seen: Timestamp, timeout: Duration) -> bool {
         self.wait_until(timeout, || self.applied.load(Ordering::Acquire) > seen.as_u64())
     }
 
-    fn wait_until(&self, timeout: std::time::Duration, reached: impl Fn() -> bool) -> bool {
-        let deadline = std::time::Instant::now() + timeout;
+    fn wait_until(&self, timeout: Duration, reached: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + timeout;
         self.watchers.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.advanced_lock.lock();
         let mut there = reached();
