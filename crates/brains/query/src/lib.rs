@@ -13,8 +13,8 @@ pub mod pipeline;
 pub mod planner;
 pub mod projection;
 mod raw;
-mod show;
 pub mod sort;
 pub mod update;
 
+use baton_document::show;
 pub use context::Context;

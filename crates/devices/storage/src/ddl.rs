@@ -248,18 +248,39 @@ impl Storage {
 
     /// Renames a collection within this member; `drop_target` drops what has the new name.
     pub fn rename_collection(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
+        self.rename_if(from, to, |target| match target {
+            Some(_) if !drop_target => Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists")),
+            _ => Ok(()),
+        })
+    }
+
+    /// Gives `from` the name `to`, and drops what had it, if `may_replace` agrees to what that is then; nothing changes it
+    /// between the two.
+    pub fn replace_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        may_replace: impl FnOnce(Option<&Arc<Collection>>) -> Result<()>,
+    ) -> Result<()> {
+        self.rename_if(from, to, may_replace)
+    }
+
+    fn rename_if(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        may_replace: impl FnOnce(Option<&Arc<Collection>>) -> Result<()>,
+    ) -> Result<()> {
         let _change = self.catalog_change.lock();
         let Some(source) = self.collection(from) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {from} does not exist")));
         };
         let target = self.collection(to);
-        if target.is_some() && !drop_target {
-            return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
-        }
         let shared = Arc::clone(&source.shared);
         let _guard = shared.ddl.write();
         let target_shared = target.as_ref().map(|target| Arc::clone(&target.shared));
         let _target_guard = target_shared.as_ref().map(|shared| shared.ddl.write());
+        may_replace(target.as_ref())?;
         let mut transaction = Transaction::default();
         let renamed = self.rename_entry(&mut transaction, &source, target.as_ref(), to)?;
         crash_point!("rename-before-commit");

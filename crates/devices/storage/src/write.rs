@@ -13,6 +13,7 @@ use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::Stored;
 use baton_document::index_keys::index_keys;
+use baton_document::show;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -365,7 +366,7 @@ fn duplicate_key(collection: &Collection, index: Option<&Index>, values: &RawDoc
         Some(index) => (index.definition.name.as_str(), index.definition.key_pattern().to_owned()),
         None => (crate::catalog::ID_INDEX, rawdoc! { "_id": 1 }),
     };
-    let shown = bson::Document::try_from(values).map_or_else(|_| String::from("{}"), |values| shell_document(&values));
+    let shown = show::document(values);
     let mut info = RawDocumentBuf::new();
     info.append(cstr!("keyPattern"), pattern);
     info.append(cstr!("keyValue"), values.to_owned());
@@ -374,17 +375,4 @@ fn duplicate_key(collection: &Collection, index: Option<&Index>, values: &RawDoc
         format!("E11000 duplicate key error collection: {} index: {name} dup key: {shown}", collection.namespace),
     )
     .with_info(info)
-}
-
-/// A document as MongoDB's messages print it.
-fn shell_document(document: &bson::Document) -> String {
-    let fields: Vec<String> = document
-        .iter()
-        .map(|(name, value)| match value {
-            bson::Bson::ObjectId(id) => format!("{name}: ObjectId('{id}')"),
-            bson::Bson::Double(n) if n.fract() == 0.0 && n.abs() < 1e15 => format!("{name}: {n:.1}"),
-            value => format!("{name}: {value}"),
-        })
-        .collect();
-    format!("{{ {} }}", fields.join(", "))
 }

@@ -1,23 +1,20 @@
-//! The stages that need storage: `$lookup`, `$unionWith`, `$out`, `$merge`. And opening a collection or view as the
-//! input of a pipeline, which all of them and the `aggregate` command share.
+//! The stages that need storage: `$lookup` and `$unionWith` here, `$out` and `$merge` in [`crate::stages`]. And opening a
+//! collection or view as the input of a pipeline, which all of them and the `aggregate` command share.
 
 use crate::Interrupt;
 use crate::access::Given;
 use crate::aggregation::{Aggregation, Input};
-use crate::interrupt::Interruption;
+use crate::interrupt::{Check, Interruption};
 use crate::query::{Hint, Query, QuerySpec};
-use crate::write::{self, Work, Written};
+use crate::stages::{Merge, Out};
+use crate::write::{self, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
-use baton_query::pipeline::{
-    Chain, Flow, Host, LookupSpec, MergeSpec, OutSpec, Pipeline, Stage, StageSpec, Target, UnionWithSpec, WhenMatched,
-    WhenNotMatched,
-};
-use baton_query::update::Update;
-use baton_storage::{CollectionOptions, CreateOutcome, Durability, Storage};
+use baton_query::pipeline::{Chain, Flow, Host, LookupSpec, Pipeline, Stage, StageSpec, Target, UnionWithSpec};
+use baton_storage::{Durability, Storage};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::RawBson;
-use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,6 +63,8 @@ pub struct StorageHost {
     pub db: String,
     /// Sources of randomness.
     pub draw: Arc<dyn Draw>,
+    /// Whether `$out` and `$merge` do not ask their target's validator.
+    pub bypass_validation: bool,
     /// Who runs the aggregation now.
     interruption: Arc<Interruption>,
 }
@@ -73,7 +72,7 @@ pub struct StorageHost {
 impl StorageHost {
     /// The host of one aggregation.
     pub fn new(storage: Arc<Storage>, db: &str, draw: Arc<dyn Draw>) -> Self {
-        Self { storage, db: db.to_owned(), draw, interruption: Arc::default() }
+        Self { storage, db: db.to_owned(), draw, bypass_validation: false, interruption: Arc::default() }
     }
 
     /// The aggregation of `chain` over `input`, whose stages are this host's.
@@ -82,7 +81,7 @@ impl StorageHost {
     }
 
     /// What a stage's writes are carried out with: the command itself waits for the disk, at its end.
-    fn work<'a>(&'a self, interrupt: Interrupt<'a>) -> Work<'a> {
+    pub(crate) fn work<'a>(&'a self, interrupt: Interrupt<'a>) -> Work<'a> {
         Work { storage: &self.storage, draw: &*self.draw, interrupt, durability: Durability::Applied }
     }
 
@@ -137,7 +136,12 @@ impl StorageHost {
         ))
     }
 
-    fn namespace(&self, target: &Target) -> Result<Namespace> {
+    /// The operation that runs the aggregation at this moment.
+    pub(crate) fn check(&self) -> Check {
+        self.interruption.current()
+    }
+
+    pub(crate) fn namespace(&self, target: &Target) -> Result<Namespace> {
         Namespace::new(target.db.as_deref().unwrap_or(&self.db), &target.coll)
     }
 
@@ -200,7 +204,7 @@ impl Stage for Lookup {
         let mut partners = RawArrayBuf::new();
         let mut bytes = 0;
         let mut all = self.host.everything(self.spec.from.as_ref(), pipeline, &bound)?;
-        all.run(&self.host.interruption.current(), &mut |partner| {
+        all.run(&self.host.check(), &mut |partner| {
             bytes += partner.as_bytes().len();
             if bytes > write::DOCUMENT_BYTES_MAX {
                 let from = self.spec.from.as_ref().map_or("the pipeline", |target| target.coll.as_str());
@@ -244,211 +248,12 @@ impl Stage for UnionWith {
         }
         let Some(other) = &mut self.other else { return Ok(Flow::Done) };
         let mut given = 0;
-        let more = other.run(&self.host.interruption.current(), &mut |document| {
+        let more = other.run(&self.host.check(), &mut |document| {
             out.push_back(document.to_owned());
             given += 1;
             Ok(if given == 256 { Given::TakenLast } else { Given::Taken })
         })?;
         Ok(if more { Flow::More } else { Flow::Done })
-    }
-}
-
-/// `$out`: the result becomes a collection, all at once, when it is complete.
-struct Out {
-    host: StorageHost,
-    target: Namespace,
-    scratch: Namespace,
-    batch: Vec<RawDocumentBuf>,
-}
-
-impl Out {
-    fn new(host: StorageHost, spec: &OutSpec) -> Result<Self> {
-        let target = host.namespace(&spec.target)?;
-        let existing = host.storage.collection(&target);
-        if existing.as_ref().is_some_and(|collection| collection.options.view.is_some()) {
-            return Err(Error::new(
-                ErrorCode::CommandNotSupportedOnView,
-                format!("Namespace {target} is a view, not a collection"),
-            ));
-        }
-        if existing.as_ref().is_some_and(|collection| collection.options.capped.is_some()) {
-            return Err(Error::location(17152, format!("namespace '{target}' is capped so it can't be used for $out")));
-        }
-        let name = bson::Uuid::from_bytes(host.draw.uuid()).to_string();
-        let scratch = Namespace::new(target.db(), &format!("tmp.agg_out.{name}"))?;
-        let options = match &existing {
-            Some(collection) => collection.options.clone(),
-            None => CollectionOptions::default(),
-        };
-        match host.storage.create_collection(&scratch, options.with_temporary(true)?, host.draw.uuid())? {
-            CreateOutcome::Created(_) | CreateOutcome::Exists(_) => {}
-        }
-        for index in existing.iter().flat_map(|collection| collection.indexes().iter().cloned().collect::<Vec<_>>()) {
-            host.storage.create_index(&scratch, index.definition.clone(), &mut |_, _| Ok(()))?;
-        }
-        Ok(Self { host, target, scratch, batch: Vec::new() })
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        for document in self.batch.drain(..) {
-            match write::insert_one(&self.host.work(&|| Ok(())), &self.scratch, &document) {
-                Ok(_) => {}
-                Err(error) => {
-                    self.host.storage.drop_collection(&self.scratch)?;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Stage for Out {
-    fn push(&mut self, document: RawDocumentBuf, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        self.batch.push(document);
-        if self.batch.len() == 256 {
-            self.flush()?;
-        }
-        Ok(Flow::More)
-    }
-
-    fn finish(&mut self, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        self.flush()?;
-        self.host.storage.rename_collection(&self.scratch, &self.target, true)?;
-        Ok(Flow::Done)
-    }
-}
-
-impl Drop for Out {
-    fn drop(&mut self) {
-        // Renamed away if all went well; else nothing of it may stay.
-        if let Err(error) = self.host.storage.drop_collection(&self.scratch) {
-            tracing::warn!(component = "QUERY", namespace = %self.scratch, error = %error, "Could not drop what an unfinished $out left; drop it by hand");
-        }
-    }
-}
-
-/// `$merge`: each document into another collection, by what it finds there.
-struct Merge {
-    host: StorageHost,
-    spec: Arc<MergeSpec>,
-    context: Arc<Context>,
-    target: Namespace,
-    on: Vec<String>,
-}
-
-impl Merge {
-    fn new(host: StorageHost, spec: Arc<MergeSpec>, context: Arc<Context>) -> Result<Self> {
-        let target = host.namespace(&spec.target)?;
-        let on = spec.on.clone().unwrap_or_else(|| vec!["_id".to_owned()]);
-        if on != ["_id"] {
-            let collection = host.storage.collection(&target);
-            let unique = collection.iter().flat_map(|c| c.indexes().iter().cloned().collect::<Vec<_>>()).any(|index| {
-                let paths: Vec<&str> = index.definition.paths.iter().map(|path| path.as_str()).collect();
-                index.definition.unique
-                    && index.definition.partial.is_none()
-                    && paths.len() == on.len()
-                    && on.iter().all(|field| paths.contains(&field.as_str()))
-            });
-            if !unique {
-                return Err(Error::location(51183, "Cannot find index to verify that join fields will be unique"));
-            }
-        }
-        Ok(Self { host, spec, context, target, on })
-    }
-
-    fn filter(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
-        let mut filter = RawDocumentBuf::new();
-        for field in &self.on {
-            let path = baton_document::Path::parse(field);
-            let value = baton_document::path::get(document, &path);
-            if value.is_none_or(|value| matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)) && field != "_id" {
-                return Err(Error::location(
-                    51132,
-                    "$merge write error: 'on' field cannot be missing, null, undefined or an array",
-                ));
-            }
-            let mut equals = RawDocumentBuf::new();
-            equals.append(bson::raw::cstr!("$eq"), value.unwrap_or(RawBsonRef::Null));
-            filter.append(bson::raw::CString::try_from(field.as_str())?, equals);
-        }
-        Ok(filter)
-    }
-
-    fn update(&self, document: &RawDocument) -> Result<Option<Update>> {
-        let none: [RawDocumentBuf; 0] = [];
-        match &self.spec.when_matched {
-            WhenMatched::KeepExisting | WhenMatched::Fail => Ok(None),
-            WhenMatched::Replace => Update::parse(RawBsonRef::Document(document), &none, &self.context).map(Some),
-            WhenMatched::Merge => {
-                let mut set = RawDocumentBuf::new();
-                for element in document {
-                    let (name, value) = element?;
-                    if name.as_str() != "_id" {
-                        set.append(name, value);
-                    }
-                }
-                let mut update = RawDocumentBuf::new();
-                update.append(bson::raw::cstr!("$set"), set);
-                Update::parse(RawBsonRef::Document(&update), &none, &self.context).map(Some)
-            }
-            WhenMatched::Pipeline(stages) => {
-                let mut context = Context::clone(&self.context);
-                for (name, expression) in &self.spec.let_variables {
-                    let value = expression.evaluate(document, &self.context)?.unwrap_or(bson::Bson::Undefined);
-                    context.variables.retain(|(known, _)| known != name);
-                    context.variables.push((name.clone(), value));
-                }
-                let mut array = RawArrayBuf::new();
-                for stage in stages {
-                    array.push(stage.clone());
-                }
-                Update::parse(RawBsonRef::Array(&array), &none, &context).map(Some)
-            }
-        }
-    }
-}
-
-impl Stage for Merge {
-    fn push(&mut self, document: RawDocumentBuf, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        let document =
-            if document.get("_id")?.is_some() { document } else { write::with_id(&document, &*self.host.draw)? };
-        let filter = Arc::new(Matcher::parse(&self.filter(&document)?, &self.context)?);
-        let storage = &self.host.storage;
-        let found = match self.update(&document)? {
-            Some(update) => {
-                let statement = write::UpdateStatement::one(filter, update);
-                let interrupt = self.host.interruption.current();
-                let work = self.host.work(&*interrupt);
-                let written = write::update(&work, &self.target, &statement, &self.context, None)?;
-                matches!(written, Written { matched: 1.., .. })
-            }
-            // The unique index that is to find a match refuses the insert, and says which key it was.
-            None if matches!(self.spec.when_matched, WhenMatched::Fail) => false,
-            None => Query::new(
-                storage,
-                storage.collection(&self.target),
-                QuerySpec::matching(filter),
-                Arc::clone(&self.context),
-            )?
-            .first(&*self.host.interruption.current())?
-            .is_some(),
-        };
-        if !found {
-            match self.spec.when_not_matched {
-                WhenNotMatched::Insert => {
-                    write::insert_one(&self.host.work(&|| Ok(())), &self.target, &document)?;
-                }
-                WhenNotMatched::Discard => {}
-                WhenNotMatched::Fail => {
-                    return Err(Error::new(
-                        ErrorCode::MergeStageNoMatchingDocument,
-                        "$merge could not find a matching document in the target collection for at least one document in the source collection",
-                    ));
-                }
-            }
-        }
-        Ok(Flow::More)
     }
 }
 

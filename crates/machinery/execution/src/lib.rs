@@ -14,6 +14,7 @@ mod interrupt;
 mod oplog_range;
 mod plan;
 mod query;
+mod stages;
 pub mod write;
 
 pub use access::{Access, Entries, Examined, Given};

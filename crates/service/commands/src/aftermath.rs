@@ -1,6 +1,7 @@
 //! What happens once a command is over: it is counted, and if it was slow, logged and profiled.
 //!
-//! Invariant: nothing here fails a command that succeeded; a profile that cannot be written is logged and forgotten.
+//! Invariants: nothing here fails a command that succeeded; a profile that cannot be written is logged and forgotten. What
+//! counts is work: an awaited hello or a tailable cursor's `getMore` is not slow because nothing happened.
 //! What it deliberately does not do: count documents; commands do, since they alone know.
 
 use crate::call::Call;
@@ -18,7 +19,7 @@ const LOGGED_COMMAND_BYTES_MAX: usize = 10_000;
 
 /// Counts a command that is over, and logs and profiles it if it was slow. `result` is what it was answered with.
 pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error, L)>, reply_bytes: usize) {
-    let time = call.operation.started.elapsed();
+    let time = call.operation.worked();
     let db = call.envelope.db;
     let mut buffer = SmallVec::<[u8; 128]>::new();
     if !collection.is_empty() {
@@ -34,7 +35,7 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
     }
     let namespace = if namespace.is_empty() { format!("{db}.$cmd") } else { namespace.to_owned() };
     let error = result.as_ref().err().map(|(error, _)| error);
-    if verdict.log && !waits_by_nature(call) {
+    if verdict.log {
         log(call, &namespace, time, error, reply_bytes);
     }
     if verdict.profile && collection != profile::COLLECTION {
@@ -43,11 +44,6 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
             tracing::warn!(target: "COMMAND", id = 20703, error = %error, db, "Caught error while trying to profile");
         }
     }
-}
-
-/// An awaited hello or a tailable cursor's `getMore` is slow because its client asked for that.
-fn waits_by_nature(call: &Call<'_>) -> bool {
-    call.spec.flags.has(Flags::NO_AUTHENTICATION) && call.fields.peek("maxAwaitTimeMS").is_some()
 }
 
 fn shown_command(call: &Call<'_>) -> String {

@@ -4,8 +4,8 @@
 //! A document is checked once, by [`validate`], where it enters; everything else here assumes a checked document, and
 //! on one that was not, answers something or an error but never panics.
 //!
-//! What it deliberately does not do: collation (strings order by their bytes), printing (the `bson` crate's extended
-//! JSON serves), and any knowledge of queries or storage.
+//! What it deliberately does not do: collation (strings order by their bytes), printing other than for messages (the `bson`
+//! crate's extended JSON serves), and any knowledge of queries or storage.
 
 pub mod decimal;
 pub mod index_keys;
@@ -13,6 +13,7 @@ pub mod keys;
 pub mod number;
 pub mod order;
 pub mod path;
+pub mod show;
 pub mod validate;
 
 pub use bson;

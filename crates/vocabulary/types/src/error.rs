@@ -267,6 +267,12 @@ impl Error {
         self
     }
 
+    /// The same error as the cause of another: its message after what failed, as MongoDB says it.
+    pub fn in_context(mut self, what: impl fmt::Display) -> Self {
+        self.message = format!("{what} :: caused by :: {}", self.message);
+        self
+    }
+
     /// The same error with one more label.
     pub fn with_label(mut self, label: &'static str) -> Self {
         self.labels.push(label);

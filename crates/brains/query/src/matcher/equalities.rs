@@ -31,6 +31,12 @@ pub(super) fn collect(root: &Node) -> Result<Vec<(String, Bson)>> {
     Ok(found.into_iter().map(|(path, value)| (path.as_str().to_string(), value)).collect())
 }
 
+/// The equalities of a tree that holds nothing else.
+pub(super) fn collect_all(root: &Node) -> Option<Vec<(String, Bson)>> {
+    let found = collect(root).ok()?;
+    (found.len() == root.conjuncts().len()).then_some(found)
+}
+
 fn conflict(a: &Path, b: &Path) -> Error {
     let cause = if a == b {
         format!("path '{a}' is matched twice")

@@ -116,6 +116,11 @@ impl Matcher {
         equalities::collect(&self.root)
     }
 
+    /// [`Self::equalities`], if the filter asks for nothing else.
+    pub fn sole_equalities(&self) -> Option<Vec<(String, Bson)>> {
+        equalities::collect_all(&self.root)
+    }
+
     /// The filter in normal form, as explain prints it.
     pub fn to_document(&self) -> Document {
         serialize::document(&self.root)

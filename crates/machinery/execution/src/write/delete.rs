@@ -1,5 +1,6 @@
 //! Deletes, one document, all that match, or a batch of them.
 
+use super::attempts::Attempts;
 use super::{Changed, Image, Locked, Retry, Target, Work, Written, change_each};
 use crate::query::Hint;
 use baton_query::Context;
@@ -32,8 +33,9 @@ pub fn delete(
     context: &Arc<Context>,
     mut retry: Option<&mut Retry<'_>>,
 ) -> Result<Written> {
+    let mut attempts = Attempts::default();
     loop {
-        (work.interrupt)()?;
+        attempts.begin(work.interrupt)?;
         let found = work.storage.with_collection(namespace, |collection| match collection {
             Some(collection) => {
                 let limit = if statement.multi { None } else { Some(1) };

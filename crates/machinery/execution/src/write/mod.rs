@@ -4,6 +4,7 @@
 //! have changed; make the new document; hand the transaction to the commit queue. If the document no longer matches,
 //! look for another. Conflicting writers therefore wait for each other's document and no one else does.
 
+mod attempts;
 mod delete;
 mod insert;
 mod update;

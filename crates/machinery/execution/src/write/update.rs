@@ -1,5 +1,6 @@
 //! Updates and upserts.
 
+use super::attempts::Attempts;
 use super::{
     Changed, Image, Locked, Retry, Target, Work, Written, change_each, check_size, prepare, refuse_view, validate,
     with_image,
@@ -12,7 +13,7 @@ use baton_query::update::{OplogUpdate, Update};
 use baton_storage::{Collection, RetryImage, Statement, Transaction};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
-use bson::{Bson, RawDocument, rawdoc};
+use bson::{Bson, RawDocument, RawDocumentBuf, rawdoc};
 use std::sync::Arc;
 
 /// An update, parsed.
@@ -29,6 +30,8 @@ pub struct UpdateStatement {
     pub hint: Option<Hint>,
     /// Which one, if several match.
     pub sort: Option<Arc<SortPattern>>,
+    /// What an upsert inserts, in place of what the update makes of the filter.
+    pub supplied: Option<RawDocumentBuf>,
     /// Whether the validator is not asked.
     pub bypass_validation: bool,
     /// Which state of the document to give back, if it is one.
@@ -45,6 +48,7 @@ impl UpdateStatement {
             upsert: false,
             hint: None,
             sort: None,
+            supplied: None,
             bypass_validation: false,
             image: Image::None,
         }
@@ -59,8 +63,9 @@ pub fn update(
     context: &Arc<Context>,
     mut retry: Option<&mut Retry<'_>>,
 ) -> Result<Written> {
+    let mut attempts = Attempts::default();
     loop {
-        (work.interrupt)()?;
+        attempts.begin(work.interrupt)?;
         let found = work.storage.with_collection(namespace, |collection| match collection {
             Some(collection) => update_found(work, collection, statement, context, &mut retry),
             None => Ok(Some(Written::default())),
@@ -71,26 +76,10 @@ pub fn update(
         }
         match upsert(work, namespace, statement, &mut retry) {
             // Somebody inserted what would have matched: then it is an update after all.
-            Err(error) if error.code == ErrorCode::DuplicateKey && upsert_may_retry(statement, &error)? => {}
+            Err(error) if attempts.may_repeat_upsert(statement, &error) => {}
             upserted => return upserted,
         }
     }
-}
-
-/// A duplicate key on what the filter itself demands means that a matching document has appeared.
-fn upsert_may_retry(statement: &UpdateStatement, error: &Error) -> Result<bool> {
-    let Some(info) = &error.info else { return Ok(false) };
-    let Ok(values) = info.get_document("keyValue") else { return Ok(false) };
-    let equalities = statement.filter.equalities().unwrap_or_default();
-    for element in values {
-        let (name, value) = element?;
-        if !equalities.iter().any(|(path, wanted)| {
-            path == name.as_str() && baton_document::order::compare_raw_bson(value, wanted).is_eq()
-        }) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Updates what is there; `None` as [`change_each`] says.
@@ -144,7 +133,10 @@ fn upsert(
 ) -> Result<Written> {
     let Work { storage, draw, .. } = *work;
     storage.collection_or_create(namespace, || draw.uuid())?;
-    let document = statement.update.upsert_document(&statement.filter, draw.object_id())?;
+    let document = match &statement.supplied {
+        Some(document) => document.clone(),
+        None => statement.update.upsert_document(&statement.filter, draw.object_id())?,
+    };
     let document = prepare(&document, draw)?.into_owned();
     let id: Bson = baton_storage::id_of(&document)?.try_into()?;
     storage.with_collection(namespace, |collection| {

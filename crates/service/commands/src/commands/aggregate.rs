@@ -40,6 +40,7 @@ pub struct AggregateRequest<'a> {
     explain: bool,
     hint: Option<RawBsonRef<'a>>,
     variables: Option<&'a RawDocument>,
+    bypass_validation: bool,
 }
 
 impl<'a> AggregateRequest<'a> {
@@ -66,13 +67,12 @@ impl<'a> AggregateRequest<'a> {
         let hint = fields.take("hint");
         let variables = fields.optional("let")?;
         crud::check_collation(fields.optional("collation")?)?;
-        for ignored in
-            ["allowDiskUse", "bypassDocumentValidation", "fromMongos", "needsMerge", "bypassEmptyTsReplacement"]
-        {
+        let bypass_validation = fields.truth("bypassDocumentValidation")?;
+        for ignored in ["allowDiskUse", "fromMongos", "needsMerge", "bypassEmptyTsReplacement"] {
             fields.take(ignored);
         }
         fields.finish()?;
-        Ok(Self { stages, batch_size, explain, hint, variables })
+        Ok(Self { stages, batch_size, explain, hint, variables, bypass_validation })
     }
 }
 
@@ -99,7 +99,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if request.explain {
         return explain::append_pipeline(call, reply, &namespace, pipeline, &context, "queryPlanner");
     }
-    let host = host(call, &namespace);
+    let mut host = host(call, &namespace);
+    host.bypass_validation = request.bypass_validation;
     let writes = pipeline.write().is_some();
     if writes && call.read_at.is_some() {
         return Err(Error::new(

@@ -68,6 +68,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let deletes = call.documents("deletes")?;
     let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
     let variables = call.fields.optional("let")?;
+    // As in MongoDB, where all writes take it: a deletion asks no validator.
+    call.fields.truth("bypassDocumentValidation")?;
     call.fields.finish()?;
     check_batch_length(deletes.len())?;
     call.server.counters.count_operations(Kind::Delete, deletes.len() as u64);

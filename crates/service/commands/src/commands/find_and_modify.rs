@@ -88,7 +88,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                     sort: sort.clone(),
                     image: Image::Before,
                 };
-                write::delete(&work, &namespace, &statement, &context, retry.as_mut())?
+                write::delete(&work, &namespace, &statement, &context, retry.as_mut()).map_err(in_execution)?
             }
             Some(update) => {
                 let update = parse_update(update, &filters, &context, keeps_empty_timestamps)?;
@@ -99,10 +99,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                     upsert,
                     hint: hint.clone(),
                     sort: sort.clone(),
+                    supplied: None,
                     bypass_validation: bypass,
                     image: if new { Image::After } else { Image::Before },
                 };
-                write::update(&work, &namespace, &statement, &context, retry.as_mut())?
+                write::update(&work, &namespace, &statement, &context, retry.as_mut()).map_err(in_execution)?
             }
         };
         if retry.is_some() {
@@ -127,6 +128,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         (image, _) => image.clone(),
     };
     answer(reply, &done, remove, value.as_deref())
+}
+
+fn in_execution(error: Error) -> Error {
+    error.in_context("Plan executor error during findAndModify")
 }
 
 /// What the statement did when it was carried out.

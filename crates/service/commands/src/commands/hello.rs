@@ -130,13 +130,15 @@ fn wait(call: &Call<'_>, seen: TopologyVersion, time: Duration) -> Result<()> {
     if call.server.topology.is_stopping() {
         return Ok(());
     }
-    let waited = call.server.topology.wait_for_change(seen, Instant::now() + time, || {
+    let may_wait = || {
         if (call.client.connection.is_connected)() {
             call.operation.check_interrupt()
         } else {
             Err(crate::server::operations::interruption(ErrorCode::ClientDisconnect))
         }
-    });
+    };
+    let topology = &call.server.topology;
+    let waited = call.operation.idle(|| topology.wait_for_change(seen, Instant::now() + time, may_wait));
     match waited {
         // A stopping member still answers: its drivers are to learn of it.
         Err(error) if error.code == ErrorCode::InterruptedAtShutdown => Ok(()),

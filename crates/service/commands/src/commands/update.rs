@@ -102,6 +102,7 @@ impl<'a> Element<'a> {
             upsert: self.upsert,
             hint,
             sort: None,
+            supplied: None,
             bypass_validation: rules.bypass_validation,
             image: Image::None,
         };

@@ -223,7 +223,7 @@ impl Cursor for Tail {
         await_until: Option<Instant>,
     ) -> Result<BatchEnd> {
         if self.awaits && await_until.is_some() {
-            self.gather();
+            operation.idle(|| self.gather());
         }
         loop {
             let seen = self.storage.queue().applied().timestamp;
@@ -239,9 +239,11 @@ impl Cursor for Tail {
                 return Ok(BatchEnd::More);
             };
             operation.check_interrupt()?;
-            if self.storage.queue().wait_applied_beyond(seen, AWAIT_STEP.min(until - now)) {
-                self.gather();
-            }
+            operation.idle(|| {
+                if self.storage.queue().wait_applied_beyond(seen, AWAIT_STEP.min(until - now)) {
+                    self.gather();
+                }
+            });
         }
     }
 

@@ -84,12 +84,34 @@ pub fn build(
                         tracing::warn!(target: "INDEX", index = name, error = %left, "An index of a failed command stays");
                     }
                 }
-                return Err(error);
+                return Err(of_build(&collection, error));
             }
         }
     }
     let after = storage.collection(namespace).map_or(before, |collection| count(&collection));
     Ok(Built { before, after, created_collection })
+}
+
+/// A failure in MongoDB's words: what ended a build names it, and the collection; what was refused before does not.
+fn of_build(collection: &Collection, error: Error) -> Error {
+    if matches!(
+        error.code,
+        ErrorCode::IndexOptionsConflict
+            | ErrorCode::IndexKeySpecsConflict
+            | ErrorCode::CannotCreateIndex
+            | ErrorCode::NamespaceNotFound
+            | ErrorCode::NotWritablePrimary
+            | ErrorCode::NotImplemented
+    ) {
+        return error;
+    }
+    let uuid = |bytes| bson::Uuid::from_bytes(bytes).to_string();
+    error.in_context(format!(
+        "Index build failed: {}: Collection {} ( {} )",
+        uuid(draw_uuid()),
+        collection.namespace,
+        uuid(collection.uuid)
+    ))
 }
 
 /// Builds one index; `false` if somebody else has built the same meanwhile.

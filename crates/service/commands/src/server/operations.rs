@@ -183,9 +183,24 @@ pub struct Operation {
     /// Its class.
     pub class: Class,
     deadline: Option<Instant>,
+    /// What it spent waiting for something to happen, in microseconds.
+    idle_us: AtomicU64,
 }
 
 impl Operation {
+    /// Runs `wait`, which waits for something that may happen at any time or never: that is not the operation's work.
+    pub fn idle<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let outcome = wait();
+        self.idle_us.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        outcome
+    }
+
+    /// How long it has worked: the time since its start, but for what it spent in [`Self::idle`].
+    pub fn worked(&self) -> Duration {
+        self.started.elapsed().saturating_sub(Duration::from_micros(self.idle_us.load(Ordering::Relaxed)))
+    }
+
     /// Whether to go on: `MaxTimeMSExpired` (50) after the deadline, or the code it was killed with. Cheap enough to ask
     /// for every few documents.
     pub fn check_interrupt(&self) -> Result<()> {
@@ -337,7 +352,7 @@ impl Operations {
             slot.interrupt.store(self.shutting_down.load(Ordering::Relaxed), Ordering::Relaxed);
             slot.id.store(id, Ordering::Relaxed);
         }
-        Operation { slot: slot.clone(), id, started, class: begin.class, deadline }
+        Operation { slot: slot.clone(), id, started, class: begin.class, deadline, idle_us: AtomicU64::new(0) }
     }
 
     fn new_id(&self) -> u32 {
@@ -419,6 +434,23 @@ mod tests {
         let guard = operations.register("conn1");
         let operation = operations.begin(guard.slot(), &begin(Some(Duration::ZERO)));
         assert_eq!(operation.check_interrupt().unwrap_err().code, ErrorCode::MaxTimeMSExpired);
+    }
+
+    #[test]
+    fn what_an_operation_waits_for_is_not_its_work() {
+        let operations = Arc::new(Operations::default());
+        let guard = operations.register("conn1");
+        let operation = operations.begin(guard.slot(), &begin(None));
+        let wait = Duration::from_millis(30);
+        assert_eq!(
+            operation.idle(|| {
+                std::thread::sleep(wait);
+                7
+            }),
+            7
+        );
+        let all = operation.started.elapsed();
+        assert!(operation.worked() + wait <= all, "{:?} of {all:?}", operation.worked());
     }
 
     #[test]
