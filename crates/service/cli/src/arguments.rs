@@ -2,9 +2,9 @@
 //!
 //! What it deliberately does not do: know an option. The table does.
 
-use crate::settings::{self, SETTINGS, Takes, Value};
+use crate::inert::ROWS;
+use crate::settings::{self, Given, SETTINGS, Takes, Value};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// `config` and every option of the table, as flags.
@@ -15,7 +15,9 @@ pub fn add_to(command: Command) -> Command {
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .help("A configuration file in mongod's YAML; flags win over it");
-    command.arg(config).args(SETTINGS.iter().map(flag))
+    let foreign = ROWS.iter().filter(|row| !row.flag.is_empty());
+    let foreign = foreign.map(|row| taking(Arg::new(row.key).long(row.flag).hide(true), row.takes));
+    command.arg(config).args(SETTINGS.iter().map(flag)).args(foreign)
 }
 
 fn flag(setting: &settings::Setting) -> Arg {
@@ -28,8 +30,11 @@ fn flag(setting: &settings::Setting) -> Arg {
         "security" => "Security",
         _ => "Process",
     };
-    let arg = Arg::new(setting.key).long(setting.flag).help(setting.help).help_heading(heading);
-    match setting.takes {
+    taking(Arg::new(setting.key).long(setting.flag).help(setting.help).help_heading(heading), setting.takes)
+}
+
+fn taking(arg: Arg, takes: Takes) -> Arg {
+    match takes {
         Takes::One(name) => arg.value_name(name).allow_hyphen_values(true),
         Takes::Pair => arg.value_name("NAME=VALUE").action(ArgAction::Append),
         Takes::Nothing => arg.action(ArgAction::SetTrue),
@@ -40,21 +45,23 @@ fn flag(setting: &settings::Setting) -> Arg {
 ///
 /// # Errors
 /// With a text for the operator.
-pub fn given(matches: &ArgMatches) -> Result<BTreeMap<&'static str, Value>, String> {
+pub fn given(matches: &ArgMatches) -> Result<Given, String> {
     let mut given = match matches.get_one::<PathBuf>("config") {
         Some(path) => crate::config_file::read(path)?,
-        None => BTreeMap::new(),
+        None => Given::new(),
     };
-    for setting in SETTINGS {
-        let value = match setting.takes {
-            Takes::One(_) => matches.get_one::<String>(setting.key).map(|text| Value::Text(text.clone())),
-            Takes::Nothing => matches.get_flag(setting.key).then_some(Value::Switch(true)),
-            Takes::Pair => pairs(setting.flag, matches.get_many::<String>(setting.key))?,
+    let ours = SETTINGS.iter().map(|setting| (setting.key, setting.flag, setting.takes));
+    let foreign = ROWS.iter().filter(|row| !row.flag.is_empty()).map(|row| (row.key, row.flag, row.takes));
+    for (key, flag, takes) in ours.chain(foreign) {
+        let value = match takes {
+            Takes::One(_) => matches.get_one::<String>(key).map(|text| Value::Text(text.clone())),
+            Takes::Nothing => matches.get_flag(key).then_some(Value::Switch(true)),
+            Takes::Pair => pairs(flag, matches.get_many::<String>(key))?,
         };
-        match (value, given.get_mut(setting.key)) {
+        match (value, given.get_mut(key)) {
             (Some(Value::Pairs(more)), Some(Value::Pairs(pairs))) => pairs.extend(more),
             (Some(value), _) => {
-                given.insert(setting.key, number_if_it_is_one(value));
+                given.insert(key.to_owned(), number_if_it_is_one(value));
             }
             (None, _) => {}
         }
@@ -84,7 +91,7 @@ fn pairs<'a>(flag: &str, texts: Option<impl Iterator<Item = &'a String>>) -> Res
 mod tests {
     use super::*;
 
-    fn parse(arguments: &[&str]) -> BTreeMap<&'static str, Value> {
+    fn parse(arguments: &[&str]) -> Given {
         given(&add_to(Command::new("t").no_binary_name(true)).get_matches_from(arguments)).unwrap()
     }
 

@@ -1,23 +1,45 @@
 //! A plain connection to a member, for the subcommands that ask one something.
 //!
 //! Invariant: what the other side sends is never trusted further than the wire codec has checked it.
-//! What it deliberately does not do: follow a topology, authenticate, or speak TLS: the host named first is the one asked.
+//! Not here: which member of a set to ask (`topology`), authentication, TLS.
 
 use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::{Flags, Header, MESSAGE_SIZE_MAX_BYTES};
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How long to wait for an answer that should come at once.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait for a connection and for an answer that should come at once.
+const PROMPT: Duration = Duration::from_secs(10);
 const HEADER_BYTES: usize = 16;
+
+/// How long a connection waits; `None` is without end.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For the connection.
+    pub connect: Option<Duration>,
+    /// For each answer.
+    pub answer: Option<Duration>,
+}
+
+impl Timeouts {
+    /// The same for both.
+    pub fn both(time: Duration) -> Self {
+        Self { connect: Some(time), answer: Some(time) }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self::both(PROMPT)
+    }
+}
 
 /// An open connection.
 pub struct Connection {
     stream: TcpStream,
-    /// The mode of `$readPreference`, if the URI lets another than the primary be read from.
+    /// The mode of `$readPreference`, if another than the primary may be read from.
     read_mode: Option<String>,
     next_id: i32,
     /// The last answer.
@@ -36,32 +58,41 @@ pub fn accepted(reply: Document) -> Result<Document, String> {
 }
 
 impl Connection {
-    /// To the first host of a `mongodb://` URI; an answer is waited for ten seconds.
+    /// To `host:port`.
     ///
     /// # Errors
     /// With a text for the operator.
-    pub fn open(uri: &str) -> Result<Self, String> {
-        Self::open_within(uri, Some(TIMEOUT))
-    }
-
-    /// The same for work that takes as long as it takes: an answer is waited for without end.
-    ///
-    /// # Errors
-    /// With a text for the operator.
-    pub fn open_patient(uri: &str) -> Result<Self, String> {
-        Self::open_within(uri, None)
-    }
-
-    /// The same with any patience for an answer.
-    ///
-    /// # Errors
-    /// With a text for the operator.
-    pub fn open_within(uri: &str, timeout: Option<Duration>) -> Result<Self, String> {
-        let host = host_of(uri)?;
+    pub fn open(host: &str, timeouts: Timeouts) -> Result<Self, String> {
         let failed = |e: std::io::Error| format!("cannot reach {host}: {e}; is a member running there?");
-        let stream = TcpStream::connect(&host).map_err(failed)?;
-        stream.set_read_timeout(timeout).and_then(|()| stream.set_nodelay(true)).map_err(failed)?;
-        Ok(Self { stream, read_mode: read_mode_of(uri), next_id: 1, received: Vec::new() })
+        let stream = connect(host, timeouts.connect).map_err(failed)?;
+        stream.set_read_timeout(timeouts.answer).and_then(|()| stream.set_nodelay(true)).map_err(failed)?;
+        Ok(Self { stream, read_mode: None, next_id: 1, received: Vec::new() })
+    }
+
+    /// From now on commands say that a member in this mode of `$readPreference` may answer them.
+    pub fn read_in_mode(&mut self, mode: Option<&str>) {
+        self.read_mode = mode.map(str::to_owned);
+    }
+
+    /// From now on an answer is waited for as long as this.
+    ///
+    /// # Errors
+    /// If the system does not let us.
+    pub fn wait_for_answers(&mut self, time: Option<Duration>) -> Result<(), String> {
+        self.stream.set_read_timeout(time).map_err(|e| e.to_string())
+    }
+
+    /// Introduces this program, and gives what the member says of itself. To be asked first.
+    ///
+    /// # Errors
+    /// With the member's own message if it refuses, or why it could not be asked.
+    pub fn hello(&mut self, app_name: &str) -> Result<Document, String> {
+        let client = doc! {
+            "application": { "name": app_name },
+            "driver": { "name": "baton", "version": env!("CARGO_PKG_VERSION") },
+            "os": { "type": "Linux" },
+        };
+        self.run(doc! { "hello": 1, "client": client })
     }
 
     /// Runs a command on `admin`.
@@ -127,59 +158,15 @@ impl Connection {
     }
 }
 
-/// `host:port` of the first host.
-fn host_of(uri: &str) -> Result<String, String> {
-    let rest = uri
-        .strip_prefix("mongodb://")
-        .ok_or_else(|| format!("'{uri}' is no connection string; it begins with mongodb://"))?;
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    if authority.contains('@') {
-        return Err("users are not implemented yet; leave user and password out".into());
-    }
-    let host = authority.split(',').next().unwrap_or_default();
-    if host.is_empty() {
-        return Err(format!("'{uri}' names no host"));
-    }
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok() && !host.ends_with(']'));
-    Ok(if has_port { host.to_owned() } else { format!("{host}:27017") })
-}
-
-/// What a URI says about whom to read from, if that is not the primary alone: `readPreference`, or that it means this very host
-/// (`directConnection=true`), whatever it is, as drivers take it.
-fn read_mode_of(uri: &str) -> Option<String> {
-    let options = uri.split_once('?').map_or("", |(_, options)| options);
-    let option = |name: &str| {
-        let mut pairs = options.split('&').filter_map(|option| option.split_once('='));
-        pairs.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    };
-    match option("readPreference") {
-        Some("primary") => None,
-        Some(mode) => Some(mode.to_owned()),
-        None => option("directConnection").filter(|is| *is == "true").map(|_| "primaryPreferred".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_uri_says_whom_to_read_from() {
-        let mode = |options: &str| read_mode_of(&format!("mongodb://a:1/{options}"));
-        assert_eq!(mode(""), None);
-        assert_eq!(mode("?replicaSet=rs0&readPreference=primary&directConnection=true"), None);
-        assert_eq!(mode("?readPreference=secondary").as_deref(), Some("secondary"));
-        assert_eq!(mode("?directConnection=true").as_deref(), Some("primaryPreferred"));
-    }
-
-    #[test]
-    fn the_first_host_is_taken_with_mongodbs_port_if_it_has_none() {
-        assert_eq!(host_of("mongodb://a:5,b:6/?replicaSet=rs0").unwrap(), "a:5");
-        assert_eq!(host_of("mongodb://a").unwrap(), "a:27017");
-        assert_eq!(host_of("mongodb://[::1]/x").unwrap(), "[::1]:27017");
-        assert_eq!(host_of("mongodb://[::1]:5").unwrap(), "[::1]:5");
-        for bad in ["a:5", "mongodb://", "mongodb://u:p@a"] {
-            assert!(host_of(bad).is_err(), "{bad}");
+/// To the first address of a host that takes the connection.
+fn connect(host: &str, timeout: Option<Duration>) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
+    for address in host.to_socket_addrs()? {
+        let stream = timeout.map_or_else(|| TcpStream::connect(address), |t| TcpStream::connect_timeout(&address, t));
+        match stream {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
         }
     }
+    Err(last)
 }

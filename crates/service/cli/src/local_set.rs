@@ -6,7 +6,8 @@
 //! Invariant: every process that was started is stopped before this ends, secondaries first. If this is killed, the kernel tells
 //! each of them to stop.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Timeouts};
+use crate::shares::Shares;
 use baton_node::signals::Signals;
 use bson::{Bson, Document, doc};
 use std::os::unix::process::CommandExt;
@@ -37,9 +38,16 @@ struct Process {
     failed_starts: u32,
 }
 
+/// What members are started with.
+struct Order<'a> {
+    set_name: &'a str,
+    shares: Shares,
+}
+
 /// A local set.
 pub struct LocalSet {
     name: String,
+    shares: Shares,
     members: Vec<Process>,
 }
 
@@ -49,7 +57,7 @@ impl LocalSet {
     /// # Errors
     /// With a text for the operator; nothing is left running then.
     pub fn start(name: &str, count: u16, port: u16, data: &std::path::Path) -> Result<Self, String> {
-        let mut set = Self { name: name.to_owned(), members: Vec::new() };
+        let mut set = Self { name: name.to_owned(), shares: Shares::of(count, data), members: Vec::new() };
         for index in 0..count {
             let port = port.checked_add(index).ok_or("the ports do not fit below 65536")?;
             let data = data.join(format!("member{index}"));
@@ -65,8 +73,9 @@ impl LocalSet {
     }
 
     fn begin(&mut self) -> Result<(), String> {
+        let order = Order { set_name: &self.name, shares: self.shares };
         for member in &mut self.members {
-            member.spawn(&self.name)?;
+            member.spawn(&order)?;
         }
         let deadline = Instant::now() + PATIENCE;
         for member in &mut self.members {
@@ -93,6 +102,22 @@ impl LocalSet {
             format!("127.0.0.1:{}  process {pid}  {}", member.port, member.data.display())
         };
         self.members.iter().map(line).collect()
+    }
+
+    /// What each member has taken of the machine, by its own word.
+    pub fn describe_sizes(&self) -> String {
+        let sizes = |index: usize| {
+            let status = self.connect(index).ok()?.run(doc! { "serverStatus": 1 }).ok()?;
+            let rocksdb = status.get_document("rocksdb").ok()?;
+            let size = |section: &str| rocksdb.get_document(section).ok()?.get_i64("maxBytes").ok();
+            Some(format!("cache {} MB, oplog {} MB", size("cache")? >> 20, size("oplog")? >> 20))
+        };
+        let mut all: Vec<String> = (0..self.members.len()).filter_map(sizes).collect();
+        all.dedup();
+        match all.as_slice() {
+            [one] => format!("{one} each"),
+            _ => all.join("; "),
+        }
     }
 
     fn initiate(&self) -> Result<(), String> {
@@ -128,14 +153,15 @@ impl LocalSet {
     }
 
     fn connect(&self, index: usize) -> Result<Connection, String> {
-        Connection::open(&format!("mongodb://127.0.0.1:{}/", self.members[index].port))
+        self.members[index].connect(Timeouts::default())
     }
 
     /// Looks after the processes until somebody asks to stop.
     pub fn run(&mut self, signals: &Signals) {
+        let order = Order { set_name: &self.name, shares: self.shares };
         while !signals.stop_asked() {
             for member in &mut self.members {
-                if let Some(news) = member.look_after(&self.name) {
+                if let Some(news) = member.look_after(&order) {
                     println!("  {news}");
                 }
             }
@@ -162,8 +188,12 @@ impl Process {
         Self { port, data, child: None, ended_at: None, has_answered: false, failed_starts: 0 }
     }
 
+    fn connect(&self, timeouts: Timeouts) -> Result<Connection, String> {
+        Connection::open(&format!("127.0.0.1:{}", self.port), timeouts)
+    }
+
     /// Starts the process again when it is time to; returns what there is to tell of it.
-    fn look_after(&mut self, set_name: &str) -> Option<String> {
+    fn look_after(&mut self, order: &Order<'_>) -> Option<String> {
         let port = self.port;
         if let Some(status) = self.look() {
             return Some(if self.failed_starts == 0 {
@@ -178,7 +208,7 @@ impl Process {
             });
         }
         if self.ended_at.is_some_and(|at| at.elapsed() >= self.stays_away()) {
-            return self.spawn(set_name).err().map(|why| {
+            return self.spawn(order).err().map(|why| {
                 self.failed();
                 format!("the member at 127.0.0.1:{port} does not start: {why}")
             });
@@ -201,13 +231,13 @@ impl Process {
     /// Whether it is this process that answers on its port, and no other.
     fn answers(&self) -> bool {
         let Some(child) = &self.child else { return false };
-        let uri = format!("mongodb://127.0.0.1:{}/", self.port);
-        let status = Connection::open_within(&uri, Some(LOOK_PATIENCE))
+        let status = self
+            .connect(Timeouts::both(LOOK_PATIENCE))
             .and_then(|mut connection| connection.run(doc! { "serverStatus": 1 }));
         status.is_ok_and(|status| status.get_i64("pid").is_ok_and(|pid| pid == i64::from(child.id())))
     }
 
-    fn spawn(&mut self, set_name: &str) -> Result<(), String> {
+    fn spawn(&mut self, order: &Order<'_>) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("a member on port {} cannot be started: {error}", self.port);
         std::fs::create_dir_all(&self.data).map_err(failed)?;
         let program = std::env::current_exe().map_err(failed)?;
@@ -216,12 +246,17 @@ impl Process {
             .arg("serve")
             .arg("--dbpath")
             .arg(&self.data)
-            .args(["--port", &self.port.to_string(), "--replSet", set_name, "--logappend", "--logpath"])
+            .args(["--port", &self.port.to_string(), "--replSet", order.set_name, "--logappend", "--logpath"])
             .arg(self.data.join("baton.log"))
+            .args(["--cacheSizeGB", &order.shares.cache_gb()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             // Ctrl-C is this process's to pass on: the members stop one after the other.
             .process_group(0);
+        // An oplog that is there keeps its size.
+        if !self.data.join("rocksdb").exists() {
+            command.args(["--oplogSize", &order.shares.oplog_mb()]);
+        }
         end_with_this_thread(&mut command);
         self.child = Some(command.spawn().map_err(failed)?);
         (self.ended_at, self.has_answered) = (None, false);
@@ -241,13 +276,12 @@ impl Process {
     }
 
     fn await_answer(&mut self, deadline: Instant) -> Result<(), String> {
-        let uri = format!("mongodb://127.0.0.1:{}/", self.port);
         loop {
             if let Some(status) = self.look() {
                 let log = self.data.join("baton.log");
                 return Err(format!("the member on port {} ended ({status}); see {}", self.port, log.display()));
             }
-            match Connection::open(&uri).and_then(|mut connection| connection.run(doc! { "ping": 1 })) {
+            match self.connect(Timeouts::default()).and_then(|mut connection| connection.run(doc! { "ping": 1 })) {
                 Ok(_) => {
                     self.has_answered = true;
                     return Ok(());

@@ -6,10 +6,15 @@ mod arguments;
 mod config_file;
 mod connection;
 mod dump;
+mod inert;
 mod local_set;
 mod serve;
 mod settings;
+mod shares;
 mod status;
+mod topology;
+mod uri;
+mod uri_argument;
 
 use clap::Command;
 use std::process::ExitCode;
@@ -28,6 +33,9 @@ First steps:
   baton serve --help                          mongod's flags, for a real installation";
 
 fn main() -> ExitCode {
+    if let Some(code) = refuse_foreign_flags() {
+        return code;
+    }
     let command = Command::new("baton")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Baton: a document database that MongoDB's clients use as they would MongoDB")
@@ -39,7 +47,6 @@ fn main() -> ExitCode {
         .subcommand(status::command())
         .subcommand(dump::backup::command())
         .subcommand(dump::restore::command());
-    #[cfg(feature = "bench")]
     let command = command.subcommand(<baton_bench::Args as clap::Args>::augment_args(
         Command::new("bench")
             .about("Load a server that speaks the MongoDB protocol with YCSB's core workloads, and measure it"),
@@ -50,13 +57,20 @@ fn main() -> ExitCode {
         Some(("status", matches)) => status::run(matches),
         Some(("backup", matches)) => dump::backup::run(matches),
         Some(("restore", matches)) => dump::restore::run(matches),
-        #[cfg(feature = "bench")]
         Some(("bench", matches)) => bench(matches),
         _ => ExitCode::from(2),
     }
 }
 
-#[cfg(feature = "bench")]
+/// Who is used to mongodump types its flags: each is answered by what to do instead.
+fn refuse_foreign_flags() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    let subcommand = arguments.next().filter(|name| matches!(name.as_str(), "backup" | "restore" | "status"))?;
+    let hint = dump::foreign::hint(arguments)?;
+    eprintln!("baton {subcommand}: {hint}");
+    Some(ExitCode::from(2))
+}
+
 fn bench(matches: &clap::ArgMatches) -> ExitCode {
     let outcome = <baton_bench::Args as clap::FromArgMatches>::from_arg_matches(matches)
         .map_err(|error| error.to_string())

@@ -39,7 +39,8 @@ Examples:
   baton up
       A replica set rs0 of one member on 127.0.0.1:27017, with its data in ./baton-data.
   baton up --members 3
-      One of three members, on ports 27017 to 27019. Kill one of its processes and watch it return.
+      One of three members, on ports 27017 to 27019, which share the memory and the disk that one would take. Kill one of its
+      processes and watch it return.
   baton up --port 5000 --data /tmp/try
       Another one beside it.
 
@@ -99,13 +100,13 @@ pub fn up(matches: &ArgMatches) -> ExitCode {
 }
 
 fn up_alone(port: u16, data: &Path) -> ExitCode {
-    let given = std::collections::BTreeMap::from([
-        ("net.port", Value::Number(f64::from(port))),
-        ("storage.dbPath", Value::Text(data.display().to_string())),
+    let given = settings::Given::from([
+        ("net.port".into(), Value::Number(f64::from(port))),
+        ("storage.dbPath".into(), Value::Text(data.display().to_string())),
         // The terminal is for the address; what else there is to say goes beside the data.
-        ("systemLog.path", Value::Text(data.join("baton.log").display().to_string())),
-        ("systemLog.logAppend", Value::Switch(true)),
-        ("replication.replSetName", Value::Text(SET_NAME.into())),
+        ("systemLog.path".into(), Value::Text(data.join("baton.log").display().to_string())),
+        ("systemLog.logAppend".into(), Value::Switch(true)),
+        ("replication.replSetName".into(), Value::Text(SET_NAME.into())),
     ]);
     match settings::resolve(&given) {
         Ok(mut config) => {
@@ -113,6 +114,13 @@ fn up_alone(port: u16, data: &Path) -> ExitCode {
             run(config, |member| {
                 println!("Baton is up: a replica set of one member.");
                 println!("  connect   mongosh '{}'", member.connection_string());
+                let statistics = member.storage().statistics();
+                let megabytes = |bytes: u64| bytes >> 20;
+                println!(
+                    "  sizes     cache {} MB, oplog {} MB",
+                    megabytes(statistics.cache_bytes_max),
+                    megabytes(statistics.oplog_bytes_max)
+                );
                 if let Some(page) = member.status_page() {
                     println!("  status    {page}");
                 }
@@ -138,6 +146,7 @@ fn up_with_members(members: u16, port: u16, data: &Path) -> ExitCode {
             for line in set.describe() {
                 println!("  member    {line}");
             }
+            println!("  sizes     {}", set.describe_sizes());
             println!("  stop      Ctrl-C");
             set.run(&signals);
             set.stop();
@@ -168,6 +177,9 @@ fn run(mut config: Config, started: impl FnOnce(&Member)) -> ExitCode {
         Err(reason) => return fail(&StartError { reason, exit_code: 2 }),
     };
     log.install();
+    for warning in &config.warnings {
+        tracing::warn!(target: "CONTROL", startupWarning = true, "{warning}");
+    }
     let member = match Member::start(&config.options, &log) {
         Ok(member) => member,
         Err(error) => {

@@ -2,15 +2,19 @@
 //!
 //! Flags and keys are mongod's, because that is what hands know. A flag wins over the file.
 //!
-//! Invariants: what is in the table has an effect, or is refused with the reason; what is not in the table is refused by
-//! name, in the file as on the command line.
+//! Invariants: what is in the table has an effect, or is refused with the reason; mongod's options that have none here are in a
+//! table of their own ([`crate::inert`]); what is in neither is refused by name, in the file as on the command line.
 //! What it deliberately does not do: read the file or the command line ([`crate::config_file`], [`crate::arguments`]).
 
+use crate::inert;
 use baton_node::Options;
 use baton_wire::Compressor;
 use bson::{Bson, Document};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+/// What was given, by key.
+pub type Given = BTreeMap<String, Value>;
 
 /// A value as it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +40,8 @@ impl Value {
         }
     }
 
-    fn text(&self) -> String {
+    /// As a word.
+    pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Number(n) => n.to_string(),
@@ -88,6 +93,8 @@ pub struct Config {
     pub options: Options,
     /// The log's.
     pub log: LogSettings,
+    /// What the operator is to know at the start.
+    pub warnings: Vec<String>,
 }
 
 /// How a flag takes its value.
@@ -307,7 +314,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "replication.replSetName",
         flag: "replSet",
         takes: Takes::One("NAME"),
-        help: "Be the one member, and primary, of a replica set of this name",
+        help: "Be a member of the replica set of this name; rs.initiate() on one of its members makes the set",
         apply: |c, v| {
             let text = v.text();
             let name = text.split('/').next().unwrap_or_default();
@@ -323,17 +330,25 @@ pub static SETTINGS: &[Setting] = &[
         flag: "authorization",
         takes: Takes::One("enabled|disabled"),
         help: "Only 'disabled': users are not implemented yet",
-        apply: |_, v| match v.text().as_str() {
+        apply: |_, v| {
+            match v.text().as_str() {
             "disabled" | "false" => Ok(()),
-            _ => Err("users and roles are not implemented yet; listen on trusted addresses only".into()),
+            _ => Err("users and roles are not implemented yet: clients would not be checked. Set it to disabled, and listen \
+                      on trusted addresses only (net.bindIp)"
+                .into()),
+        }
         },
     },
     Setting {
         key: "security.keyFile",
         flag: "keyFile",
         takes: Takes::One("FILE"),
-        help: "Refused: members do not authenticate to each other yet",
-        apply: |_, _| Err("members do not authenticate to each other yet; a set has one member".into()),
+        help: "Refused: users, and members' authentication to each other, are not implemented yet",
+        apply: |_, _| {
+            Err("members do not authenticate to each other yet, so that it would protect nothing. Leave it out, and listen \
+                 on trusted addresses only (net.bindIp)"
+                .into())
+        },
     },
     Setting {
         key: "setParameter",
@@ -369,9 +384,13 @@ pub static SETTINGS: &[Setting] = &[
         key: "storage.engine",
         flag: "storageEngine",
         takes: Takes::One("NAME"),
-        help: "Only 'rocksdb'",
-        apply: |_, v| match v.text().as_str() {
+        help: "Only 'rocksdb'; 'wiredTiger' is taken with a warning",
+        apply: |c, v| match v.text().as_str() {
             "rocksdb" => Ok(()),
+            "wiredTiger" => {
+                c.warnings.push("storage.engine: wiredTiger has no effect: data is kept in RocksDB".into());
+                Ok(())
+            }
             other => Err(format!("there is no storage engine '{other}', only rocksdb")),
         },
     },
@@ -453,24 +472,50 @@ pub fn by_key(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|s| s.key == key)
 }
 
-/// Makes a configuration of what was given, by key; the error names the option as its giver knows it.
-pub fn resolve(given: &BTreeMap<&'static str, Value>) -> Result<Config, String> {
+/// Makes a configuration of what was given; the error names every option that is wrong, as its giver knows it.
+pub fn resolve(given: &Given) -> Result<Config, String> {
     let mut config = Config::default();
+    let mut faults = Vec::new();
     for setting in SETTINGS {
-        if let Some(value) = given.get(setting.key) {
-            (setting.apply)(&mut config, value)
-                .map_err(|why| format!("--{} ({}): {why}", setting.flag, setting.key))?;
+        if let Some(value) = given.get(setting.key)
+            && let Err(why) = (setting.apply)(&mut config, value)
+        {
+            faults.push(format!("--{} ({}): {why}", setting.flag, setting.key));
         }
     }
     if given.contains_key("systemLog.destination") && config.log.path.is_none() {
-        return Err("systemLog.destination: file needs systemLog.path".into());
+        faults.push("systemLog.destination: file needs systemLog.path".into());
+    }
+    judge_foreign(given, &mut config, &mut faults);
+    if !faults.is_empty() {
+        return Err(faults.join("\n"));
     }
     config.options.parsed = as_document(given);
     Ok(config)
 }
 
+/// mongod's options that Baton does not have.
+fn judge_foreign(given: &Given, config: &mut Config, faults: &mut Vec<String>) {
+    let mut judge = |key: &str, value: &Value| {
+        let Some(row) = inert::by_key(key) else { return false };
+        match row.judge(key, value) {
+            Ok(warning) => config.warnings.extend(warning),
+            Err(why) => faults.push(format!("{key}: {why}")),
+        }
+        true
+    };
+    for (key, value) in given.iter().filter(|(key, _)| by_key(key).is_none()) {
+        judge(key, value);
+    }
+    let mut taken = Vec::new();
+    if let Some(Value::Pairs(parameters)) = given.get("setParameter") {
+        taken.extend(parameters.iter().filter(|(name, value)| judge(&format!("setParameter.{name}"), value)));
+    }
+    config.options.parameters.retain(|(name, _)| !taken.iter().any(|(other, _)| other == name));
+}
+
 /// The options as `getCmdLineOpts` shows them: nested by the dots in their keys.
-fn as_document(given: &BTreeMap<&'static str, Value>) -> Document {
+fn as_document(given: &Given) -> Document {
     fn insert(document: &mut Document, key: &str, value: Bson) {
         match key.split_once('.') {
             None => {
@@ -509,10 +554,10 @@ mod tests {
 
     #[test]
     fn what_was_given_is_applied_and_shown_nested() {
-        let given = BTreeMap::from([
-            ("net.port", Value::Number(5000.0)),
-            ("replication.replSetName", Value::Text("rs0/ignored:1".into())),
-            ("setParameter", Value::Pairs(vec![("enableTestCommands".into(), Value::Text("1".into()))])),
+        let given = Given::from([
+            ("net.port".into(), Value::Number(5000.0)),
+            ("replication.replSetName".into(), Value::Text("rs0/ignored:1".into())),
+            ("setParameter".into(), Value::Pairs(vec![("enableTestCommands".into(), Value::Text("1".into()))])),
         ]);
         let config = resolve(&given).unwrap();
         assert_eq!(config.options.port, 5000);
@@ -535,10 +580,41 @@ mod tests {
             ("processManagement.fork", Value::Switch(true)),
             ("security.keyFile", Value::Text("f".into())),
             ("net.tls.mode", Value::Text("requireTLS".into())),
+            ("security.authorization", Value::Text("enabled".into())),
+            ("net.tls.certificateKeyFile", Value::Text("f".into())),
             ("systemLog.destination", Value::Text("file".into())),
         ] {
-            let error = resolve(&BTreeMap::from([(key, value)])).unwrap_err();
+            let error = resolve(&Given::from([(key.into(), value)])).unwrap_err();
             assert!(error.contains(key), "{error}");
         }
+    }
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let given = Given::from([
+            ("net.port".into(), Value::Text("x".into())),
+            ("security.keyFile".into(), Value::Text("f".into())),
+            ("security.ldap.servers".into(), Value::Text("s".into())),
+        ]);
+        assert_eq!(resolve(&given).unwrap_err().lines().count(), 3);
+    }
+
+    #[test]
+    fn what_is_inert_is_taken_with_a_warning_each() {
+        let given = Given::from([
+            ("processManagement.timeZoneInfo".into(), Value::Text("/usr/share/zoneinfo".into())),
+            ("storage.engine".into(), Value::Text("wiredTiger".into())),
+            ("storage.wiredTiger.engineConfig.journalCompressor".into(), Value::Text("snappy".into())),
+            (
+                "setParameter".into(),
+                Value::Pairs(vec![
+                    ("enableLocalhostAuthBypass".into(), Value::Switch(false)),
+                    ("notablescan".into(), Value::Switch(true)),
+                ]),
+            ),
+        ]);
+        let config = resolve(&given).unwrap();
+        assert_eq!(config.warnings.len(), 4, "{:?}", config.warnings);
+        assert!(config.warnings.iter().any(|w| w.starts_with("processManagement.timeZoneInfo has no effect")));
+        assert_eq!(config.options.parameters, [("notablescan".to_owned(), "true".to_owned())]);
     }
 }

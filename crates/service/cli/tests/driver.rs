@@ -58,10 +58,11 @@ fn sessions_of_the_driver_work_and_end() {
 }
 
 #[test]
-fn a_wrong_password_is_an_authentication_error() {
+fn a_user_is_refused_as_an_authentication_error_that_says_there_are_none() {
     let (_member, _data, uri) = start();
     let uri = uri.replacen("mongodb://", "mongodb://user:wrong@", 1);
     let client = Client::with_uri_str(uri).unwrap();
     let error = client.database("admin").run_command(doc! { "ping": 1 }).run().unwrap_err();
     assert!(matches!(*error.kind, ErrorKind::Authentication { .. }), "{error}");
+    assert!(error.to_string().contains("users are not implemented yet"), "{error}");
 }

@@ -1,6 +1,6 @@
-//! `baton backup URI --out DIR`: everything a member holds, as files.
+//! `baton backup URI --out DIR`: everything a set holds, as files.
 //!
-//! Invariants: DIR appears when the backup is whole and on disk; until then it is `DIR.incomplete`. With the oplog, what
+//! Invariants: DIR appears when the backup is whole and on disk; until then it is `DIR.incomplete`, and after a failure nothing. With the oplog, what
 //! DIR holds is the state of one moment, which is printed: the collections were read while they changed, the oplog's
 //! entries from before the first to after the last of them lead from there to the moment.
 //!
@@ -11,6 +11,8 @@ use super::format::{Metadata, Writer, file_name_of, prelude};
 use super::progress::{Progress, megabytes};
 use super::{is_of_the_member, is_of_the_server};
 use crate::connection::Connection;
+use crate::topology::{self, Wanted};
+use crate::uri::Uri;
 use bson::{Bson, Document, RawDocument, Timestamp, doc};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ Examples:
       All databases, as of the moment at which the backup ends.
   baton backup mongodb://127.0.0.1:27017 --db shop --collection carts --gzip --out carts
       One collection, compressed; what is written to it meanwhile may be in it or not.
+  baton backup 'mongodb://127.0.0.1:27017,127.0.0.1:27018/?replicaSet=rs0&readPreference=secondary' --out dump
+      From a secondary, so that the primary has no work of it. Hosts that are down are passed over.
 
 `baton restore` and mongorestore read it (with --oplogReplay for the one moment); mongodump writes the same.";
 
@@ -32,10 +36,9 @@ pub fn command() -> Command {
     };
     let switch =
         |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
-    Command::new("backup")
-        .about("Save a member's databases in mongodump's directory format, as of one moment")
+    let command = Command::new("backup")
+        .about("Save a set's databases in mongodump's directory format, as of one moment")
         .after_help(EXAMPLES)
-        .arg(Arg::new("uri").value_name("URI").required(true).help("mongodb://host:port of a member"))
         .arg(text("out", 'o', "DIR", "Where to; must not be there yet, or be empty").default_value("dump"))
         .arg(text("db", 'd', "DATABASE", "Only this database; then without the oplog"))
         .arg(text("collection", 'c', "COLLECTION", "Only this collection of --db").requires("db"))
@@ -44,7 +47,11 @@ pub fn command() -> Command {
             switch("oplog", "Fail if the oplog cannot be saved, too, as it is without being asked for where it can be")
                 .conflicts_with_all(["db", "noOplog"]),
         )
-        .arg(switch("noOplog", "Leave the oplog out; what is written meanwhile may be in the backup or not"))
+        .arg(switch("noOplog", "Leave the oplog out; what is written meanwhile may be in the backup or not"));
+    crate::uri_argument::add_to(
+        command,
+        "mongodb://host:port of a member, or of several; read is the primary, unless it says otherwise",
+    )
 }
 
 /// Carries it out.
@@ -74,83 +81,168 @@ struct Backup {
 }
 
 fn back_up(matches: &ArgMatches) -> Result<String, String> {
+    let uri = Uri::parse(&crate::uri_argument::given(matches)?)?;
     let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let database = one_database(text("db"), uri.database.clone())?;
+    if matches.get_flag("oplog") && database.is_some() {
+        return Err(
+            "--oplog: the oplog is of all databases, and the connection string names one; leave either out".into()
+        );
+    }
     let out = PathBuf::from(text("out").unwrap_or_default());
-    let unfinished = unfinished_name(&out)?;
-    let connection = Connection::open_patient(&text("uri").unwrap_or_default())?;
-    let mut backup = Backup { connection, gzip: matches.get_flag("gzip"), progress: Progress::new(0) };
-    let hello = backup.connection.run(doc! { "hello": 1 })?;
-    let version = backup.connection.run(doc! { "buildInfo": 1 })?;
+    let place = Place::new(&out)?;
+    let (connection, host, hello) = topology::connect(&uri, Wanted::Reads, "baton backup")?;
     let has_oplog = hello.contains_key("setName");
     if matches.get_flag("oplog") && !has_oplog {
         return Err("--oplog: the member has no oplog, for it belongs to no replica set; leave --oplog out".into());
     }
-    let with_oplog = has_oplog && !matches.get_flag("noOplog") && !matches.contains_id("db");
-    create_directory(&unfinished)?;
-    let suffix = if backup.gzip { ".gz" } else { "" };
-    backup.write_text(
-        &unfinished.join(format!("prelude.json{suffix}")),
-        &prelude(version.get_str("version").unwrap_or("?")),
-    )?;
-    let from = if with_oplog { Some(backup.newest_entry()?) } else { None };
-    let collections = backup.list(text("db"), text("collection"))?;
-    backup.progress.bytes_total = backup.size_of(&collections);
-    for listed in &collections {
-        backup.save(listed, &unfinished)?;
-    }
-    let (documents, bytes) = (backup.progress.documents, backup.progress.bytes);
-    let mut summary = format!(
-        "saved {} collections and views: {documents} documents, {} in {:.1} s",
-        collections.len(),
-        megabytes(bytes),
-        backup.progress.seconds()
-    );
-    if let Some(from) = from {
-        let (moment, count) = backup.save_oplog(&unfinished.join("oplog.bson"), from)?;
-        summary += &format!(
-            "\nand {count} entries of the oplog: with --oplogReplay it is the state of {}:{}",
-            moment.time, moment.increment
-        );
-    }
-    finish_directory(&unfinished, &out)?;
-    Ok(format!("{summary}\nin {}", out.display()))
+    let with_oplog = has_oplog && !matches.get_flag("noOplog") && database.is_none();
+    let place = place.begin()?;
+    let mut backup = Backup { connection, gzip: matches.get_flag("gzip"), progress: Progress::new(0) };
+    let saved = backup.save_all(&place.unfinished, database, text("collection"), with_oplog);
+    let summary = match saved.and_then(|summary| place.finish().map(|()| summary)) {
+        Ok(summary) => summary,
+        Err(why) => return Err(format!("{host}: {why}")),
+    };
+    Ok(format!("{summary}\nfrom {host}, in {}", out.display()))
 }
 
-/// Where the backup grows; refuses to mix it with what is there.
-fn unfinished_name(out: &Path) -> Result<PathBuf, String> {
-    let is_free = match std::fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-    };
-    if !is_free {
-        return Err(format!("{} is there already: choose another --out, or move it away", out.display()));
+/// The database that is meant: `--db`, or the one that the connection string names.
+///
+/// # Errors
+/// If these are two.
+pub fn one_database(flag: Option<String>, in_uri: Option<String>) -> Result<Option<String>, String> {
+    match (flag, in_uri) {
+        (Some(flag), Some(in_uri)) if flag != in_uri => {
+            Err(format!("--db says {flag}, and the connection string {in_uri}; name one of them"))
+        }
+        (flag, in_uri) => Ok(flag.or(in_uri)),
     }
-    let mut name = out.file_name().ok_or_else(|| format!("--out {}: names no directory", out.display()))?.to_owned();
-    name.push(".incomplete");
-    let unfinished = out.with_file_name(name);
-    if unfinished.exists() {
-        let path = unfinished.display();
-        return Err(format!("{path} is there: an earlier backup did not end, or one is running; remove it if none is"));
+}
+
+/// Where a backup goes, and where it grows until it is whole.
+struct Place {
+    out: PathBuf,
+    unfinished: PathBuf,
+}
+
+/// A place that a backup grows in. Dropped before it is finished, it leaves nothing.
+struct Growing {
+    out: PathBuf,
+    unfinished: PathBuf,
+    /// Held as long as the backup runs, by which others see that it does.
+    _lock: std::fs::File,
+    is_finished: bool,
+}
+
+impl Place {
+    /// Refuses to mix a backup with what is there.
+    fn new(out: &Path) -> Result<Self, String> {
+        let is_free = match std::fs::read_dir(out) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        if !is_free {
+            return Err(format!("{} is there already: choose another --out, or move it away", out.display()));
+        }
+        let mut name =
+            out.file_name().ok_or_else(|| format!("--out {}: names no directory", out.display()))?.to_owned();
+        name.push(".incomplete");
+        Ok(Self { out: out.to_owned(), unfinished: out.with_file_name(name) })
     }
-    Ok(unfinished)
+
+    /// Makes the directory. What an earlier backup left there that was killed is removed; one that runs is left in peace.
+    fn begin(self) -> Result<Growing, String> {
+        let path = self.unfinished.display().to_string();
+        let failed = |e: std::io::Error| format!("{path}: {e}");
+        if self.unfinished.exists() {
+            let is_ours = std::fs::read_dir(&self.unfinished).map_err(failed)?.next().is_none()
+                || ["prelude.json", "prelude.json.gz"].iter().any(|name| self.unfinished.join(name).exists());
+            if !is_ours {
+                return Err(format!("{path} is there, and is no backup; move it away, or choose another --out"));
+            }
+        }
+        std::fs::create_dir_all(&self.unfinished).map_err(failed)?;
+        let lock = std::fs::File::open(&self.unfinished).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(format!("{path}: another backup is being written there; choose another --out"));
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        for entry in std::fs::read_dir(&self.unfinished).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let is_directory = entry.file_type().map_err(failed)?.is_dir();
+            let path = entry.path();
+            if is_directory { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.map_err(failed)?;
+        }
+        Ok(Growing { out: self.out, unfinished: self.unfinished, _lock: lock, is_finished: false })
+    }
+}
+
+impl Growing {
+    /// Puts the backup in its place.
+    fn finish(mut self) -> Result<(), String> {
+        let moved = std::fs::rename(&self.unfinished, &self.out).and_then(|()| {
+            let above = self.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            std::fs::File::open(above)?.sync_all()
+        });
+        // Whole as it is, it is not removed.
+        self.is_finished = true;
+        let (from, to) = (self.unfinished.display(), self.out.display());
+        moved.map_err(|e| format!("the backup is whole, but could not be moved from {from} to {to}: {e}"))
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = std::fs::remove_dir_all(&self.unfinished);
+        }
+    }
 }
 
 fn create_directory(path: &Path) -> Result<(), String> {
     std::fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Puts the backup in its place.
-fn finish_directory(unfinished: &Path, out: &Path) -> Result<(), String> {
-    let moved = std::fs::rename(unfinished, out).and_then(|()| {
-        let above = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::File::open(above)?.sync_all()
-    });
-    moved.map_err(|e| {
-        format!("the backup is whole, but could not be moved from {} to {}: {e}", unfinished.display(), out.display())
-    })
-}
-
 impl Backup {
+    /// Saves what is wanted below a directory, and sums up.
+    fn save_all(
+        &mut self,
+        directory: &Path,
+        database: Option<String>,
+        collection: Option<String>,
+        with_oplog: bool,
+    ) -> Result<String, String> {
+        let version = self.connection.run(doc! { "buildInfo": 1 })?;
+        let suffix = if self.gzip { ".gz" } else { "" };
+        let text = prelude(version.get_str("version").unwrap_or("?"));
+        self.write_text(&directory.join(format!("prelude.json{suffix}")), &text)?;
+        let from = if with_oplog { Some(self.newest_entry()?) } else { None };
+        let collections = self.list(database, collection)?;
+        self.progress.bytes_total = self.size_of(&collections);
+        for listed in &collections {
+            self.save(listed, directory)?;
+        }
+        let mut summary = format!(
+            "saved {} collections and views: {} documents, {} in {:.1} s",
+            collections.len(),
+            self.progress.documents,
+            megabytes(self.progress.bytes),
+            self.progress.seconds()
+        );
+        if let Some(from) = from {
+            let (moment, count) = self.save_oplog(&directory.join("oplog.bson"), from)?;
+            summary += &format!(
+                "\nand {count} entries of the oplog: with --oplogReplay it is the state of {}:{}",
+                moment.time, moment.increment
+            );
+        }
+        Ok(summary)
+    }
+
     fn write_text(&self, path: &Path, text: &str) -> Result<(), String> {
         let mut file = Writer::create(path, self.gzip)?;
         file.write(text.as_bytes())?;
@@ -334,14 +426,47 @@ mod tests {
     fn a_backup_does_not_mix_with_what_is_there() {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("dump");
-        assert_eq!(unfinished_name(&out).unwrap(), directory.path().join("dump.incomplete"));
+        assert_eq!(Place::new(&out).unwrap().unfinished, directory.path().join("dump.incomplete"));
         std::fs::create_dir(&out).unwrap();
-        assert!(unfinished_name(&out).is_ok(), "an empty directory may be filled");
+        assert!(Place::new(&out).is_ok(), "an empty directory may be filled");
         std::fs::write(out.join("x"), "").unwrap();
-        assert!(unfinished_name(&out).unwrap_err().contains("choose another --out"));
-        let other = directory.path().join("other");
-        std::fs::create_dir(directory.path().join("other.incomplete")).unwrap();
-        assert!(unfinished_name(&other).unwrap_err().contains("remove it if none is"));
+        assert!(Place::new(&out).err().unwrap().contains("choose another --out"));
+    }
+
+    #[test]
+    fn a_backup_that_failed_leaves_nothing_and_one_that_was_killed_is_begun_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("dump");
+        let unfinished = directory.path().join("dump.incomplete");
+        let begin = || Place::new(&out).unwrap().begin();
+        // It failed.
+        drop(begin().unwrap());
+        assert!(!unfinished.exists());
+        // It was killed, in the middle of a file.
+        std::fs::create_dir_all(unfinished.join("shop")).unwrap();
+        std::fs::write(unfinished.join("prelude.json"), "{}").unwrap();
+        std::fs::write(unfinished.join("shop/carts.bson"), "half").unwrap();
+        let growing = begin().unwrap();
+        assert_eq!(std::fs::read_dir(&unfinished).unwrap().count(), 0);
+        // It runs.
+        assert!(begin().err().unwrap().contains("another backup is being written there"));
+        growing.finish().unwrap();
+        assert!(out.exists() && !unfinished.exists());
+        // What is no backup is nobody's to remove.
+        std::fs::remove_dir(&out).unwrap();
+        std::fs::create_dir(&unfinished).unwrap();
+        std::fs::write(unfinished.join("diary"), "").unwrap();
+        assert!(begin().err().unwrap().contains("is no backup"));
+        assert!(unfinished.join("diary").exists());
+    }
+
+    #[test]
+    fn the_database_is_named_by_the_flag_or_by_the_connection_string() {
+        let name = |text: &str| Some(text.to_owned());
+        assert_eq!(one_database(None, None).unwrap(), None);
+        assert_eq!(one_database(name("a"), name("a")).unwrap(), name("a"));
+        assert_eq!(one_database(None, name("a")).unwrap(), name("a"));
+        assert!(one_database(name("a"), name("b")).is_err());
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! are a member's own).
 
 pub mod backup;
+pub mod foreign;
 pub mod format;
 pub mod oplog;
 pub mod progress;

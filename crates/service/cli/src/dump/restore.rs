@@ -11,6 +11,9 @@ use super::oplog::{Indexes, Replay, decide, time_of};
 use super::progress::{Progress, megabytes};
 use super::{is_of_the_member, is_of_the_server};
 use crate::connection::{Connection, accepted};
+use crate::topology::{self, Wanted};
+use crate::uri::Uri;
+use crate::uri_argument;
 use bson::{Bson, Document, RawDocumentBuf, Timestamp, doc};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
@@ -27,6 +30,7 @@ Examples:
   baton restore mongodb://127.0.0.1:27017 dump/shop --db shop2
       A database's directory, under another name.";
 
+const APP_NAME: &str = "baton restore";
 /// Documents in one insert, unless they are large.
 const BATCH_DOCUMENTS: usize = 1000;
 /// Bytes from which on an insert is sent.
@@ -42,13 +46,14 @@ pub fn command() -> Command {
     };
     let switch =
         |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
-    Command::new("restore")
-        .about("Bring back what `baton backup` or mongodump saved")
-        .after_help(EXAMPLES)
-        .arg(Arg::new("uri").value_name("URI").required(true).help("mongodb://host:port of a member"))
-        .arg(
-            Arg::new("dir").value_name("DIR").default_value("dump").help("The dump, or one database's directory of it"),
-        )
+    let command =
+        Command::new("restore").about("Bring back what `baton backup` or mongodump saved").after_help(EXAMPLES);
+    // The connection string first: both are told by their places.
+    let command =
+        uri_argument::add_to(command, "mongodb://host:port of a member, or of several; written to is the primary");
+    command
+        .arg(Arg::new("dir").value_name("DIR").help("The dump, or one database's directory of it [default: dump]"))
+        .arg(text("dir-flag", "DIR", "The same as the second argument").long("dir"))
         .arg(
             text("db", "DATABASE", "Only this database; or, if DIR is a database's directory, the name to give it")
                 .short('d'),
@@ -113,7 +118,9 @@ struct Count {
 }
 
 struct Restore {
-    uri: String,
+    uri: Uri,
+    /// The member that is written to.
+    host: String,
     connection: Connection,
     gzip: bool,
     drop: bool,
@@ -125,16 +132,44 @@ struct Restore {
     indexes: Indexes,
 }
 
-fn restore(matches: &ArgMatches) -> Result<(String, u64), String> {
+/// What the command line names: the set, and what of which dump.
+struct Order {
+    uri: Uri,
+    directory: PathBuf,
+    database: Option<String>,
+    collection: Option<String>,
+    gzip: bool,
+}
+
+fn order(matches: &ArgMatches) -> Result<Order, String> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let uri = text("uri").unwrap_or_default();
-    let directory = PathBuf::from(text("dir").unwrap_or_default());
+    // With --uri the first place is the dump's.
+    let (uri, directory) = match text(uri_argument::FLAG) {
+        Some(uri) if text("dir").is_none() => (uri, text(uri_argument::FIRST)),
+        Some(_) => return Err("--uri beside a connection string: one is enough".into()),
+        None => (uri_argument::given(matches)?, text("dir")),
+    };
+    if directory.is_some() && text("dir-flag").is_some() {
+        return Err("--dir beside a directory: one is enough".into());
+    }
+    let directory = directory.or_else(|| text("dir-flag"));
+    let uri = Uri::parse(&uri)?;
+    let directory = PathBuf::from(directory.unwrap_or_else(|| "dump".into()));
+    let database = super::backup::one_database(text("db"), uri.database.clone())?;
+    if matches.get_flag("oplogReplay") && database.is_some() {
+        return Err("--oplogReplay: the oplog is of all databases, and one is named; leave either out".into());
+    }
     let gzip = matches.get_flag("gzip") || directory.join("prelude.json.gz").exists();
-    let sources = sources_in(&directory, gzip, text("db").as_deref(), text("collection").as_deref())?;
-    let mut connection = Connection::open_patient(&uri)?;
-    require_primary(&mut connection)?;
+    Ok(Order { uri, directory, database, collection: text("collection"), gzip })
+}
+
+fn restore(matches: &ArgMatches) -> Result<(String, u64), String> {
+    let Order { uri, directory, database, collection, gzip } = order(matches)?;
+    let sources = sources_in(&directory, gzip, database.as_deref(), collection.as_deref())?;
+    let (connection, host, _) = topology::connect(&uri, Wanted::Writes, APP_NAME)?;
     let mut restore = Restore {
         uri,
+        host,
         connection,
         gzip,
         drop: matches.get_flag("drop"),
@@ -177,24 +212,13 @@ fn restore(matches: &ArgMatches) -> Result<(String, u64), String> {
         if let Some(last) = last {
             summary += &format!(": it is the state of {}:{}", last.time, last.increment);
         }
-    } else if log.exists() && !matches.contains_id("db") {
+    } else if log.exists() && database.is_none() {
         summary += "\noplog.bson was left out: with --oplogReplay the collections are as of one moment";
     }
     if !matches.get_flag("noIndexRestore") {
         summary += &format!("\nbuilt {} indexes", restore.build_indexes()?);
     }
     Ok((summary, failed))
-}
-
-fn require_primary(connection: &mut Connection) -> Result<(), String> {
-    let hello = connection.run(doc! { "hello": 1 })?;
-    if hello.get_bool("isWritablePrimary").unwrap_or(false) {
-        return Ok(());
-    }
-    Err(hello.get_str("primary").map_or_else(
-        |_| "the member takes no writes and knows no primary; try again when the set has one".to_owned(),
-        |primary| format!("the member is not the primary; restore to mongodb://{primary}"),
-    ))
 }
 
 /// What the directory holds of what is wanted.
@@ -308,14 +332,15 @@ impl Restore {
         let (sender, receiver) = mpsc::sync_channel::<Vec<RawDocumentBuf>>(workers);
         let receiver = Mutex::new(receiver);
         let what = format!("{}.{}", source.database, source.metadata.collection);
-        let (uri, count, stopped) = (&self.uri, &self.count, &AtomicBool::new(false));
+        let target = Target { uri: &self.uri, host: &self.host, source, in_order };
+        let (count, stopped) = (&self.count, &AtomicBool::new(false));
         let (progress, read) = (&mut self.progress, &self.read);
         std::thread::scope(|scope| {
-            let (receiver, what) = (&receiver, &what);
+            let (receiver, what, target) = (&receiver, &what, &target);
             let inserters: Vec<_> = (0..workers)
                 .map(|_| {
                     scope.spawn(move || {
-                        let outcome = insert_batches(uri, source, in_order, receiver, count, what);
+                        let outcome = insert_batches(target, receiver, count, what);
                         stopped.fetch_or(outcome.is_err(), Ordering::Relaxed);
                         outcome
                     })
@@ -445,18 +470,39 @@ fn feed(
     }
 }
 
+/// Where documents go, and how.
+struct Target<'a> {
+    uri: &'a Uri,
+    host: &'a str,
+    source: &'a Source,
+    in_order: bool,
+}
+
+impl Target<'_> {
+    fn connect(&self) -> Result<Connection, String> {
+        let (mut connection, _) = topology::open(self.host, self.uri, APP_NAME)?;
+        connection.wait_for_answers(self.uri.answer_timeout.filter(|time| !time.is_zero()))?;
+        Ok(connection)
+    }
+
+    /// The connection string's, or a majority: what is restored is to stay.
+    fn write_concern(&self) -> Document {
+        let mut concern = doc! { "w": "majority" };
+        concern.extend(self.uri.write_concern.clone());
+        concern
+    }
+}
+
 /// Inserts batches over a connection of its own until there are no more.
 ///
 /// Goes on taking batches after a failure, so that whoever feeds is not kept waiting.
 fn insert_batches(
-    uri: &str,
-    source: &Source,
-    in_order: bool,
+    target: &Target<'_>,
     batches: &Mutex<mpsc::Receiver<Vec<RawDocumentBuf>>>,
     count: &Count,
     what: &str,
 ) -> Result<(), String> {
-    let mut connection = Connection::open_patient(uri);
+    let mut connection = target.connect();
     let mut outcome = Ok(());
     loop {
         // The lock guards no state of ours that a panic could have left half done.
@@ -464,7 +510,7 @@ fn insert_batches(
         let Ok(batch) = batch else { return outcome };
         if outcome.is_ok() {
             outcome = match &mut connection {
-                Ok(connection) => insert(connection, source, in_order, &batch, count, what),
+                Ok(connection) => insert(connection, target, &batch, count, what),
                 Err(why) => Err(why.clone()),
             };
         }
@@ -473,17 +519,17 @@ fn insert_batches(
 
 fn insert(
     connection: &mut Connection,
-    source: &Source,
-    in_order: bool,
+    target: &Target<'_>,
     batch: &[RawDocumentBuf],
     count: &Count,
     what: &str,
 ) -> Result<(), String> {
+    let in_order = target.in_order;
     let command = doc! {
-        "insert": &source.metadata.collection, "ordered": in_order, "bypassDocumentValidation": true,
-        "bypassEmptyTsReplacement": true, "writeConcern": { "w": "majority" },
+        "insert": &target.source.metadata.collection, "ordered": in_order, "bypassDocumentValidation": true,
+        "bypassEmptyTsReplacement": true, "writeConcern": target.write_concern(),
     };
-    let reply = connection.ask_raw(&source.database, command, Some(("documents", batch)))?;
+    let reply = connection.ask_raw(&target.source.database, command, Some(("documents", batch)))?;
     let reply =
         accepted(Document::try_from(reply).map_err(|e| e.to_string())?).map_err(|why| format!("{what}: {why}"))?;
     if let Ok(error) = reply.get_document("writeConcernError") {
@@ -503,7 +549,7 @@ fn insert(
     if let Some(culprit) = errors.first().and_then(Bson::as_document).filter(|_| in_order) {
         let rest = culprit.get_i32("index").ok().and_then(|i| usize::try_from(i).ok()).map_or(batch.len(), |i| i + 1);
         if rest < batch.len() {
-            return insert(connection, source, in_order, &batch[rest..], count, what);
+            return insert(connection, target, &batch[rest..], count, what);
         }
     }
     Ok(())

@@ -2,8 +2,8 @@
 //!
 //! Invariants: a driver that names the topology version it has seen is answered when there is a newer one, or when its
 //! time is up; one that allows it (exhaust) then gets the next answers unasked.
-//! What it deliberately does not do: authenticate. `speculativeAuthenticate` is left unanswered, and the driver then
-//! authenticates in the ordinary way.
+//! What it deliberately does not do: authenticate. `speculativeAuthenticate` is left unanswered, as mongod leaves one that fails,
+//! and no mechanism is offered; the driver then authenticates in the ordinary way and is told why it cannot.
 
 use crate::call::{Call, Reply};
 use crate::envelope::parse_max_time;

@@ -25,7 +25,7 @@ pub use topology::{ReplicaSet, Topology};
 use crate::envelope::SessionId;
 use baton_replication::Replication;
 use baton_storage::Storage;
-use baton_types::{MemoryPool, OpTime, Result, Timestamp};
+use baton_types::{Error, MemoryPool, OpTime, Result, Timestamp};
 use baton_wire::{Compressor, DocumentWriter};
 use bson::Document;
 use parking_lot::{Condvar, Mutex};
@@ -226,12 +226,18 @@ impl Server {
     /// Sets parameters from the command line.
     ///
     /// # Errors
-    /// The first one that is unknown or cannot take its value.
+    /// If any is unknown or cannot take its value; all of these are named at once.
     pub fn set_startup_parameters<'a>(&self, settings: impl Iterator<Item = (&'a str, &'a str)>) -> Result<()> {
+        let mut all: Option<Error> = None;
         for (name, value) in settings {
-            parameters::set(self, name, bson::RawBsonRef::String(value), true)?;
+            let Err(error) = parameters::set(self, name, bson::RawBsonRef::String(value), true) else { continue };
+            let told = format!("{name}: {}", error.message);
+            match &mut all {
+                Some(first) => first.message = format!("{}; {told}", first.message),
+                None => all = Some(Error::new(error.code, told)),
+            }
         }
-        Ok(())
+        all.map_or(Ok(()), Err)
     }
 
     /// Asks the node to stop. The node does it; see [`Self::wait_for_shutdown_request`].
