@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: soak faults linearizability help tools libraries build release up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
+.PHONY: soak faults linearizability help tools libraries build release install up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -18,10 +18,17 @@ libraries: tools ## compile RocksDB and jemalloc once, into the cache
 	@build/jemalloc.sh & build/rocksdb.sh; wait $$!
 
 build: libraries ## build the binary that `make up` runs
-	@$(ENV) cargo build --locked --profile quick -p baton --no-default-features
+	@$(ENV) cargo build --locked --profile quick -p baton
 
 release: libraries ## build the optimised binary
 	@$(ENV) cargo build --locked --release -p baton
+
+PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
+PROFILE ?= quick
+install: $(if $(filter release,$(PROFILE)),release,build) ## put `baton` into PREFIX/bin: ~/.local/bin, for root /usr/local/bin
+	@$(ENV) install -D "$$CARGO_TARGET_DIR/$(PROFILE)/baton" "$(DESTDIR)$(PREFIX)/bin/baton"; \
+	  echo "baton is in $(DESTDIR)$(PREFIX)/bin"; \
+	  case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo "which is not on the PATH: export PATH=\"$(PREFIX)/bin:\$$PATH\"" ;; esac
 
 MEMBERS ?= 3
 up: build ## start a replica set rs0 of three members (MEMBERS) from 127.0.0.1:27017 on, and print its connection string

@@ -8,6 +8,13 @@ if [ -z "${BATON_CACHE:-}" ]; then
 fi
 export BATON_CACHE
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$BATON_CACHE/target}"
+# What `make test` draws at random it draws from a seed of the commit, so that it says the same of the same commit twice. Luck that
+# is new each time belongs to `make soak`. BATON_SEED=N sets it by hand.
+if [ -z "${BATON_SEED:-}" ]; then
+  BATON_SEED=$((16#$(git -C "$(dirname "${BASH_SOURCE[0]}")" rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8 || true)1 % 1000000007))
+fi
+export BATON_SEED
+export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-$BATON_SEED}" FUZZ_SEED="${FUZZ_SEED:-$BATON_SEED}"
 # build/rocksdb.sh and build/jemalloc.sh make the libraries and point these links at them; without the links Cargo compiles
 # both itself, which is right but takes half an hour. Cargo is told the folders behind the links: it builds anew when their
 # names change.

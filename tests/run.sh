@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# The short tests with real processes: stories of one member (pytest), a few rounds of the crash test,
-# a few histories of the linearizability test, and some of the differential tests.
+# The short tests with real processes: stories of one member and of sets (pytest), every command line of the documentation, a few
+# rounds of the crash test, a few histories of the linearizability test, and some of the differential tests. Their seeds are the
+# commit's (build/env.sh): what they find is a fault of the change at hand. What needs a toolchain that is missing installs it.
 # `tests/run.sh -k NAME` and other arguments go to pytest, and then it is pytest alone. Longer: tests/compat,
 # tests/differential, tests/crash, tests/faults, tests/linearizability.
 set -euo pipefail
 cd "$(dirname "$0")"
+. ../build/env.sh
 . lib/binary.sh
 . lib/venv.sh
-"$PYTHON" -m pytest -p no:cacheprovider -q cluster "$@"
+# What a machine cannot do is said at the end, with the reason.
+"$PYTHON" -m pytest -p no:cacheprovider -q -rs cluster "$@"
 if [ $# -eq 0 ]; then
-  crash/run.sh --short
-  linearizability/run.sh -histories 3
-  # A fixed seed: what it finds is a fault of the change at hand. `make differential` draws a new one.
-  differential/run.sh --seed 1 --cases 1500
+  docs/run.sh
+  crash/run.sh --short --seed "$BATON_SEED"
+  linearizability/run.sh -histories 3 -seed "$BATON_SEED"
+  differential/run.sh --seed "$BATON_SEED" --cases 1500
 fi

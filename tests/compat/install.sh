@@ -1,6 +1,7 @@
 # Installs each client's packages into $CLIENTS, once for each version of the file that pins them; sourced by run.sh.
 #
-# An installer returns 77 when the machine lacks the toolchain.
+# Toolchains that are missing are installed (lib/toolchains.sh). Only the database tools' installer returns 77: they are in no
+# registry.
 
 # unless_current STAMP FILE COMMAND…: runs the command unless it succeeded with this very content of FILE before.
 unless_current() {
@@ -11,7 +12,7 @@ unless_current() {
 }
 
 on_path() {
-  command -v "$1" >/dev/null || return 77
+  command -v "$1" >/dev/null
 }
 
 npm_install() {
@@ -39,11 +40,11 @@ install_pymongo() { :; }
 install_mongosh() { install_node; }
 install_mongoose() { install_node; }
 install_node() {
-  { on_path node && on_path npm; } || return 77
+  need node || return 1
   unless_current node node/package.json npm_install
 }
 install_java_packages() {
-  { on_path javac && on_path mvn; } || return 77
+  need java || return 1
   unless_current java java/pom.xml maven_install
 }
 install_java() {
@@ -55,11 +56,10 @@ install_ycsb() {
   unless_current java-ycsb ycsb/BatonBinding.java compile_java ycsb ycsb/BatonBinding.java
 }
 install_go() {
-  on_path go || return 77
+  need go || return 1
   (cd go && GOFLAGS=-mod=readonly go build -o "$CLIENTS/go-story" .)
 }
 install_rust() {
-  on_path cargo || return 77
   (cd rust && cargo build --quiet --locked --target-dir "$CLIENTS/rust-target")
 }
 install_tools() {

