@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: soak faults linearizability help tools libraries build release install up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
+.PHONY: soak faults linearizability fuzz-commands help tools libraries build release install up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -77,6 +77,10 @@ soak: libraries ## worlds, histories and real faults in rounds, until stopped or
 linearizability: libraries ## HISTORIES (200) from real members under random faults, judged by Porcupine, and a fault built in that it must find
 	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" \
 	  tests/linearizability/run.sh -histories $(or $(HISTORIES),200) && tests/linearizability/run.sh --mutants
+
+MINUTES ?= 10
+fuzz-commands: libraries ## valid commands from a grammar, many clients, three members with kills in between, for MINUTES (10)
+	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/fuzz-commands/run.sh --minutes $(MINUTES)
 
 differential: libraries ## random queries, pipelines and updates, compared with npm's mingo, and with and without indexes
 	@$(ENV) cargo build --locked -p baton && BATON="$$CARGO_TARGET_DIR/debug/baton" tests/differential/run.sh

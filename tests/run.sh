@@ -9,8 +9,9 @@ cd "$(dirname "$0")"
 . ../build/env.sh
 . lib/binary.sh
 . lib/venv.sh
+export PYTHONPATH="$PWD/fuzz-commands:$PYTHONPATH"
 # What a machine cannot do is said at the end, with the reason.
-"$PYTHON" -m pytest -p no:cacheprovider -q -rs cluster "$@"
+"$PYTHON" -m pytest -p no:cacheprovider -q -rs cluster fuzz-commands "$@"
 if [ $# -eq 0 ]; then
   docs/run.sh
   crash/run.sh --short --seed "$BATON_SEED"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rounds of fresh luck until told to stop, or for SOAK_MINUTES: simulated worlds, histories judged for linearizability, and the faults on
-# real processes, a file of them each round. One line a round, with what was run so far. It stops at the first failure, and
+# Rounds of fresh luck until told to stop, or for SOAK_MINUTES: simulated worlds, histories judged for linearizability, a minute of whole
+# commands from a grammar, and the faults on real processes, a file of them each round. One line a round, with what was run so far. It stops at the first failure, and
 # says where that round's output is; with it are seeds, and the data of a set that failed is kept (BATON_KEEP_FAILED).
 #
 # Takes the binary that BATON names, the one with crash points that BATON_WITH_CRASH_POINTS names, and baton-sim as BATON_SIM.
@@ -15,7 +15,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 export BATON_KEEP_FAILED=1 PYTHONPATH="$PWD/crash:$PYTHONPATH"
 files=(cluster/test_faults_*.py cluster/test_initial_sync.py faults/test_*.py)
-worlds=0 histories=0 faults=0 round=0
+worlds=0 histories=0 commands=0 faults=0 round=0
 output="$kept/output"
 
 # run WHAT COMMAND...: with its output kept, or the end.
@@ -24,7 +24,7 @@ run() {
   shift
   if ! "$@" >"$output" 2>&1; then
     tail -n 40 "$output"
-    echo "soak: FAILED in round $((round + 1)), $what, after $worlds worlds, $histories histories and $faults faults; all of it: $output"
+    echo "soak: FAILED in round $((round + 1)), $what, after $worlds worlds, $histories histories, $commands commands and $faults faults; all of it: $output"
     exit 1
   fi
 }
@@ -34,11 +34,13 @@ while [ -z "${SOAK_MINUTES:-}" ] || [ "$SECONDS" -lt $((SOAK_MINUTES * 60)) ]; d
   worlds=$((worlds + $(sed -nE 's/^([0-9]+) worlds from seed.*/\1/p' "$output")))
   run "histories" linearizability/run.sh -histories "$histories_each"
   histories=$((histories + histories_each))
+  run "commands" fuzz-commands/run.sh --seconds "${SOAK_COMMANDS_SECONDS:-60}"
+  commands=$((commands + $(sed -nE 's/^fuzz-commands: .* rounds, ([0-9]+) commands.*/\1/p' "$output" | tail -n 1)))
   file="${files[$((round % ${#files[@]}))]}"
   binary="$BATON"
   [[ "$file" != faults/* ]] || binary="$BATON_WITH_CRASH_POINTS"
   BATON="$binary" run "$file" "$PYTHON" -m pytest -p no:cacheprovider -q "$file"
   faults=$((faults + $(sed -nE 's/^([0-9]+) passed.*/\1/p' "$output")))
   round=$((round + 1))
-  echo "soak: round $round after $((SECONDS / 60)) min: $worlds worlds, $histories histories, $faults faults; all clean (last: $file)"
+  echo "soak: round $round after $((SECONDS / 60)) min: $worlds worlds, $histories histories, $commands commands, $faults faults; all clean (last: $file)"
 done
