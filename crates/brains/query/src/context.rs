@@ -1,9 +1,9 @@
 //! What one request brings to the evaluation of its query, besides documents.
 
-use baton_types::{MemoryAccount, MemoryPool, Timestamp};
+use baton_types::{Error, MemoryAccount, MemoryPool, Result, Timestamp};
 use bson::{Bson, DateTime};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The surroundings of one request. Cheap to clone; the same for all documents of the request.
 #[derive(Clone, Debug)]
@@ -24,6 +24,9 @@ pub struct Context {
     pub memory_bytes_max: usize,
     /// What all of them, of all requests, share.
     pub memory: Arc<MemoryPool>,
+    /// What the first constant part of an expression failed with, when it was parsed; shared by the clones. An evaluation
+    /// fails only where that part is reached, but MongoDB's optimiser refuses the whole query.
+    pub failed_constant: Arc<OnceLock<Error>>,
 }
 
 /// What requests share that nobody bounds.
@@ -44,7 +47,13 @@ impl Context {
             draws: Arc::default(),
             memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
             memory: Arc::clone(&UNBOUNDED),
+            failed_constant: Arc::default(),
         }
+    }
+
+    /// The failure of a constant part of what was parsed, if there was one.
+    pub fn check_constants(&self) -> Result<()> {
+        self.failed_constant.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The account of one blocking stage.

@@ -9,6 +9,7 @@ pub mod accumulator;
 mod context;
 pub mod expression;
 pub mod matcher;
+mod pcre;
 pub mod pipeline;
 pub mod planner;
 pub mod projection;

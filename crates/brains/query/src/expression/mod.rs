@@ -49,7 +49,12 @@ use baton_types::Result;
 use bson::{Bson, RawBsonRef, RawDocument};
 use node::{Node, Scope};
 
-/// Refuses what is no dotted path of an expression or a sort, with MongoDB's errors.
+/// Refuses what cannot be one component of a dotted path, with MongoDB's errors.
+pub fn check_component(name: &str) -> Result<()> {
+    path::check_component(name)
+}
+
+/// Refuses what is no dotted path of an expression, a projection, a sort or a stage, with MongoDB's errors.
 pub fn check_path(dotted: &str) -> Result<()> {
     path::parse(dotted).map(|_| ())
 }

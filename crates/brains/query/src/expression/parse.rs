@@ -1,7 +1,7 @@
 //! From BSON to the expression tree.
 //!
 //! What does not depend on a document or variable is folded to a constant here, unless evaluating it fails: a failing
-//! branch may never be taken, so its error waits until it is.
+//! branch may never be taken, so its error waits until it is. The context keeps the first (`Context::check_constants`).
 
 use super::depth;
 use super::node::{Call, Node, Scope, Source, own};
@@ -195,7 +195,10 @@ impl<'c> Parser<'c> {
         }
         match node.evaluate(&Scope::new(&bson::RawDocumentBuf::new(), self.ctx)) {
             Ok(value) => Node::Constant(value),
-            Err(_) => node,
+            Err(error) => {
+                let _ = self.ctx.failed_constant.set(error);
+                node
+            }
         }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A path through an array yields an array of what it finds in the array's documents; a number is a field name like any
 //! other; an array directly within an array is not entered. (Filters differ: see `baton_document::path`.)
+//!
+//! Invariant: no component is empty, has a dot or a null byte, or starts with `$`, but for the names in
+//! [`DOLLAR_NAMES`]. Sorts, projections and stages take the same paths.
 
 use super::node::own;
 use super::value::Value;
@@ -11,7 +14,11 @@ use bson::{Bson, Document, RawArray, RawBsonRef, RawDocument};
 /// The components of a dotted path.
 pub(crate) type FieldPath = Vec<String>;
 
-/// Splits and checks a dotted path.
+/// The names with a leading `$` that a path may have: a database reference's fields, and metadata that MongoDB passes on
+/// under these names.
+const DOLLAR_NAMES: [&str; 7] = ["$id", "$ref", "$db", "$sortKey", "$recordId", "$searchSortValues", "$searchScore"];
+
+/// Splits and checks a dotted path: 40352, 40353, or [`check_component`]'s codes.
 pub(crate) fn parse(dotted: &str) -> Result<FieldPath> {
     if dotted.is_empty() {
         return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
@@ -25,25 +32,20 @@ pub(crate) fn parse(dotted: &str) -> Result<FieldPath> {
         path.push(component.to_owned());
     }
     if path.len() > super::parse::DEPTH_MAX {
-        return Err(Error::new(
-            baton_types::ErrorCode::Overflow,
-            format!("FieldPath is too long, the maximum is {}", super::parse::DEPTH_MAX),
-        ));
+        return Err(Error::new(baton_types::ErrorCode::Overflow, "FieldPath is too long"));
     }
     Ok(path)
 }
 
-/// Refuses what cannot be one component of a path.
+/// Refuses what cannot be one component of a path: 15998, 16410, 16411 or 16412.
 pub(crate) fn check_component(component: &str) -> Result<()> {
     if component.is_empty() {
         return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
     }
-    if component.starts_with('$') {
+    if component.starts_with('$') && !DOLLAR_NAMES.contains(&component) {
         return Err(Error::location(
             16410,
-            format!(
-                "FieldPath field names may not start with '$'. Consider using $getField or $setField. ({component})"
-            ),
+            "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
         ));
     }
     if component.contains('\0') {

@@ -28,13 +28,13 @@ mod membership;
 mod modulo;
 mod parse;
 mod regex;
-pub(crate) mod regex_syntax;
 mod sample;
 mod schema;
 mod serialize;
 #[cfg(test)]
 mod tests;
 mod types;
+mod violation;
 
 pub use ast::{FieldNode, Node, Predicate};
 pub use bits::{BitOperator, BitTest};
@@ -47,6 +47,7 @@ pub use regex::RegexPredicate;
 pub use sample::SampleRate;
 pub use schema::Schema;
 pub use types::{TypeSet, type_name};
+pub use violation::violation;
 
 use crate::Context;
 use baton_types::Result;
@@ -128,7 +129,7 @@ impl Matcher {
 }
 
 /// Whether a value is a document of operators (`{$gt: 1}`), and not a literal: its first field begins with `$`, and it is
-/// no database reference.
+/// no database reference (which has `$ref` and `$id`).
 pub fn is_operator_document(value: RawBsonRef<'_>) -> bool {
-    parse::is_operators(value, true)
+    parse::is_operators(value, false)
 }

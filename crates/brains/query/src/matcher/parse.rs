@@ -53,7 +53,7 @@ pub(super) fn literal(value: RawBsonRef<'_>) -> Result<Predicate> {
 }
 
 /// MongoDB's notion of a true value: all but `false`, zero, `null` and undefined.
-fn is_true(value: RawBsonRef<'_>) -> bool {
+pub(super) fn is_true(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Boolean(b) => b,
         RawBsonRef::Null | RawBsonRef::Undefined => false,
@@ -87,7 +87,7 @@ impl Parser<'_> {
                 _ => {
                     let path = Path::parse(name);
                     children.push(match value {
-                        RawBsonRef::Document(inner) if is_operators(value, true) => {
+                        RawBsonRef::Document(inner) if is_operators(value, false) => {
                             self.operators(&path, inner, depth + 1)?
                         }
                         value => Node::field(&path, literal(value)?),

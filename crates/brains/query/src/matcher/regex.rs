@@ -1,25 +1,14 @@
 //! `$regex` and regular expression literals.
 //!
 //! Invariants: a pattern is compiled once, at parsing; it is searched in strings and symbols, and equals a stored regular
-//! expression of the same pattern and options; a search that backtracks beyond [`BACKTRACK_LIMIT`] ends with an error
-//! instead of holding up others.
-//!
-//! What it deliberately does not do: read PCRE's dialect. `regex_syntax` translates that for the engine.
+//! expression of the same pattern and options. A search beyond the engine's limits fails: MongoDB takes such a text for
+//! one in which nothing is found, and leaves the document out without a word.
 
-use super::regex_syntax;
-use baton_types::{Error, ErrorCode, Result};
+use crate::pcre::Pattern;
+use baton_types::{Error, Result};
 use bson::RawBsonRef;
 use bson::raw::RawRegexRef;
-use fancy_regex::{Regex, RegexBuilder};
-
-/// Steps of backtracking one search may take: some tens of milliseconds.
-const BACKTRACK_LIMIT: usize = 1_000_000;
-
-/// Bytes a compiled pattern may take.
-const COMPILED_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// Characters of a pattern, as in MongoDB.
-const PATTERN_BYTES_MAX: usize = 16 * 1024;
+use std::sync::Arc;
 
 /// MongoDB's code for a regular expression that does not compile.
 const REGEX_INVALID_CODE: i32 = 51091;
@@ -27,46 +16,29 @@ const REGEX_INVALID_CODE: i32 = 51091;
 /// MongoDB's code for an unknown option.
 const OPTION_INVALID_CODE: i32 = 51108;
 
+/// MongoDB's code for a search that the engine gives up; there it is `$regexMatch`'s alone.
+const SEARCH_FAILED_CODE: i32 = 51156;
+
 /// A regular expression to search for.
 #[derive(Clone, Debug)]
 pub struct RegexPredicate {
     pattern: String,
     options: String,
-    regex: Regex,
-    /// PCRE's `$` also matches before a final newline; the engine's does not.
-    has_dollar: bool,
+    compiled: Arc<Pattern>,
 }
 
 impl RegexPredicate {
     /// Compiles a pattern with its options.
     pub fn new(pattern: &str, options: &str) -> Result<Self> {
-        if pattern.contains('\0') || options.contains('\0') {
-            return Err(Error::location(REGEX_INVALID_CODE, "Regular expression cannot contain an embedded null byte"));
-        }
-        if let Some(unknown) = options.chars().find(|c| !"imsxu".contains(*c)) {
+        if let Some(unknown) = Pattern::unknown_option(options) {
             return Err(Error::location(OPTION_INVALID_CODE, format!("invalid flag in regex options: {unknown}")));
         }
-        if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(invalid("regular expression is too large"));
+        if pattern.contains('\0') {
+            return Err(Error::bad_value("Regular expression cannot contain an embedded null byte"));
         }
-        let has = |option| options.contains(option);
-        let translated = regex_syntax::translate(pattern, has('x'));
-        let regex = RegexBuilder::new(&translated.pattern)
-            .case_insensitive(has('i'))
-            .multi_line(has('m'))
-            .dot_matches_new_line(has('s'))
-            .ignore_whitespace(has('x'))
-            .backtrack_limit(BACKTRACK_LIMIT)
-            .delegate_size_limit(COMPILED_BYTES_MAX)
-            .delegate_dfa_size_limit(COMPILED_BYTES_MAX)
-            .build()
-            .map_err(|e| invalid(&e.to_string()))?;
-        Ok(Self {
-            pattern: pattern.into(),
-            options: options.into(),
-            regex,
-            has_dollar: translated.has_dollar && !has('m'),
-        })
+        let compiled = Pattern::compile(pattern, options)
+            .map_err(|e| Error::location(REGEX_INVALID_CODE, format!("Regular expression is invalid: {e}")))?;
+        Ok(Self { pattern: pattern.into(), options: options.into(), compiled: Arc::new(compiled) })
     }
 
     /// Compiles a regular expression literal.
@@ -97,27 +69,11 @@ impl RegexPredicate {
 
     /// Whether the pattern is found in a text.
     pub fn is_found_in(&self, text: &str) -> Result<bool> {
-        if self.search(text)? {
-            return Ok(true);
-        }
-        match text.strip_suffix('\n') {
-            Some(line) if self.has_dollar => self.search(line),
-            _ => Ok(false),
-        }
-    }
-
-    fn search(&self, text: &str) -> Result<bool> {
-        self.regex.is_match(text).map_err(|e| {
-            Error::new(
-                ErrorCode::MaxTimeMSExpired,
-                format!("Error occurred while executing regular expression '{}': {e}", self.pattern),
-            )
+        self.compiled.is_found_in(text).map_err(|e| {
+            let message = format!("Error occurred while executing the regular expression '{}': {e}", self.pattern);
+            Error::location(SEARCH_FAILED_CODE, message)
         })
     }
-}
-
-fn invalid(cause: &str) -> Error {
-    Error::location(REGEX_INVALID_CODE, format!("Regular expression is invalid: {cause}"))
 }
 
 /// Parses `$regex` with the `$options` beside it, if any.

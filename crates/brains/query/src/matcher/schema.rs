@@ -9,7 +9,7 @@
 mod parse;
 
 use super::{RegexPredicate, TypeSet};
-use baton_document::{number::Number, order};
+use baton_document::{decimal::Decimal, number::Number, order};
 use baton_types::Result;
 use bson::spec::ElementType;
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
@@ -35,7 +35,8 @@ pub struct Schema {
 struct NumberRules {
     minimum: Option<(Number, Bound)>,
     maximum: Option<(Number, Bound)>,
-    multiple_of: Option<Number>,
+    /// As a decimal, to which every number is brought first.
+    multiple_of: Option<Decimal>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +114,8 @@ impl Schema {
         self.accepts(RawBsonRef::Document(doc))
     }
 
-    fn accepts(&self, value: RawBsonRef<'_>) -> Result<bool> {
+    /// Whether a value conforms.
+    pub(super) fn accepts(&self, value: RawBsonRef<'_>) -> Result<bool> {
         if self.types.is_some_and(|types| !types.contains(value.element_type())) {
             return Ok(false);
         }
@@ -181,9 +183,7 @@ impl NumberRules {
             Bound::Inclusive => !number.is_nan() && number.compare(limit).is_le(),
             Bound::Exclusive => !number.is_nan() && number.compare(limit).is_lt(),
         });
-        let multiple = self.multiple_of.is_none_or(|divisor| {
-            number.is_finite() && number.modulo(divisor).is_ok_and(|remainder| remainder.is_zero())
-        });
+        let multiple = self.multiple_of.is_none_or(|divisor| number.to_decimal().remainder(divisor).is_zero());
         above && below && multiple
     }
 }

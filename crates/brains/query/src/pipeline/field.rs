@@ -1,51 +1,13 @@
 //! Field paths as stages use them, and reading and setting one field of a raw document.
 //!
-//! Invariants: a checked path is what MongoDB calls a FieldPath: no empty component, none that starts with `$`, at most
-//! 200 of them. Reading and setting look through documents only, never into arrays; what is not touched is copied byte
-//! for byte, in its place.
+//! Invariants: a checked path is what MongoDB calls a FieldPath, as expressions have it. Reading and setting look through
+//! documents only, never into arrays; what is not touched is copied byte for byte, in its place.
 
+pub use crate::expression::{check_component as check_name, check_path};
 use crate::raw;
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, Result};
 use bson::raw::{CString, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::borrow::Cow;
-
-/// Most components of a path.
-const PATH_COMPONENTS_MAX: usize = 200;
-
-/// Checks a dotted path without its `$`: 40352, 40353, 15998, 16410, 16411 or `Overflow` (15).
-pub fn check_path(path: &str) -> Result<()> {
-    if path.is_empty() {
-        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
-    }
-    if path.ends_with('.') {
-        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
-    }
-    if path.split('.').count() > PATH_COMPONENTS_MAX {
-        return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
-    }
-    path.split('.').try_for_each(check_name)
-}
-
-/// Checks one component of a path: 15998, 16410, 16411 or 16412.
-pub fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() {
-        return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
-    }
-    if name.starts_with('$') {
-        let message = format!(
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField. Found '{name}'"
-        );
-        return Err(Error::location(16410, message));
-    }
-    if name.contains('\0') {
-        return Err(Error::location(16411, "FieldPath field names may not contain '\0'."));
-    }
-    if name.contains('.') {
-        let message = "FieldPath field names may not contain '.'. Consider using $getField or $setField.";
-        return Err(Error::location(16412, message));
-    }
-    Ok(())
-}
 
 /// The first component of a dotted path: the top-level field it depends on.
 pub fn root(path: &str) -> &str {

@@ -1,7 +1,7 @@
 //! The literal text that every match of an anchored regular expression begins with.
 //!
 //! Invariants: the prefix is never too long (a character that a quantifier may drop is left out); whether it is the whole
-//! pattern is said only if it is.
+//! pattern is said only if it is. The dialect is PCRE2's.
 
 /// What a pattern begins with.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,37 +41,34 @@ fn fixed(rest: &str) -> Prefix {
     let mut chars = rest.chars().peekable();
     let mut in_quote = false;
     while let Some(c) = chars.next() {
-        let literal = match c {
+        match c {
             '\\' if in_quote && chars.peek() == Some(&'E') => {
                 chars.next();
                 in_quote = false;
-                // A quantifier after the quote applies to its last character.
-                if matches!(chars.peek(), Some('*' | '?' | '{')) {
-                    text.pop();
-                    return Prefix { text, is_whole_pattern: false };
-                }
-                continue;
             }
-            c if in_quote => c,
+            c if in_quote => text.push(c),
             '\\' => match chars.next() {
-                Some('Q') => {
-                    in_quote = true;
-                    continue;
-                }
-                Some('E') => continue,
-                Some(c) if !c.is_alphanumeric() => c,
+                Some('Q') => in_quote = true,
+                // A quote's end without its beginning says nothing.
+                Some('E') => {}
+                Some(c) if c.is_ascii() && !c.is_ascii_alphanumeric() => text.push(c),
                 _ => return Prefix { text, is_whole_pattern: false },
             },
-            '^' | '$' | '.' | '[' | ']' | '(' | ')' | '{' | '}' | '*' | '+' | '?' => {
+            // What a quantifier stands behind, quotes or not, need not be there. A brace may begin one, and one may
+            // stand behind a comment.
+            '*' | '?' | '{' => {
+                text.pop();
                 return Prefix { text, is_whole_pattern: false };
             }
-            c => c,
-        };
-        let may_be_quantified = !in_quote;
-        if may_be_quantified && matches!(chars.peek(), Some('*' | '?' | '{')) {
-            return Prefix { text, is_whole_pattern: false };
+            '(' if chars.clone().take(2).eq(['?', '#']) => {
+                text.pop();
+                return Prefix { text, is_whole_pattern: false };
+            }
+            '^' | '$' | '.' | '[' | ']' | '(' | ')' | '}' | '+' => {
+                return Prefix { text, is_whole_pattern: false };
+            }
+            c => text.push(c),
         }
-        text.push(literal);
     }
     Prefix { is_whole_pattern: !text.is_empty(), text }
 }
@@ -118,6 +115,23 @@ mod tests {
             (r"^\Qa.b\E", "", "a.b", true),
             (r"^\Qa.b", "", "a.b", true),
             (r"^\Qa.b\E*", "", "a.", false),
+            (r"^\Qa.b\E+", "", "a.b", false),
+            (r"^\Qa*b\E", "", "a*b", true),
+            (r"^\Qa|b\E", "", "", false),
+            (r"^ab\E*", "", "a", false),
+            (r"^ab\Q\E?", "", "a", false),
+            (r"^ab\Q\E", "", "ab", true),
+            (r"^a\Qb\Ec", "", "abc", true),
+            ("^ab{,2}", "", "a", false),
+            ("^ab{ 1, 2 }", "", "a", false),
+            ("^a b", "x", "", false),
+            ("^ab(?#comment)*", "", "a", false),
+            ("^ab(?:c)", "", "ab", false),
+            ("^a(?i)b", "", "a", false),
+            ("^*a", "", "", false),
+            ("(?i)^abc", "", "", false),
+            ("(*UCP)^abc", "", "", false),
+            (r"^a\Nb", "", "a", false),
             ("^(a)", "", "", false),
             ("^", "", "", false),
         ] {

@@ -24,6 +24,8 @@ mod upsert;
 #[cfg(test)]
 mod tests;
 
+pub use storage_rules::check_id;
+
 use crate::Context;
 use crate::matcher::{MatchDetails, Matcher};
 use crate::raw;

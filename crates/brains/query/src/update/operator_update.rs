@@ -91,7 +91,7 @@ impl OperatorUpdate {
             return Ok(Applied { document: None, oplog: OplogUpdate::Unchanged });
         };
         let after = raw::finish(bytes)?;
-        self.check(&after, &changes, false)?;
+        self.check(&after, &changes)?;
         let oplog = describe(doc, &after, &changes)?;
         Ok(Applied { document: Some(after), oplog })
     }
@@ -104,23 +104,38 @@ impl OperatorUpdate {
             None => Ok(base.to_owned()),
             Some(bytes) => {
                 let document = raw::finish(bytes)?;
-                self.check(&document, &changes, true)?;
+                if self.check_depth {
+                    storage_rules::check_depth(&document)?;
+                }
+                storage_rules::check_size(&document, true)?;
                 Ok(document)
             }
         }
     }
 
-    fn check(&self, after: &RawDocument, changes: &[Change<'_>], inserting: bool) -> Result<()> {
+    fn check(&self, after: &RawDocument, changes: &[Change<'_>]) -> Result<()> {
         for change in changes {
-            if let (None, Some(range)) = (&change.before, &change.after) {
-                let (name, _, _) = split_element(after, range.clone());
-                storage_rules::check_name(name)?;
+            let Some(range) = &change.after else { continue };
+            let (name, _, _) = split_element(after, range.clone());
+            // Below a name that is there already, everything may be written.
+            if name.starts_with('$') && (change.before.is_none() || self.writes_whole(name)) {
+                storage_rules::check_name(after, name)?;
             }
         }
         if self.check_depth {
             storage_rules::check_depth(after)?;
         }
-        storage_rules::check_size(after, inserting)
+        storage_rules::check_size(after, false)
+    }
+
+    /// Whether an operator is given for a top-level field itself.
+    fn writes_whole(&self, name: &str) -> bool {
+        match &self.tree {
+            Node::Object(children) => {
+                children.iter().any(|(child, node)| &**child == name && matches!(node, Node::Leaf(_)))
+            }
+            Node::Array(_) | Node::Leaf(_) => false,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Updates by replacement: the whole document but its `_id` gives way to another.
 //!
 //! `_id` comes first in the result and keeps the bytes it had; top-level `Timestamp(0, 0)` values take the time of the
-//! request, as in inserted documents.
+//! request, as in inserted documents. As in MongoDB, nothing changes only where the replacement itself is the document,
+//! byte for byte: one without `_id` always counts as a change.
 
 use super::{Applied, OplogUpdate, operators, storage_rules};
 use crate::Context;
@@ -19,9 +20,6 @@ pub(super) struct Replacement {
 
 impl Replacement {
     pub fn parse(document: &RawDocument, ctx: &Context) -> Result<Self> {
-        for element in raw::elements(document) {
-            storage_rules::check_name(element?.key())?;
-        }
         storage_rules::check_depth(document)?;
         let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
         let mut out = Vec::with_capacity(document.as_bytes().len());
@@ -39,6 +37,12 @@ impl Replacement {
     }
 
     pub fn apply(&self, doc: &RawDocument) -> Result<Applied> {
+        if self.document.as_bytes() == doc.as_bytes() {
+            return Ok(Applied { document: None, oplog: OplogUpdate::Unchanged });
+        }
+        for element in raw::elements(&self.document) {
+            storage_rules::check_name(&self.document, element?.key())?;
+        }
         let old_id = raw::find(doc, "_id")?;
         if let (Some(old), Some(new)) = (&old_id, raw::find(&self.document, "_id")?) {
             let new = new.value()?;
@@ -47,9 +51,6 @@ impl Replacement {
             }
         }
         let after = with_id(&self.document, old_id.as_ref())?;
-        if after.as_bytes() == doc.as_bytes() {
-            return Ok(Applied { document: None, oplog: OplogUpdate::Unchanged });
-        }
         storage_rules::check_size(&after, false)?;
         Ok(Applied { document: Some(after), oplog: OplogUpdate::Replacement })
     }

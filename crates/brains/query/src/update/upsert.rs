@@ -18,7 +18,7 @@ pub(super) fn finish(document: &RawDocument, generated: ObjectId) -> Result<RawD
         None => raw::find(generated_id, "_id")?,
     };
     if let Some(id) = &id {
-        storage_rules::check_id(id)?;
+        storage_rules::check_id(id.value()?)?;
     }
     let document = replacement::with_id(document, id.as_ref())?;
     storage_rules::check_size(&document, true)?;

@@ -18,16 +18,17 @@ use crate::access::Given;
 use crate::host::Draw;
 use crate::query::{Hint, Query, QuerySpec};
 use baton_query::Context;
-use baton_query::matcher::{MatchDetails, Matcher};
+use baton_query::matcher::{MatchDetails, Matcher, violation};
 use baton_query::planner;
 use baton_query::sort::SortPattern;
+use baton_query::update::check_id;
 use baton_storage::{
     Collection, CollectionKind, Durability, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement, Storage,
     Transaction, record_key,
 };
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
-use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -193,54 +194,32 @@ fn check_size(document: &RawDocument) -> Result<()> {
     Ok(())
 }
 
-fn check_id(id: RawBsonRef<'_>) -> Result<()> {
-    let kind = match id {
-        RawBsonRef::Array(_) => "array",
-        RawBsonRef::RegularExpression(_) => "regex",
-        RawBsonRef::Undefined => "undefined",
-        RawBsonRef::Document(document) => {
-            for element in document {
-                let (name, _) = element?;
-                if name.as_str().starts_with('$') {
-                    return Err(Error::new(
-                        ErrorCode::DollarPrefixedFieldName,
-                        format!(
-                            "_id fields may not contain '$'-prefixed fields: {} is not valid for storage.",
-                            name.as_str()
-                        ),
-                    ));
-                }
-            }
-            return Ok(());
-        }
-        _ => return Ok(()),
-    };
-    Err(Error::new(ErrorCode::InvalidIdField, format!("The '_id' value cannot be of type {kind}")))
-}
-
 /// `DocumentValidationFailure` (121) unless the document satisfies the collection's validator.
 fn validate(collection: &Collection, document: &RawDocument, before: Option<&RawDocument>) -> Result<()> {
-    let (Some(validator), Some((_, strict))) = (&collection.validator, &collection.options.validator) else {
+    let (Some(validator), Some((source, strict))) = (&collection.validator, &collection.options.validator) else {
         return Ok(());
     };
-    if validator.matches(document)? {
+    // What cannot be evaluated does not conform.
+    if validator.matches(document).unwrap_or(false) {
         return Ok(());
     }
     if collection.options.validation_moderate
         && let Some(before) = before
-        && !validator.matches(before)?
+        && !validator.matches(before).unwrap_or(false)
     {
         return Ok(());
     }
+    let details = violation(source, document, &Context::new(bson::DateTime::now(), 0))?;
     if !strict {
-        tracing::warn!(component = "STORAGE", namespace = %collection.namespace, "Document would fail validation");
+        let details = bson::Document::try_from(&*details)?;
+        tracing::warn!(
+            component = "STORAGE",
+            namespace = %collection.namespace,
+            errInfo = %details,
+            "Document would fail validation"
+        );
         return Ok(());
     }
-    let mut details = RawDocumentBuf::new();
-    if let Some(id) = document.get("_id")? {
-        details.append(cstr!("failingDocumentId"), id);
-    }
-    details.append(cstr!("details"), rawdoc! { "operatorName": "$validator" });
     let mut info = RawDocumentBuf::new();
     info.append(cstr!("errInfo"), details);
     Err(Error::new(ErrorCode::DocumentValidationFailure, "Document failed validation").with_info(info))

@@ -92,7 +92,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let (namespace, whole_database) = target(call.envelope.db, call.envelope.value)?;
     let request = AggregateRequest::read(&mut call.fields, false)?;
     let context = crud::context(call, request.variables)?;
-    let pipeline = Pipeline::parse(&request.stages, &context)?;
+    let pipeline = parse(&request.stages, &context)?;
     check_source(&pipeline, &namespace, whole_database)?;
     check_read_concern(call, &pipeline)?;
     check_api(call, &pipeline)?;
@@ -121,13 +121,26 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if writes {
         // $out and $merge give nothing back; they run to their end now.
         let check = call.operation.check();
-        while aggregation.run(&check, &mut |_| Ok(Given::Taken))? {}
+        while aggregation.run(&check, &mut |_| Ok(Given::Taken)).map_err(executing)? {}
         if crud::durability(call) == Durability::Synced {
             call.server.storage.sync();
         }
     }
     let opening = Opening { namespace, batch_size: request.batch_size, single_batch: false, no_timeout: false };
-    open(call, reply, Box::new(aggregation), &opening)
+    open(call, reply, Box::new(aggregation), &opening).map_err(executing)
+}
+
+/// The pipeline of the stages. A constant part of an expression that fails is the optimiser's failure, as in MongoDB,
+/// whether or not it would be reached.
+fn parse(stages: &[&RawDocument], context: &Arc<Context>) -> Result<Pipeline> {
+    let parsed = Pipeline::parse(stages, context);
+    context.check_constants().map_err(|error| error.in_context("Failed to optimize pipeline"))?;
+    parsed
+}
+
+/// An error of a pipeline that runs.
+fn executing(error: Error) -> Error {
+    error.in_context("PlanExecutor error during aggregation")
 }
 
 /// A host for the pipelines of this command.
@@ -275,7 +288,7 @@ pub fn explained<'a>(
     let (namespace, whole_database) = target(db, value)?;
     let request = AggregateRequest::read(fields, true)?;
     let context = crud::context(call, request.variables)?;
-    let pipeline = Pipeline::parse(&request.stages, &context)?;
+    let pipeline = parse(&request.stages, &context)?;
     check_source(&pipeline, &namespace, whole_database)?;
     Ok((namespace, pipeline, context))
 }

@@ -101,6 +101,7 @@ impl<'a> FindRequest<'a> {
         let filter = crud::matcher(self.filter, context)?;
         let (sort, natural) = crud::sort(self.sort)?;
         let projection = self.projection(&filter, context)?;
+        context.check_constants()?;
         Ok(QuerySpec {
             filter,
             sort,
@@ -242,6 +243,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     let query = Query::new(&storage, collection, spec, context)?;
     open(call, reply, Box::new(query), &opening)
+        .map_err(|error| error.in_context(format_args!("Executor error during find command: {namespace}")))
 }
 
 /// Whether a sort is the order in which a capped collection keeps its documents.

@@ -2,7 +2,7 @@
 
 use super::{Additional, Bound, Dependency, Items, Schema, json_types};
 use crate::matcher::{DEPTH_MAX, RegexPredicate, TypeSet, integer, type_name};
-use baton_document::number::Number;
+use baton_document::{number::Number, order};
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
 
@@ -57,7 +57,13 @@ fn general_keyword(
         "enum" => {
             let mut members: Vec<RawBson> = Vec::new();
             for member in nonempty(name, value)? {
-                members.push(RawBson::from(member?));
+                let member = member?;
+                if members.iter().any(|known| order::compare(known.as_raw_bson_ref(), member).is_eq()) {
+                    return Err(Error::failed_to_parse(format!(
+                        "$jsonSchema keyword '{name}' array cannot contain duplicate values."
+                    )));
+                }
+                members.push(RawBson::from(member));
             }
             schema.enumeration = Some(members);
         }
@@ -86,10 +92,10 @@ fn number_keyword(schema: &mut Schema, doc: &RawDocument, name: &str, value: Raw
         }
         "multipleOf" => {
             let divisor = number(name, value)?;
-            if divisor.is_zero() || divisor.is_negative() || divisor.is_nan() {
+            if divisor.is_zero() || divisor.is_negative() {
                 return Err(Error::failed_to_parse(format!("$jsonSchema keyword '{name}' must have a positive value")));
             }
-            numbers.multiple_of = Some(divisor);
+            numbers.multiple_of = Some(divisor.to_decimal());
         }
         _ => return Ok(false),
     }
@@ -158,6 +164,7 @@ fn object_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth:
             for element in object(name, value)?.iter_elements() {
                 let element = element?;
                 let dependency = match element.value()? {
+                    RawBsonRef::String(_) if matches!(element.key().as_str(), "title" | "description") => continue,
                     RawBsonRef::Document(doc) => Dependency::Schema(Box::new(super::parse::schema(doc, depth + 1)?)),
                     other => Dependency::Properties(names(name, other)?),
                 };
@@ -204,7 +211,6 @@ fn nonempty<'a>(name: &str, value: RawBsonRef<'a>) -> Result<&'a RawArray> {
 
 /// A count or a length.
 fn size(name: &str, value: RawBsonRef<'_>) -> Result<i64> {
-    number(name, value)?;
     integer::parse_non_negative(name, value)
 }
 
@@ -232,8 +238,11 @@ fn names(name: &str, value: RawBsonRef<'_>) -> Result<Vec<String>> {
 
 fn schemas(name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<Vec<Schema>> {
     let mut schemas = Vec::new();
-    for member in nonempty(name, value)? {
+    for member in array(name, value)? {
         schemas.push(schema(object(name, member?)?, depth + 1)?);
+    }
+    if schemas.is_empty() {
+        return Err(Error::bad_value(format!("$jsonSchema keyword '{name}' must be a non-empty array")));
     }
     Ok(schemas)
 }

@@ -43,8 +43,48 @@ fn names_that_cannot_be_stored() {
         52,
         "The dollar ($) prefixed field '$a' in '$a' is not allowed in the context of an update's replacement document. Consider using an aggregation pipeline with $replaceWith.",
     );
+    let message = |name: &str| {
+        format!(
+            "The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's replacement document. Consider using an aggregation pipeline with $replaceWith."
+        )
+    };
+    refuse(rawdoc! { "_id": 1 }, rawdoc! { "$inc": { "$a": 1 } }, 52, &message("$a"));
+    refuse(rawdoc! { "_id": 1 }, rawdoc! { "$set": { "$a.b": 1 } }, 52, &message("$a"));
+    refuse(rawdoc! { "_id": 1, "b": 1 }, rawdoc! { "$rename": { "b": "$a" } }, 52, &message("$a"));
+    refuse(rawdoc! { "_id": 1 }, rawdoc! { "a": 1, "$a": 1 }, 52, &message("$a"));
+    // An insert may have stored such a field: it is not written again, but what is below it may be, and it may go.
+    refuse(rawdoc! { "_id": 1, "$a": 1 }, rawdoc! { "$set": { "$a": 2 } }, 52, &message("$a"));
+    check(
+        rawdoc! { "_id": 1, "$a": { "b": 1 } },
+        rawdoc! { "$set": { "$a.b": 2 } },
+        rawdoc! { "_id": 1, "$a": { "b": 2 } },
+    );
+    check(rawdoc! { "_id": 1, "$a": 1 }, rawdoc! { "$unset": { "$a": 1 } }, rawdoc! { "_id": 1 });
+    check(rawdoc! { "_id": 1, "$a": 1 }, rawdoc! { "$set": { "b": 2 } }, rawdoc! { "_id": 1, "$a": 1, "b": 2 });
     // Below the top they may be, since MongoDB 5.0.
     check(rawdoc! { "_id": 1 }, rawdoc! { "$set": { "a.$b": 1 } }, rawdoc! { "_id": 1, "a": { "$b": 1 } });
+    check(rawdoc! { "_id": 1 }, rawdoc! { "$set": { "a": { "$b": 1 } } }, rawdoc! { "_id": 1, "a": { "$b": 1 } });
+    check(
+        rawdoc! { "_id": 1 },
+        rawdoc! { "a": { "$b": 1, "c.d": 1 } },
+        rawdoc! { "_id": 1, "a": { "$b": 1, "c.d": 1 } },
+    );
+    check(rawdoc! { "_id": 1 }, rawdoc! { "a.b": 1 }, rawdoc! { "_id": 1, "a.b": 1 });
+}
+
+#[test]
+fn a_database_reference_at_the_top_is_in_order() {
+    let reference = || rawdoc! { "x": 1, "$ref": "c", "$id": 5, "$db": "d" };
+    check(rawdoc! { "_id": 1 }, reference(), rawdoc! { "_id": 1, "x": 1, "$ref": "c", "$id": 5, "$db": "d" });
+    for (replacement, message) in [
+        (rawdoc! { "x": 1, "$id": 5 }, "Found $id field without a $ref before it, which is invalid."),
+        (rawdoc! { "x": 1, "$ref": "c" }, "The DBRef $ref field must be followed by a $id field"),
+        (rawdoc! { "x": 1, "$ref": 5, "$id": 5 }, "The DBRef $ref field must be a String, not a int"),
+        (rawdoc! { "x": 1, "$db": "d" }, "Found $db field without a $id before it, which is invalid."),
+        (rawdoc! { "x": 1, "$db": 5 }, "The DBRef $db field must be a String, not a int"),
+    ] {
+        refuse(rawdoc! { "_id": 1 }, replacement, 55, message);
+    }
 }
 
 #[test]

@@ -68,3 +68,26 @@ fn an_id_that_cannot_be_stored_is_refused() {
     let error = upsert(rawdoc! { "a": 1 }, rawdoc! { "$set": { "_id": [1] } }).unwrap_err();
     assert_eq!((error.code.0, error.message.as_str()), (53, "The '_id' value cannot be of type array"));
 }
+
+#[test]
+fn what_an_upsert_inserts_may_have_any_name_but_within_its_id() {
+    let generated = ObjectId::from_bytes([7; 12]);
+    for (update, inserted) in [
+        (rawdoc! { "$set": { "$a": 1 } }, rawdoc! { "_id": generated, "$a": 1 }),
+        (rawdoc! { "$setOnInsert": { "$a.$b": 1 } }, rawdoc! { "_id": generated, "$a": { "$b": 1 } }),
+        (rawdoc! { "x": 1, "$a": 1 }, rawdoc! { "_id": generated, "x": 1, "$a": 1 }),
+    ] {
+        assert_eq!(upsert(rawdoc! { "n": { "$gt": 1 } }, update).unwrap(), inserted);
+    }
+    for update in [
+        rawdoc! { "_id": { "$b": 1 } },
+        rawdoc! { "$set": { "_id": { "$b": 1 } } },
+        rawdoc! { "$setOnInsert": { "_id": { "a": [{ "$b": 1 }] } } },
+    ] {
+        let error = upsert(rawdoc! { "n": 1 }, update).unwrap_err();
+        let message = "_id fields may not contain '$'-prefixed fields: $b is not valid for storage.";
+        assert_eq!((error.code.0, error.message.as_str()), (52, message));
+    }
+    let reference = rawdoc! { "_id": { "$ref": "c", "$id": 1 } };
+    assert_eq!(upsert(rawdoc! { "n": 1 }, reference.clone()).unwrap(), reference);
+}
