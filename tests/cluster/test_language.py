@@ -206,17 +206,22 @@ def test_an_equal_replacement_is_a_change_unless_it_is_the_document_itself(db):
 
 
 def test_empty_components_of_paths_are_names_in_filters_and_refused_elsewhere(db):
-    db.c.insert_many([{"_id": 0, "a": {"": 1}}, {"_id": 1, "a": {"b": 1}}, {"_id": 2, "": {"": {"x": 1}}}, {"_id": 3, "a": [{"": 2}]}])
+    db.c.insert_many([
+        {"_id": 0, "a": {"": 1}}, {"_id": 1, "a": {"b": 1}}, {"_id": 2, "": {"": {"x": 1}}}, {"_id": 3, "a": [{"": 2}]},
+        {"_id": 4, "a": ["X", "Y"]}, {"_id": 5, "a": []}, {"_id": 6, "a": [[1], [2, 3]]}, {"_id": 7, "a": None}])
 
     def found(filter):
         return [d["_id"] for d in db.c.find(filter).sort("_id", 1)]
 
-    assert found({"a.": {"$exists": True}}) == [0, 3] and found({"a.": 1}) == [0]
-    assert found({"a.": {"$exists": False}}) == [1, 2]
+    # A dot at the end of a path that leads to an array names the array itself.
+    assert found({"a.": {"$exists": True}}) == [0, 3, 4, 5, 6] and found({"a.": 1}) == [0] and found({"a.": "Y"}) == [4]
+    assert found({"a.": {"$exists": False}}) == [1, 2, 7] and found({"a.1.": {"$exists": True}}) == [6]
     assert found({"": {"$exists": True}}) == [2] == found({"..x": 1})
-    assert db.c.count_documents({"a.": 2}) == 1 and db.c.delete_many({"a.": 2}).deleted_count == 1
+    assert found({".a": {"$exists": True}}) == found({"a..": {"$exists": True}}) == found({"a.b.": {"$exists": True}}) == []
+    assert db.c.count_documents({"a.": {"": 2}}) == 1 and db.c.delete_many({"a.": {"": 2}}).deleted_count == 1
     assert [d["_id"] for d in db.c.aggregate([{"$match": {"a.": 1}}, {"$match": {"a.": {"$gt": 0}}}])] == [0]
-    assert [d["_id"] for d in db.c.aggregate([{"$sort": {"_id": 1}}, {"$addFields": {"z": 1}}, {"$match": {"a.": {"$exists": True}}}])] == [0]
+    assert [d["_id"] for d in db.c.aggregate([
+        {"$sort": {"_id": 1}}, {"$addFields": {"z": 1}}, {"$match": {"a.": {"$exists": True}}}])] == [0, 4, 5, 6]
     refused(40353, lambda: list(db.c.find({}, {"a.": 1})))
     refused(40353, lambda: list(db.c.find({}).sort("a.", 1)))
     refused(15998, lambda: list(db.c.aggregate([{"$project": {"x": "$a..b"}}])))

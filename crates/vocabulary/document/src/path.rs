@@ -2,7 +2,8 @@
 //!
 //! A path reaches through an array in two ways: into every element that is a document (one level per array: an array
 //! directly inside an array is not entered), and, where a component is numeric, into the element at that index. Both
-//! apply at once, so `a.0` finds the field `0` of the documents in `a` and the first element of `a`.
+//! apply at once, so `a.0` finds the field `0` of the documents in `a` and the first element of `a`. A dot at the end
+//! (`a.`) names the empty field of a document, but of an array the array itself, as MongoDB has it.
 //!
 //! What it deliberately does not do: aggregation's field paths (which collect values and do not read numbers as
 //! indexes), and updates' paths (which create what is missing).
@@ -261,6 +262,9 @@ impl<'a> Visitor<'_, 'a> {
     /// even "missing".
     fn array(&mut self, array: &'a RawArray, parts: &[Part], outer: Option<usize>) -> Result<ControlFlow<()>> {
         let Some((part, rest)) = parts.split_first() else { return Ok(ControlFlow::Continue(())) };
+        if rest.is_empty() && part.name.is_empty() {
+            return self.leaf_array(array, outer);
+        }
         for (index, value) in array.into_iter().enumerate() {
             let value = value?;
             if let RawBsonRef::Document(inner) = value {
@@ -335,6 +339,19 @@ mod tests {
         assert_eq!(values(doc! { "a": [5] }, "a.00"), [] as [&str; 0]);
         // The element at an index is not traversed in turn.
         assert_eq!(values(doc! { "a": [[1, 2]] }, "a.0"), ["[1, 2]"]);
+    }
+
+    #[test]
+    fn a_dot_at_the_end_names_an_empty_field_or_the_array() {
+        assert_eq!(values(doc! { "a": { "": 1 } }, "a."), ["1"]);
+        assert_eq!(values(doc! { "a": { "b": 1 } }, "a."), ["missing"]);
+        assert_eq!(values(doc! { "a": 1 }, "a."), ["missing"]);
+        assert_eq!(values(doc! { "a": [1, { "": 2 }] }, "a."), ["1", "{ \"\": 2 }", "[1, { \"\": 2 }]"]);
+        assert_eq!(values(doc! { "a": [] }, "a."), ["[]"]);
+        assert_eq!(values(doc! { "a": [[1], [2]] }, "a.1."), ["2", "[2]"]);
+        assert_eq!(values(doc! { "a": ["x", "y"] }, "a.1."), [] as [&str; 0]);
+        assert_eq!(values(doc! { "a": ["x"] }, "a.."), [] as [&str; 0]);
+        assert_eq!(values(doc! { "a": ["x"] }, ".a"), ["missing"]);
     }
 
     #[test]

@@ -130,8 +130,7 @@ impl RegexCall {
         // How far code points have been counted.
         let (mut counted_bytes, mut counted) = (0, 0);
         let mut from = 0;
-        loop {
-            let Some(found) = self.find(regex, input, from)? else { break };
+        while let Some(found) = self.find(regex, input, from)? {
             counted += found.characters_before(input, counted_bytes);
             counted_bytes = found.start;
             let described = described(input, &found.spans, counted);

@@ -194,7 +194,7 @@ impl Parser<'_> {
             "$not" => self.negation(path, value, depth)?,
             "$exists" if is_true(value) => field(Predicate::Exists),
             "$exists" => field(Predicate::Exists).not(),
-            "$type" => field(Predicate::Type(TypeSet::parse(value)?)),
+            "$type" => field(Predicate::Type(TypeSet::parse(path.as_str(), value)?)),
             "$mod" => field(Predicate::Mod(Modulo::parse(value)?)),
             "$regex" => field(Predicate::Regex(Box::new(regex::parse(value, siblings.get("$options")?)?))),
             "$all" => arrays::all(self, path, value, depth)?,

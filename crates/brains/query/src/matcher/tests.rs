@@ -482,7 +482,9 @@ fn malformed_filters_are_refused_with_mongodbs_errors() {
         (doc! { "a": { "$type": "foo" } }, 2, "Unknown type name alias: foo"),
         (doc! { "a": { "$type": 99 } }, 2, "Invalid numerical type code: 99"),
         (doc! { "a": { "$type": {} } }, 14, "type must be represented as a number or a string"),
-        (doc! { "a": { "$type": [] } }, 9, "$type must match at least one type"),
+        (doc! { "a.b": { "$type": [] } }, 9, "a.b must match at least one type"),
+        (doc! { "a": { "$ref": "c" } }, 2, "unknown operator: $ref"),
+        (doc! { "a": { "$id": 1, "$db": "d" } }, 2, "unknown operator: $id"),
         (doc! { "a": { "$regex": "(" } }, 51091, "Regular expression is invalid: missing closing parenthesis"),
         (
             doc! { "a": { "$regex": "[a" } },

@@ -54,8 +54,8 @@ impl TypeSet {
         Self { bits: bit(element_type), by_number_alias: false }
     }
 
-    /// The operand of `$type`: a name, a number, or an array of them.
-    pub fn parse(value: RawBsonRef<'_>) -> Result<Self> {
+    /// The operand of `$type` at a path: a name, a number, or an array of them.
+    pub fn parse(path: &str, value: RawBsonRef<'_>) -> Result<Self> {
         let mut set = Self::default();
         match value {
             RawBsonRef::Array(array) => {
@@ -66,7 +66,7 @@ impl TypeSet {
             other => set.add(other)?,
         }
         if set.bits == 0 {
-            return Err(Error::failed_to_parse("$type must match at least one type"));
+            return Err(Error::failed_to_parse(format!("{path} must match at least one type")));
         }
         Ok(set)
     }

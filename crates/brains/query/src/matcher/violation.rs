@@ -75,7 +75,7 @@ enum Clause<'v> {
     Or(Vec<Clause<'v>>),
     Nor(Vec<Clause<'v>>),
     Not(Box<Clause<'v>>),
-    Leaf(Leaf<'v>),
+    Leaf(Box<Leaf<'v>>),
     Schema(&'v RawDocument),
 }
 
@@ -102,7 +102,7 @@ impl Teller<'_> {
                 (_, RawBsonRef::Document(operators)) if is_operators(value, false) && !name.starts_with('$') => {
                     self.operators(name, operators, &mut clauses)?;
                 }
-                _ => clauses.push(Clause::Leaf(Leaf::plain(name, value, self.ctx)?)),
+                _ => clauses.push(Clause::Leaf(Box::new(Leaf::plain(name, value, self.ctx)?))),
             }
         }
         Ok(all(clauses))
@@ -131,10 +131,10 @@ impl Teller<'_> {
                     clauses.push(Clause::Not(Box::new(all(negated))));
                 }
                 ("$not", value) => {
-                    clauses.push(Clause::Not(Box::new(Clause::Leaf(Leaf::plain(path, value, self.ctx)?))));
+                    clauses.push(Clause::Not(Box::new(Clause::Leaf(Box::new(Leaf::plain(path, value, self.ctx)?)))));
                 }
-                ("$regex", _) => clauses.push(Clause::Leaf(Leaf::regex(path, operators, self.ctx)?)),
-                _ => clauses.push(Clause::Leaf(Leaf::operator(path, name, value, self.ctx)?)),
+                ("$regex", _) => clauses.push(Clause::Leaf(Box::new(Leaf::regex(path, operators, self.ctx)?))),
+                _ => clauses.push(Clause::Leaf(Box::new(Leaf::operator(path, name, value, self.ctx)?))),
             }
         }
         Ok(())

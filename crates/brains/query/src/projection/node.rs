@@ -69,7 +69,10 @@ impl Fields {
             match &mut fields.children[index].1 {
                 Node::Below(inner) => fields = inner,
                 _ => {
-                    return Err(Error::location(31249, format!("Path collision at {path} remaining portion {below}")));
+                    // As MongoDB puts it: the path but for its first component, wherever they meet.
+                    let remaining = path.split_once('.').map_or("", |(_, remaining)| remaining);
+                    let message = format!("Path collision at {path} remaining portion {remaining}");
+                    return Err(Error::location(31249, message));
                 }
             }
             rest = below;

@@ -98,6 +98,7 @@ fn inclusion_and_exclusion_do_not_mix() {
 #[test]
 fn paths_that_collide_are_refused() {
     refuse(Mode::Find, rawdoc! { "a": 1, "a.b": 1 }, 31249, "Path collision at a.b remaining portion b");
+    refuse(Mode::Find, rawdoc! { "a.b": 1, "a.b.c": 1 }, 31249, "Path collision at a.b.c remaining portion b.c");
     refuse(Mode::Find, rawdoc! { "a.b": 1, "a": 1 }, 31250, "Path collision at a");
     refuse(
         Mode::Find,
