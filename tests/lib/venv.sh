@@ -12,10 +12,10 @@ if ! cmp -s "$tests_folder/requirements.txt" "$BATON_CACHE/venv/requirements.txt
     flock 9
     if ! cmp -s "$tests_folder/requirements.txt" "$BATON_CACHE/venv/requirements.txt"; then
       echo "tests: installing pymongo and pytest into $BATON_CACHE/venv"
-      python3 -m venv "$BATON_CACHE/venv" 2>/dev/null || {
-        echo "tests: this needs Python 3 with venv (on Debian: apt-get install python3-venv)" >&2
-        exit 1
-      }
+      . "$tests_folder/lib/toolchains.sh"
+      need venv || exit 1
+      rm -rf "$BATON_CACHE/venv"
+      python3 -m venv "$BATON_CACHE/venv" || exit 1
       "$PYTHON" -m pip install --quiet --disable-pip-version-check --requirement "$tests_folder/requirements.txt"
       cp "$tests_folder/requirements.txt" "$BATON_CACHE/venv/requirements.txt"
     fi
