@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
-"""Compares the crates' dependencies with the law of imports that ARCHITECTURE.md states.
+"""Compares the house with what ARCHITECTURE.md states: the law of imports, purity, and who asserts the invariants.
 
 The law is the fenced block after the line `<!-- law -->`: one floor a line, lowest first, `floor: crate crate …`; a
 crate may import from floors below its own, and from what stands in brackets behind it.
+
+Every crate on the floors of PURE has a clippy.toml that bans what would make it depend on more than its arguments.
+
+Every invariant ends in brackets that name what asserts it, "`file`: `name`, `name`; …"; the file has that name in it. Files are
+below the root, or below crates/.
 """
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -46,6 +52,44 @@ for package in metadata["packages"]:
 for name in floor_of:
     if not any(package["manifest_path"].split("/")[-2] == name for package in metadata["packages"]):
         faults.append(f"ARCHITECTURE.md names {name}, which does not exist")
+
+# What these floors may not do, and what bans it.
+PURE = {"vocabulary", "brains"}
+BANNED = ["std::time::Instant::now", "std::time::SystemTime::now", "std::thread::spawn", "std::thread::sleep", "std::env::var",
+          "std::net::TcpStream", "std::fs::File"]
+for name, (_, floor) in floor_of.items():
+    if floor not in PURE:
+        continue
+    rules = pathlib.Path("crates", floor, name, "clippy.toml")
+    banned = rules.read_text(encoding="utf-8") if rules.exists() else ""
+    faults += [f"{rules} does not ban {path}, and {floor} is pure" for path in BANNED if f'path = "{path}"' not in banned]
+    manifest = pathlib.Path("crates", floor, name, "Cargo.toml").read_text(encoding="utf-8")
+    used = re.search(r"^\[dependencies\]\n(.*?)(?=^\[|\Z)", manifest, re.S | re.M)
+    acting = re.findall(r"^(getrandom|fastrand|tokio|socket2|rustix|libc)\b", used.group(1) if used else "", re.M)
+    faults += [f"{name} depends on {crate}, and {floor} is pure" for crate in acting]
+    # Chance comes in as an argument, too.
+    for source in pathlib.Path("crates", floor, name, "src").rglob("*.rs"):
+        if re.search(r"\b(thread_rng|rand::rng|rand::random|from_os_rng|SysRng|OsRng)\b", source.read_text(encoding="utf-8")):
+            faults.append(f"{source} draws at random, and {floor} is pure")
+
+section = re.search(r"^## Invariants\n(.*?)(?=^## |^The format on disk)", text, re.S | re.M)
+claims = re.split(r"^- ", section.group(1), flags=re.M)[1:] if section else []
+for claim in claims:
+    told = re.search(r"\[([^][]*)\]\s*$", claim)
+    short = " ".join(claim.split())[:70]
+    if not told:
+        faults.append(f"an invariant names nothing that asserts it: {short}")
+        continue
+    for part in told.group(1).split(";"):
+        file, *asserting = re.findall(r"`([^`]+)`", part)
+        path = next((p for p in (pathlib.Path(file), pathlib.Path("crates", file)) if p.is_file()), None)
+        if path is None:
+            faults.append(f"{file} is not there, and is to assert: {short}")
+            continue
+        content = path.read_text(encoding="utf-8")
+        faults += [f"{file} has no {one}, which is to assert: {short}" for one in asserting if one not in content]
+        if not asserting:
+            faults.append(f"of {file} no test is named, which is to assert: {short}")
 if faults:
-    sys.exit("The law of imports is broken:\n  " + "\n  ".join(faults))
-print(f"law of imports: {len(names)} crates, all in order")
+    sys.exit("The house is not as ARCHITECTURE.md has it:\n  " + "\n  ".join(faults))
+print(f"law of imports: {len(names)} crates, all in order; {len(claims)} invariants, each with what asserts it")

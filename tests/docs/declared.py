@@ -21,6 +21,7 @@ NOT_RUN = {
     "make spec": "`make test` runs it beside this",
     "make faults": LONG,
     "make linearizability": LONG,
+    "make advisories": "it fetches a database",
     "make bench-failover": LONG,
     "make bench-idle": LONG,
     "make bench-initial-sync": LONG,
