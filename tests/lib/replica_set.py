@@ -271,7 +271,7 @@ class ReplicaSet:
             time.sleep(0.05)
 
     def hash(self, index):
-        """A digest of every document of a member, and of its collections and indexes."""
+        """A digest of every document of a member (`dbHash`), and of its collections, views and indexes with all their options."""
         import hashlib
         import bson
         digest = hashlib.sha256()
@@ -279,12 +279,19 @@ class ReplicaSet:
             for database in sorted(client.list_database_names()):
                 if database == "local":
                     continue
-                kinds = {info["name"]: info["type"] for info in client[database].list_collections()}
-                for name in sorted(kinds.keys() - {"system.views"}):
-                    digest.update(f"{database}.{name}".encode())
-                    if kinds[name] != "view":
-                        for index_name in sorted(client[database][name].index_information()):
-                            digest.update(index_name.encode())
-                    for document in client[database][name].find().sort("_id", 1):
-                        digest.update(bson.encode(document))
+                entries = {entry["name"]: entry for entry in client[database].list_collections()}
+                for name in sorted(entries.keys() - {"system.views", "system.profile"}):
+                    entry = entries[name]
+                    if entry["type"] == "view":
+                        # A view has no UUID that lasts.
+                        digest.update(bson.encode(entry))
+                        continue
+                    digest.update(bson.encode({key: entry[key] for key in ("name", "info", "options")}))
+                    indexes = [index.to_dict() for index in client[database][name].list_indexes()]
+                    for index in sorted(indexes, key=lambda index: index["name"]):
+                        digest.update(bson.encode(index))
+                hashes = client[database].command("dbHash")
+                # Each member has profiles of its own, and perhaps no other collection beside one.
+                if hashes["collections"]:
+                    digest.update(bson.encode({key: hashes[key] for key in ("collections", "uuids", "capped")}))
         return digest.hexdigest()

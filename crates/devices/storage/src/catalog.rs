@@ -3,12 +3,16 @@
 //! Readers take an immutable map ([`Catalog`]) and never wait; DDL swaps in a new one. A collection's own index list is
 //! swapped the same way.
 //!
-//! Invariant: the entry in the catalog family is what [`Collection::encode`] gave at the last commit that changed it.
-//! The commit queue encodes it while it writes, so that two changes at once cannot store the older one last.
+//! Invariants:
+//! - The entry in the catalog family is what [`CatalogEntry::encode`] gave at the last commit that changed it. What an entry
+//!   says is set by DDL alone ([`crate::CatalogGuard`]) and kept by the commit queue beside the collection; a writer that makes
+//!   an index multikey has the entry written again as the queue has it, and not at all if the collection is gone by then.
+//! - An index is its id. Altering its definition makes another object for it, which shares what is known of the index.
 
 use crate::counters::{Counters, Counts};
 use crate::format::{CollectionId, IndexId};
 use crate::index::field_kinds;
+use crate::index_demands::{self, Demand};
 use arc_swap::ArcSwap;
 use baton_document::path::Path;
 use baton_query::Context;
@@ -16,7 +20,7 @@ use baton_query::matcher::Matcher;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -161,6 +165,24 @@ impl CollectionOptions {
     }
 }
 
+/// `document` with the fields of `changes` in place of its own of their names, or added, and without those in `removed`.
+pub fn replaced(document: &RawDocument, changes: &RawDocument, removed: &[&str]) -> Result<RawDocumentBuf> {
+    let mut out = RawDocumentBuf::new();
+    for element in document {
+        let (name, value) = element?;
+        if !removed.contains(&name.as_str()) {
+            out.append(name, changes.get(name.as_str())?.unwrap_or(value));
+        }
+    }
+    for element in changes {
+        let (name, value) = element?;
+        if document.get(name.as_str())?.is_none() {
+            out.append(name, value);
+        }
+    }
+    Ok(out)
+}
+
 /// How far along an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexState {
@@ -204,6 +226,8 @@ pub struct IndexDefinition {
     pub hidden: bool,
     /// Seconds after the field's date when a document expires.
     pub expire_after_secs: Option<i64>,
+    /// What it asks of documents beside its entries.
+    pub(crate) demands: Vec<Demand>,
 }
 
 impl IndexDefinition {
@@ -238,6 +262,7 @@ impl IndexDefinition {
             hidden: flag("hidden")?,
             partial,
             expire_after_secs,
+            demands: index_demands::demands(document)?,
             document: document.to_owned(),
         })
     }
@@ -254,43 +279,50 @@ pub struct Index {
     pub id: IndexId,
     /// What it is.
     pub definition: IndexDefinition,
-    ready: AtomicBool,
-    /// Bit i: some document has an array on the path of field i. Only ever gains bits.
-    multikey: AtomicU64,
+    progress: Arc<IndexProgress>,
     /// Uses by queries since the start, and since when: `$indexStats`.
     pub uses: AtomicU64,
 }
 
+/// What an index shares with the one it was before its definition was altered.
+struct IndexProgress {
+    ready: AtomicBool,
+    /// Bit i: some document has an array on the path of field i. Only ever gains bits.
+    multikey: AtomicU64,
+}
+
 impl Index {
     pub(crate) fn new(id: IndexId, definition: IndexDefinition, state: IndexState) -> Self {
-        Self {
-            id,
-            definition,
-            ready: AtomicBool::new(state == IndexState::Ready),
-            multikey: AtomicU64::new(0),
-            uses: AtomicU64::new(0),
-        }
+        let progress =
+            IndexProgress { ready: AtomicBool::new(state == IndexState::Ready), multikey: AtomicU64::new(0) };
+        Self { id, definition, progress: Arc::new(progress), uses: AtomicU64::new(0) }
+    }
+
+    /// The same index by another definition, on the same key.
+    pub(crate) fn altered(&self, definition: IndexDefinition) -> Self {
+        Self { id: self.id, definition, progress: Arc::clone(&self.progress), uses: AtomicU64::new(0) }
     }
 
     /// Whether queries may use it.
     pub fn state(&self) -> IndexState {
-        if self.ready.load(Ordering::Acquire) { IndexState::Ready } else { IndexState::Building }
+        if self.progress.ready.load(Ordering::Acquire) { IndexState::Ready } else { IndexState::Building }
     }
 
     pub(crate) fn set_ready(&self) {
-        self.ready.store(true, Ordering::Release);
+        self.progress.ready.store(true, Ordering::Release);
     }
 
     /// Which fields some document has an array on, as bits.
     pub fn multikey(&self) -> u64 {
-        self.multikey.load(Ordering::Acquire)
+        self.progress.multikey.load(Ordering::Acquire)
     }
 
     /// Adds multikey bits; tells whether any was new.
     pub(crate) fn add_multikey(&self, bits: u64) -> bool {
-        bits != 0 && bits & !self.multikey.load(Ordering::Relaxed) != 0 && {
-            bits & !self.multikey.fetch_or(bits, Ordering::AcqRel) != 0
-        }
+        let multikey = &self.progress.multikey;
+        bits != 0
+            && bits & !multikey.load(Ordering::Relaxed) != 0
+            && bits & !multikey.fetch_or(bits, Ordering::AcqRel) != 0
     }
 }
 
@@ -313,9 +345,11 @@ pub struct Collection {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What a renamed collection shares with the one it was.
+/// What a renamed or altered collection shares with the one it was.
 #[derive(Default)]
 pub(crate) struct Shared {
+    /// What the commit queue last wrote into the catalog family; `None` before, and once it is dropped.
+    pub(crate) entry: Mutex<Option<CatalogEntry>>,
     /// Read-held by writers for one operation; write-held by DDL.
     pub(crate) ddl: RwLock<()>,
     /// The next record key of a capped collection.
@@ -400,28 +434,19 @@ impl Collection {
         rawdoc! { "v": 2, "key": { "_id": 1 }, "name": ID_INDEX }
     }
 
-    /// The catalog entry.
-    pub(crate) fn encode(&self) -> RawDocumentBuf {
-        let mut indexes = RawArrayBuf::new();
-        for index in self.indexes.load().iter() {
-            indexes.push(rawdoc! {
-                "id": i64::from(index.id),
-                "ready": index.state() == IndexState::Ready,
-                "multikey": index.multikey() as i64,
-                "spec": index.definition.document.clone(),
-            });
+    /// The catalog entry of the collection as it is, with these indexes.
+    pub(crate) fn entry(&self, indexes: &[Arc<Index>]) -> CatalogEntry {
+        let indexes =
+            indexes.iter().map(|index| (Arc::clone(index), index.state() == IndexState::Ready)).collect::<Vec<_>>();
+        CatalogEntry {
+            namespace: self.namespace.clone(),
+            uuid: self.uuid,
+            options: self.options.document.clone(),
+            indexes,
         }
-        let mut entry = rawdoc! { "ns": self.namespace.as_str() };
-        entry.append(
-            cstr!("uuid"),
-            bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: self.uuid.to_vec() },
-        );
-        entry.append(cstr!("options"), self.options.document.clone());
-        entry.append(cstr!("indexes"), indexes);
-        entry
     }
 
-    /// The inverse of [`Collection::encode`].
+    /// The inverse of [`CatalogEntry::encode`].
     pub(crate) fn decode(id: CollectionId, bytes: &[u8], counts: Counts) -> Result<Self> {
         let broken = |what: &str| {
             Error::new(
@@ -447,6 +472,7 @@ impl Collection {
             index.add_multikey(element.get_i64("multikey").map_err(|_| broken("indexes.multikey"))? as u64);
             indexes.push(Arc::new(index));
         }
+        *collection.shared.entry.lock() = Some(collection.entry(&indexes));
         collection.indexes.store(Arc::new(indexes));
         Ok(collection)
     }
@@ -454,6 +480,44 @@ impl Collection {
     /// The UUID as a BSON value.
     pub fn uuid_bson(&self) -> Bson {
         Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: self.uuid.to_vec() })
+    }
+}
+
+/// What the catalog family has of one collection.
+pub(crate) struct CatalogEntry {
+    namespace: Namespace,
+    uuid: [u8; 16],
+    options: RawDocumentBuf,
+    /// Each with whether it is complete: an index is so in memory a moment before.
+    indexes: Vec<(Arc<Index>, bool)>,
+}
+
+impl CatalogEntry {
+    /// The same, with this index complete.
+    pub(crate) fn completed(mut self, id: IndexId) -> Self {
+        self.indexes.iter_mut().filter(|(index, _)| index.id == id).for_each(|(_, ready)| *ready = true);
+        self
+    }
+
+    /// The value in the catalog family.
+    pub(crate) fn encode(&self) -> RawDocumentBuf {
+        let mut indexes = RawArrayBuf::new();
+        for (index, ready) in &self.indexes {
+            indexes.push(rawdoc! {
+                "id": i64::from(index.id),
+                "ready": *ready,
+                "multikey": index.multikey() as i64,
+                "spec": index.definition.document.clone(),
+            });
+        }
+        let mut entry = rawdoc! { "ns": self.namespace.as_str() };
+        entry.append(
+            cstr!("uuid"),
+            bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: self.uuid.to_vec() },
+        );
+        entry.append(cstr!("options"), self.options.clone());
+        entry.append(cstr!("indexes"), indexes);
+        entry
     }
 }
 

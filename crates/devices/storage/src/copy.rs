@@ -5,15 +5,15 @@
 //! Writers of the source wait from the first document copied to that transaction, so that none of their writes is lost.
 //! Reads of a time before the swap are refused from then on: what had the name then has another id, or none.
 
-use crate::catalog::{Collection, CollectionOptions, ID_INDEX, IndexState};
+use crate::catalog::{Collection, CollectionKind, CollectionOptions, ID_INDEX, IndexState};
 use crate::commit::Durability;
-use crate::ddl::{CreateOutcome, IndexBuildProgress};
+use crate::ddl::{CatalogGuard, CreateOutcome, IndexBuildProgress, LoggedCommand, Quiet, forget};
+use crate::format::CollectionId;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order};
 use crate::write::Inserted;
 use baton_types::{Error, ErrorCode, Namespace, Result};
-use bson::rawdoc;
 use std::sync::Arc;
 
 /// Documents and bytes that a copy commits at once, at the most.
@@ -24,6 +24,8 @@ const BATCH_BYTES: usize = 1024 * 1024;
 pub struct CopyRequest<'a> {
     /// The collection to copy.
     pub from: &'a Namespace,
+    /// Its id: what it was decided about.
+    pub source: CollectionId,
     /// The name the copy gets; may be that of the source, which it then replaces.
     pub to: &'a Namespace,
     /// A name nobody uses, in the database of `to`, for the time of copying.
@@ -63,44 +65,64 @@ impl Storage {
         let missing =
             || Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {} does not exist", request.from));
         if request.with_indexes {
-            let source = self.collection(request.from).ok_or_else(missing)?;
+            let source = self.collection(request.from).filter(|now| now.id == request.source).ok_or_else(missing)?;
             let indexes = source.indexes();
             let complete = |name: &str, state| name != ID_INDEX && state == IndexState::Ready;
             for index in indexes.iter().filter(|index| complete(&index.definition.name, index.state())) {
                 self.create_index(request.temporary, index.definition.clone(), &mut |_, _| Ok(()))?;
             }
         }
-        let _change = self.catalog_change.lock();
-        let source = self.collection(request.from).ok_or_else(missing)?;
-        let target = self.collection(request.to);
+        let catalog = self.lock_catalog();
+        // What has the name now may be another collection than the one that was decided about.
+        let source = catalog.collection(request.from).filter(|now| now.id == request.source).ok_or_else(missing)?;
+        let replaces_source = request.from == request.to;
+        let target = catalog.collection(request.to).filter(|_| !replaces_source);
         if target.is_some() && !request.drop_target {
             return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
         }
-        let replaces_source = request.from == request.to;
-        let shared = Arc::clone(&source.shared);
-        let _guard = shared.ddl.write();
-        let target_shared = target.as_ref().filter(|_| !replaces_source).map(|target| Arc::clone(&target.shared));
-        let _target_guard = target_shared.as_ref().map(|shared| shared.ddl.write());
-        self.copy_documents(&source, copy, progress)?;
+        if target.as_ref().is_some_and(|target| target.kind == CollectionKind::View) {
+            let message = format!("a view already exists with that name: {}", request.to);
+            return Err(Error::new(ErrorCode::NamespaceExists, message));
+        }
+        let copy = catalog.by_id(copy.id).ok_or_else(missing)?;
+        source.quietly_with(target.as_ref(), |source, target| {
+            self.copy_documents(source.collection(), &copy, progress)?;
+            copy.quietly(|copy| {
+                self.swap_in(&catalog, request, (source, copy), if replaces_source { Some(source) } else { target })
+            })
+        })?;
+        drop((source, target, copy));
+        drop(catalog);
+        self.delete_dropped()
+    }
+
+    /// Gives the copy its name in place of what has it.
+    fn swap_in(
+        &self,
+        catalog: &CatalogGuard<'_>,
+        request: &CopyRequest<'_>,
+        (source, copy): (&Quiet<'_>, &Quiet<'_>),
+        target: Option<&Quiet<'_>>,
+    ) -> Result<()> {
         let mut transaction = Transaction::default();
-        let renamed = self.rename_entry(&mut transaction, copy, target.as_ref(), request.to)?;
-        let drops_source = request.drop_source && !replaces_source;
+        let renamed = catalog.rename_entry(&mut transaction, copy, target, request.to)?;
+        let drops_source = request.drop_source && request.from != request.to;
         if drops_source {
-            let o = rawdoc! { "drop": request.from.coll() };
-            self.command_entry(&mut transaction, request.from, Some(source.uuid), &o);
-            self.forget(&mut transaction, &source);
+            let uuid = source.collection().uuid;
+            catalog.log(&mut transaction, request.from, Some(uuid), &LoggedCommand::Drop)?;
+            forget(&mut transaction, source);
         }
         crash_point!("copy-before-swap");
         let _unreadable = self.commit_catalog_change(transaction, || ())?;
         crash_point!("copy-after-swap");
-        self.change_catalog(|catalog| {
+        catalog.publish(|catalog| {
             catalog.remove(request.temporary);
             if drops_source {
                 catalog.remove(request.from);
             }
             catalog.insert(renamed);
         });
-        self.delete_dropped()
+        Ok(())
     }
 
     fn copy_documents(

@@ -1,18 +1,25 @@
 //! Changing what exists: collections, views, indexes.
 //!
 //! Invariants:
-//! - One DDL operation changes the catalog at a time (`catalog_change`); it is in memory only once it is on disk.
+//! - The rule of [`guard`]: what is decided about a collection is decided and committed under one [`CatalogGuard`]. What changes
+//!   is in memory only once it is on disk.
 //! - Writers hold a collection's `ddl` lock shared for one operation; DDL that writers must not overlap holds it alone,
-//!   briefly. An index build holds it alone only at its two ends.
-//! - Keys of what was dropped are deleted after the drop is durable; the ids wait in the meta family until they are
-//!   gone, so that a crash in between leaves nothing behind for good.
+//!   briefly ([`Held::quietly`]). An index build holds it alone only at its two ends.
+//! - An index is its id: what was begun for it ends with it, whatever its definition, its collection's name and options are then.
 
-use crate::catalog::{Catalog, Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, IndexState};
+mod cleanup;
+mod guard;
+mod logged;
+
+pub(crate) use guard::Quiet;
+pub use guard::{CatalogGuard, Held};
+pub use logged::{IndexModification, LoggedCommand, Modification};
+
+use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, IndexState, replaced};
 use crate::commit::Durability;
-use crate::facts::Fact;
-use crate::format::{family, prefix, prefix_end};
-use crate::index::{Entries, entries_of, entry_key};
-use crate::machine::read_failure;
+use crate::format::{CollectionId, IndexId, family};
+use crate::index::{Entries, entries_of, entries_of_fact, entry_key};
+use crate::index_demands;
 use crate::oplog::{OplogEntry, OplogKind};
 use crate::storage::Storage;
 use crate::tasks::{TaskGuard, TaskKind};
@@ -20,17 +27,12 @@ use crate::transaction::Transaction;
 use crate::view::{Bounds, Order};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use rust_rocksdb::IteratorMode;
+use bson::{RawDocument, RawDocumentBuf};
+use cleanup::dropped_key;
 use std::sync::Arc;
 
 /// Documents an index build puts into one transaction.
 const BUILD_BATCH_DOCUMENTS: usize = 256;
-/// Keys of a dropped range deleted in one transaction.
-const DELETES_MAX: usize = 4096;
-/// Name prefix, in the meta family, of ids whose keys are to be deleted.
-const DROPPED: u8 = b'd';
-
 /// What `create` did.
 pub enum CreateOutcome {
     /// It made the collection.
@@ -42,30 +44,7 @@ pub enum CreateOutcome {
 /// Told about an index build's progress; returning an error aborts the build (a killed operation, a deadline).
 pub type IndexBuildProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
-impl Storage {
-    pub(crate) fn command_entry(
-        &self,
-        transaction: &mut Transaction,
-        namespace: &Namespace,
-        uuid: Option<[u8; 16]>,
-        o: &RawDocument,
-    ) {
-        // Each member has a profile of its own.
-        let is_own = namespace.is_local() || (uuid.is_some() && namespace.coll() == "system.profile");
-        if is_own || crate::replay::carry(transaction, o) {
-            return;
-        }
-        let Ok(command) = Namespace::new(namespace.db(), "$cmd") else { unreachable!("the database's name is valid") };
-        let entry = OplogEntry { kind: OplogKind::Command, namespace: &command, uuid, o, o2: None, retryable: None };
-        transaction.oplog.push(entry.encode());
-    }
-
-    pub(crate) fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        change(&mut catalog);
-        self.catalog.store(Arc::new(catalog));
-    }
-
+impl CatalogGuard<'_> {
     /// Creates a collection or view. `uuid` is the caller's, drawn at random.
     pub fn create_collection(
         &self,
@@ -73,35 +52,217 @@ impl Storage {
         options: CollectionOptions,
         uuid: [u8; 16],
     ) -> Result<CreateOutcome> {
-        let _change = self.catalog_change.lock();
         if let Some(existing) = self.collection(namespace) {
-            return Ok(CreateOutcome::Exists(existing));
+            return Ok(CreateOutcome::Exists(Arc::clone(&existing)));
         }
+        let storage = self.storage;
         let mut transaction = Transaction::default();
-        let id = self.allocate_id(&mut transaction);
+        let id = storage.allocate_id(&mut transaction);
+        let command = LoggedCommand::Create(options.clone());
         let collection = Collection::new(id, namespace.clone(), uuid, options)?;
         if collection.kind == CollectionKind::Capped {
             let mut document = Collection::id_index_document();
             document.append(cstr!("unique"), true);
-            let index =
-                Index::new(self.allocate_id(&mut transaction), IndexDefinition::parse(&document)?, IndexState::Ready);
+            let id = storage.allocate_id(&mut transaction);
+            let index = Index::new(id, IndexDefinition::parse(&document)?, IndexState::Ready);
             collection.indexes.store(Arc::new(vec![Arc::new(index)]));
             collection.shared.next_sequence.store(1, std::sync::atomic::Ordering::Relaxed);
         }
         let collection = Arc::new(collection);
-        let mut o = rawdoc! { "create": namespace.coll() };
-        for element in collection.options.document.iter() {
-            let (name, value) = element?;
-            o.append(name, value);
-        }
-        o.append(cstr!("idIndex"), Collection::id_index_document());
-        transaction.store_catalog_entry(&collection);
-        self.command_entry(&mut transaction, namespace, Some(uuid), &o);
+        transaction.create_entry(self, &collection);
+        self.log(&mut transaction, namespace, Some(uuid), &command)?;
         crash_point!("create-before-commit");
-        self.commit.commit(transaction, Durability::Synced)?;
+        storage.commit.commit(transaction, Durability::Synced)?;
         crash_point!("create-after-commit");
-        self.change_catalog(|catalog| catalog.insert(Arc::clone(&collection)));
+        self.publish(|catalog| catalog.insert(Arc::clone(&collection)));
         Ok(CreateOutcome::Created(collection))
+    }
+
+    /// Adds to a transaction that `source` takes the name `to`, which `target` had; gives the renamed collection.
+    pub(crate) fn rename_entry(
+        &self,
+        transaction: &mut Transaction,
+        source: &Quiet<'_>,
+        target: Option<&Quiet<'_>>,
+        to: &Namespace,
+    ) -> Result<Arc<Collection>> {
+        let from = source.collection();
+        let renamed = Arc::new(from.altered(to.clone(), from.options.with_temporary(false)?)?);
+        let drop_target = target.map(|target| target.collection().uuid);
+        if let Some(target) = target {
+            forget(transaction, target);
+        }
+        transaction.store_entry(source, renamed.entry(&renamed.indexes()));
+        let command = LoggedCommand::Rename { to: to.clone(), drop_target };
+        self.log(transaction, &from.namespace, Some(from.uuid), &command)?;
+        Ok(renamed)
+    }
+}
+
+/// Removes a collection's entry and hands its keys to the clean-up.
+pub(crate) fn forget(transaction: &mut Transaction, of: &Quiet<'_>) {
+    let collection = of.collection();
+    transaction.remove_entry(of);
+    transaction.delete(family::META, &crate::format::counts_key(collection.id));
+    let indexes = collection.indexes();
+    for id in std::iter::once(collection.id).chain(indexes.iter().map(|index| index.id)) {
+        transaction.put(family::META, &dropped_key(id), &[]);
+    }
+}
+
+impl Held<'_> {
+    /// Drops it. Its keys wait for [`Storage::delete_dropped`].
+    fn remove(self) -> Result<Arc<Collection>> {
+        if self.kind == CollectionKind::Oplog {
+            return Err(Error::new(ErrorCode::IllegalOperation, "can't drop live oplog while replicating"));
+        }
+        let guard = self.guard;
+        self.quietly(|this| {
+            let mut transaction = Transaction::default();
+            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &LoggedCommand::Drop)?;
+            forget(&mut transaction, this);
+            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
+            crash_point!("drop-after-commit");
+            guard.publish(|catalog| catalog.remove(&self.namespace));
+            Ok(Arc::clone(&self))
+        })
+    }
+
+    /// Gives it the name `to`, which `target` has. The target's keys wait for [`Storage::delete_dropped`].
+    fn rename(self, target: Option<&Held<'_>>, to: &Namespace) -> Result<()> {
+        let guard = self.guard;
+        self.quietly_with(target, |this, target| {
+            let mut transaction = Transaction::default();
+            let renamed = guard.rename_entry(&mut transaction, this, target, to)?;
+            crash_point!("rename-before-commit");
+            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
+            crash_point!("rename-after-commit");
+            guard.publish(|catalog| {
+                catalog.remove(&self.namespace);
+                catalog.insert(renamed);
+            });
+            Ok(())
+        })
+    }
+
+    /// Alters options and an index where that needs no rebuild (`collMod`). What the modification says was decided about this
+    /// very collection, or was logged by who decided.
+    pub fn modify(self, modification: &Modification) -> Result<()> {
+        let guard = self.guard;
+        let document = replaced(&self.options.document, &modification.options, &[])?;
+        let altered = Arc::new(self.altered(self.namespace.clone(), CollectionOptions::parse(&document)?)?);
+        if altered.kind != self.kind {
+            let message = format!("collMod makes no collection of another kind: {} is {:?}", self.namespace, self.kind);
+            return Err(Error::new(ErrorCode::IllegalOperation, message));
+        }
+        let indexes = match &modification.index {
+            None => Vec::clone(&self.indexes()),
+            Some(change) => self.with_index_altered(change)?,
+        };
+        let command = LoggedCommand::Modify(modification.clone());
+        self.quietly(|this| {
+            let mut transaction = Transaction::default();
+            transaction.store_entry(this, altered.entry(&indexes));
+            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command)?;
+            guard.storage.commit.commit(transaction, Durability::Synced)?;
+            altered.indexes.store(Arc::new(indexes));
+            guard.publish(|catalog| catalog.insert(altered));
+            Ok(())
+        })
+    }
+
+    fn with_index_altered(&self, change: &IndexModification) -> Result<Vec<Arc<Index>>> {
+        let missing = || Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{}]", change.name));
+        let mut indexes = Vec::clone(&self.indexes());
+        let index = indexes.iter_mut().find(|index| index.definition.name == change.name).ok_or_else(missing)?;
+        let (mut fields, mut removed) = (RawDocumentBuf::new(), Vec::new());
+        match change.hidden {
+            Some(true) => fields.append(cstr!("hidden"), true),
+            Some(false) => removed.push("hidden"),
+            None => {}
+        }
+        if let Some(secs) = change.expire_after_secs {
+            fields.append(cstr!("expireAfterSeconds"), secs);
+        }
+        let document = replaced(&index.definition.document, &fields, &removed)?;
+        *index = Arc::new(index.altered(IndexDefinition::parse(&document)?));
+        Ok(indexes)
+    }
+
+    /// Registers an index: from now on writers keep it up to date.
+    fn begin_index(&self, definition: IndexDefinition) -> Result<Arc<Index>> {
+        if self.index(&definition.name).is_some() {
+            return Err(Error::new(
+                ErrorCode::IndexAlreadyExists,
+                format!("Identical index already exists: {}", definition.name),
+            ));
+        }
+        let storage = self.guard.storage;
+        let mut transaction = Transaction::default();
+        let index = Arc::new(Index::new(storage.allocate_id(&mut transaction), definition, IndexState::Building));
+        let mut indexes = Vec::clone(&self.indexes());
+        indexes.push(Arc::clone(&index));
+        self.quietly(|this| {
+            transaction.store_entry(this, self.entry(&indexes));
+            storage.commit.commit_unasked(transaction, Durability::Synced);
+            self.indexes.store(Arc::new(indexes));
+        });
+        Ok(index)
+    }
+
+    /// Makes a filled index one that queries may use.
+    fn finish_index(&self, id: IndexId) -> Result<()> {
+        let indexes = self.indexes();
+        let Some(index) = indexes.iter().find(|index| index.id == id) else { return Err(aborted()) };
+        let guard = self.guard;
+        let command = LoggedCommand::CreateIndexes(vec![index.definition.clone()]);
+        self.quietly(|this| {
+            let mut transaction = Transaction::default();
+            transaction.store_entry(this, self.entry(&indexes).completed(id));
+            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command)?;
+            crash_point!("index-build-before-ready");
+            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
+            index.set_ready();
+            crash_point!("index-build-ready");
+            Ok(())
+        })
+    }
+
+    /// Takes indexes away, and logs that, or not. Their keys wait for [`Storage::delete_dropped`].
+    fn remove_indexes(&self, ids: &[IndexId], is_logged: bool) -> Result<()> {
+        let guard = self.guard;
+        let (gone, left): (Vec<_>, Vec<_>) = self.indexes().iter().cloned().partition(|index| ids.contains(&index.id));
+        self.quietly(|this| {
+            let mut transaction = Transaction::default();
+            transaction.store_entry(this, self.entry(&left));
+            for index in gone {
+                transaction.put(family::META, &dropped_key(index.id), &[]);
+                if is_logged {
+                    let command = LoggedCommand::DropIndex(index.definition.name.clone());
+                    guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command)?;
+                }
+            }
+            guard.storage.commit.commit(transaction, Durability::Synced)?;
+            self.indexes.store(Arc::new(left));
+            crash_point!("drop-index-after-commit");
+            Ok(())
+        })
+    }
+}
+
+fn aborted() -> Error {
+    Error::new(ErrorCode::IndexBuildAborted, "Index build aborted: the index or its collection was dropped")
+}
+
+impl Storage {
+    /// [`CatalogGuard::create_collection`], where nothing else is to be decided.
+    pub fn create_collection(
+        &self,
+        namespace: &Namespace,
+        options: CollectionOptions,
+        uuid: [u8; 16],
+    ) -> Result<CreateOutcome> {
+        self.lock_catalog().create_collection(namespace, options, uuid)
     }
 
     /// The collection of this name, created plain if there is none.
@@ -134,124 +295,49 @@ impl Storage {
 
     /// Drops a collection or view; tells what it was, or `None` if there was none.
     pub fn drop_collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
-        let _change = self.catalog_change.lock();
-        let Some(collection) = self.collection(namespace) else { return Ok(None) };
-        if collection.kind == CollectionKind::Oplog {
-            return Err(Error::new(ErrorCode::IllegalOperation, "can't drop live oplog while replicating"));
-        }
-        let shared = Arc::clone(&collection.shared);
-        let _guard = shared.ddl.write();
-        let mut transaction = Transaction::default();
-        self.command_entry(&mut transaction, namespace, Some(collection.uuid), &rawdoc! { "drop": namespace.coll() });
-        self.forget(&mut transaction, &collection);
-        let _unreadable = self.commit_catalog_change(transaction, || ())?;
-        crash_point!("drop-after-commit");
-        self.change_catalog(|catalog| catalog.remove(namespace));
+        self.drop_collection_if(|catalog| catalog.collection(namespace))
+    }
+
+    /// Drops the collection or view that `select` holds.
+    pub fn drop_collection_if(
+        &self,
+        select: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Option<Held<'g>>,
+    ) -> Result<Option<Arc<Collection>>> {
+        let catalog = self.lock_catalog();
+        let Some(held) = select(&catalog) else { return Ok(None) };
+        let dropped = held.remove()?;
+        drop(catalog);
         self.delete_dropped()?;
-        Ok(Some(collection))
-    }
-
-    /// Removes a collection's entry and hands its keys to the clean-up.
-    pub(crate) fn forget(&self, transaction: &mut Transaction, collection: &Collection) {
-        transaction.delete(family::CATALOG, &prefix(collection.id));
-        transaction.delete(family::META, &crate::format::counts_key(collection.id));
-        let ids =
-            std::iter::once(collection.id).chain(collection.indexes().iter().map(|index| index.id).collect::<Vec<_>>());
-        for id in ids {
-            transaction.put(family::META, &dropped_key(id), &[]);
-        }
-    }
-
-    /// What a crash interrupted. Only while the data directory is opened: later, an index being built is nobody's remains.
-    pub(crate) fn finish_interrupted_ddl(&self) -> Result<()> {
-        self.delete_dropped()?;
-        self.remove_unfinished_indexes()?;
-        // A member of a set does so when it is primary: until then its log is another's.
-        if self.fact(Fact::Configuration)?.is_none() {
-            self.drop_temporary_collections()?;
-        }
-        Ok(())
-    }
-
-    /// Drops what interrupted operations left. Before clients may write: an operation under way has such a collection too.
-    pub fn drop_temporary_collections(&self) -> Result<()> {
-        for collection in self.catalog().iter().filter(|collection| collection.options.temporary) {
-            tracing::info!(component = "STORAGE", namespace = %collection.namespace, "Dropping a temporary collection that an interrupted operation left");
-            self.drop_collection(&collection.namespace)?;
-        }
-        Ok(())
-    }
-
-    /// Deletes the keys of everything dropped.
-    pub(crate) fn delete_dropped(&self) -> Result<()> {
-        let mut dropped = Vec::new();
-        for item in self
-            .db()
-            .iterator_cf(self.family(family::META), IteratorMode::From(&[DROPPED], rust_rocksdb::Direction::Forward))
-        {
-            let (key, _) = item.map_err(read_failure)?;
-            match key.strip_prefix(&[DROPPED]).and_then(|id| <[u8; 4]>::try_from(id).ok()) {
-                Some(id) => dropped.push(u32::from_be_bytes(id)),
-                None => break,
-            }
-        }
-        for id in dropped {
-            let _task = self.tasks().begin(TaskKind::DropCleanup, id.to_string());
-            for family in [family::DOCUMENTS, family::INDEXES] {
-                self.delete_extent(family, id)?;
-                crash_point!("drop-cleanup");
-            }
-            let mut transaction = Transaction::default();
-            transaction.delete(family::META, &dropped_key(id));
-            self.commit.commit_unasked(transaction, Durability::Applied);
-        }
-        Ok(())
-    }
-
-    /// Deletes every key of an id in one family: whole files first, then what is left, key by key.
-    fn delete_extent(&self, family: &'static str, id: u32) -> Result<()> {
-        self.db().delete_file_in_range_cf(self.family(family), prefix(id), prefix_end(id)).map_err(read_failure)?;
-        loop {
-            let mut transaction = Transaction::default();
-            let mut options = crate::view::newest(family);
-            options.set_iterate_upper_bound(prefix_end(id).to_vec());
-            let mut iterator = self.db().raw_iterator_cf_opt(self.family(family), options);
-            iterator.seek(prefix(id));
-            let mut keys = 0;
-            while let Some(key) = iterator.key() {
-                if keys == DELETES_MAX {
-                    break;
-                }
-                transaction.delete(family, key);
-                keys += 1;
-                iterator.next();
-            }
-            iterator.status().map_err(read_failure)?;
-            if keys == 0 {
-                return Ok(());
-            }
-            self.commit.commit_unasked(transaction, Durability::Applied);
-        }
-    }
-
-    /// Indexes whose build a crash interrupted: nobody was told they exist, so they go.
-    fn remove_unfinished_indexes(&self) -> Result<()> {
-        let catalog = self.catalog();
-        for collection in catalog.iter() {
-            for index in collection.indexes().iter().filter(|index| index.state() == IndexState::Building) {
-                tracing::warn!(component = "INDEX", index = index.definition.name, namespace = %collection.namespace, "An index build was interrupted; removing what it left. Build the index again");
-                self.remove_index(collection, index, None)?;
-            }
-        }
-        Ok(())
+        Ok(Some(dropped))
     }
 
     /// Renames a collection within this member; `drop_target` drops what has the new name.
     pub fn rename_collection(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
-        self.rename_if(from, to, |target| match target {
-            Some(_) if !drop_target => Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists")),
-            _ => Ok(()),
-        })
+        self.rename_collection_if(from, to, drop_target, |_, _| Ok(()))
+    }
+
+    /// [`Self::rename_collection`], if `check` finds that both collections are what they should be, and stay so.
+    pub fn rename_collection_if(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+        check: impl FnOnce(&Held<'_>, Option<&Held<'_>>) -> Result<()>,
+    ) -> Result<()> {
+        let catalog = self.lock_catalog();
+        let Some(source) = catalog.collection(from) else {
+            return Err(Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {from} does not exist")));
+        };
+        let target = catalog.collection(to);
+        check(&source, target.as_ref())?;
+        if target.is_some() && !drop_target {
+            return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
+        }
+        source.rename(target.as_ref(), to)?;
+        let has_dropped = target.is_some();
+        drop(target);
+        drop(catalog);
+        if has_dropped { self.delete_dropped() } else { Ok(()) }
     }
 
     /// Gives `from` the name `to`, and drops what had it, if `may_replace` agrees to what that is then; nothing changes it
@@ -262,122 +348,7 @@ impl Storage {
         to: &Namespace,
         may_replace: impl FnOnce(Option<&Arc<Collection>>) -> Result<()>,
     ) -> Result<()> {
-        self.rename_if(from, to, may_replace)
-    }
-
-    fn rename_if(
-        &self,
-        from: &Namespace,
-        to: &Namespace,
-        may_replace: impl FnOnce(Option<&Arc<Collection>>) -> Result<()>,
-    ) -> Result<()> {
-        let _change = self.catalog_change.lock();
-        let Some(source) = self.collection(from) else {
-            return Err(Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {from} does not exist")));
-        };
-        let target = self.collection(to);
-        let shared = Arc::clone(&source.shared);
-        let _guard = shared.ddl.write();
-        let target_shared = target.as_ref().map(|target| Arc::clone(&target.shared));
-        let _target_guard = target_shared.as_ref().map(|shared| shared.ddl.write());
-        may_replace(target.as_ref())?;
-        let mut transaction = Transaction::default();
-        let renamed = self.rename_entry(&mut transaction, &source, target.as_ref(), to)?;
-        crash_point!("rename-before-commit");
-        let _unreadable = self.commit_catalog_change(transaction, || ())?;
-        crash_point!("rename-after-commit");
-        self.change_catalog(|catalog| {
-            catalog.remove(from);
-            catalog.insert(renamed);
-        });
-        if target.is_some() { self.delete_dropped() } else { Ok(()) }
-    }
-
-    /// Adds to a transaction that `source` takes the name `to`, which `target` had; gives the renamed collection.
-    pub(crate) fn rename_entry(
-        &self,
-        transaction: &mut Transaction,
-        source: &Arc<Collection>,
-        target: Option<&Arc<Collection>>,
-        to: &Namespace,
-    ) -> Result<Arc<Collection>> {
-        let from = &source.namespace;
-        let renamed = Arc::new(source.altered(to.clone(), source.options.with_temporary(false)?)?);
-        let mut o = rawdoc! { "renameCollection": from.as_str(), "to": to.as_str(), "stayTemp": false };
-        if let Some(target) = target {
-            o.append(
-                cstr!("dropTarget"),
-                bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: target.uuid.to_vec() },
-            );
-            self.forget(transaction, target);
-        }
-        transaction.store_catalog_entry(&renamed);
-        self.command_entry(transaction, from, Some(source.uuid), &o);
-        Ok(renamed)
-    }
-
-    /// Replaces a collection's options (`collMod`).
-    pub fn alter_collection(&self, namespace: &Namespace, options: CollectionOptions, o: &RawDocument) -> Result<()> {
-        let _change = self.catalog_change.lock();
-        let Some(collection) = self.collection(namespace) else {
-            return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}")));
-        };
-        let shared = Arc::clone(&collection.shared);
-        let _guard = shared.ddl.write();
-        let altered = Arc::new(collection.altered(namespace.clone(), options)?);
-        let mut transaction = Transaction::default();
-        transaction.store_catalog_entry(&altered);
-        self.command_entry(&mut transaction, namespace, Some(collection.uuid), o);
-        self.commit.commit(transaction, Durability::Synced)?;
-        self.change_catalog(|catalog| catalog.insert(altered));
-        Ok(())
-    }
-
-    /// Replaces an index's specification where that needs no rebuild (`collMod`: hidden, expireAfterSeconds).
-    pub fn alter_index(
-        &self,
-        collection: &Arc<Collection>,
-        name: &str,
-        document: &RawDocument,
-        o: &RawDocument,
-    ) -> Result<()> {
-        let _change = self.catalog_change.lock();
-        let _guard = collection.shared.ddl.write();
-        let definition = IndexDefinition::parse(document)?;
-        let changed: Vec<_> = collection
-            .indexes()
-            .iter()
-            .map(|index| {
-                if index.definition.name != name {
-                    return Arc::clone(index);
-                }
-                let altered = Index::new(index.id, definition.clone(), index.state());
-                altered.add_multikey(index.multikey());
-                Arc::new(altered)
-            })
-            .collect();
-        let mut transaction = Transaction::default();
-        self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), o);
-        self.commit_indexes(collection, changed, transaction)
-    }
-
-    /// Gives a collection other indexes and commits that; if it is refused, the collection has those it had.
-    fn commit_indexes(
-        &self,
-        collection: &Arc<Collection>,
-        indexes: Vec<Arc<Index>>,
-        mut transaction: Transaction,
-    ) -> Result<()> {
-        // In memory before it is stored: the commit queue encodes the entry.
-        let before = collection.indexes.swap(Arc::new(indexes));
-        transaction.store_catalog_entry(collection);
-        let Err(refused) = self.commit.commit(transaction, Durability::Synced) else { return Ok(()) };
-        collection.indexes.store(before);
-        // An index build may have had the entry stored meanwhile.
-        let mut restored = Transaction::default();
-        restored.store_catalog_entry(collection);
-        self.commit.commit_unasked(restored, Durability::Synced);
-        Err(refused)
+        self.rename_collection_if(from, to, true, |_, target| may_replace(target.map(|target| &**target)))
     }
 
     /// Builds an index. Writers go on meanwhile; on error nothing of the index stays. `IndexAlreadyExists` (68) if there
@@ -388,67 +359,54 @@ impl Storage {
         definition: IndexDefinition,
         progress: IndexBuildProgress<'_>,
     ) -> Result<()> {
-        let document = definition.document.clone();
-        let task = self.tasks().begin(TaskKind::IndexBuild, format!("{namespace} {}", definition.name));
+        let missing = || Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}"));
+        self.create_index_if(
+            |catalog| Ok(Some((catalog.collection(namespace).ok_or_else(missing)?, definition))),
+            progress,
+        )
+        .map(|_| ())
+    }
+
+    /// Builds the index that `decide` wants of the collection that it holds, as it is when the index is registered; gives its id,
+    /// or `None` if none was wanted. Errors as those of [`Self::create_index`].
+    pub fn create_index_if(
+        &self,
+        decide: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Result<Option<(Held<'g>, IndexDefinition)>>,
+        progress: IndexBuildProgress<'_>,
+    ) -> Result<Option<IndexId>> {
         let (collection, index) = {
-            let _change = self.catalog_change.lock();
-            let Some(collection) = self.collection(namespace) else {
-                return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}")));
-            };
-            if collection.index(&definition.name).is_some() {
-                return Err(Error::new(
-                    ErrorCode::IndexAlreadyExists,
-                    format!("Identical index already exists: {}", definition.name),
-                ));
-            }
-            let shared = Arc::clone(&collection.shared);
-            let _guard = shared.ddl.write();
-            let mut transaction = Transaction::default();
-            let index = Arc::new(Index::new(self.allocate_id(&mut transaction), definition, IndexState::Building));
-            let mut indexes = Vec::clone(&collection.indexes());
-            indexes.push(Arc::clone(&index));
-            collection.indexes.store(Arc::new(indexes));
-            transaction.store_catalog_entry(&collection);
-            self.commit.commit_unasked(transaction, Durability::Synced);
-            (collection, index)
+            let catalog = self.lock_catalog();
+            let Some((held, definition)) = decide(&catalog)? else { return Ok(None) };
+            let index = held.begin_index(definition)?;
+            (Arc::clone(&held), index)
         };
+        let name = format!("{} {}", collection.namespace, index.definition.name);
+        let task = self.tasks().begin(TaskKind::IndexBuild, name);
         crash_point!("index-build-registered");
-        let filled = self.fill_index(&collection, &index, &task, progress);
-        let _change = self.catalog_change.lock();
-        let filled = filled.and_then(|()| self.finish_index(&collection, &index, &document));
-        if filled.is_err() {
-            self.remove_index(&collection, &index, None)?;
+        let built = self.fill_index(&collection, &index, &task, progress).and_then(|()| {
+            let catalog = self.lock_catalog();
+            catalog.by_id(collection.id).ok_or_else(aborted)?.finish_index(index.id)
+        });
+        if built.is_err() {
+            self.abort_index(collection.id, index.id)?;
         }
-        filled
+        built.map(|()| Some(index.id))
     }
 
-    /// Makes a filled index one that queries may use.
-    fn finish_index(&self, collection: &Arc<Collection>, index: &Arc<Index>, document: &RawDocument) -> Result<()> {
-        let current = self.current(collection);
-        let Some(collection) = current.filter(|now| now.indexes().iter().any(|other| other.id == index.id)) else {
-            return Err(Error::new(
-                ErrorCode::IndexBuildAborted,
-                format!("Index build aborted: {} was dropped", index.definition.name),
-            ));
-        };
-        let mut o = rawdoc! { "createIndexes": collection.namespace.coll() };
-        for element in document.iter() {
-            let (name, value) = element?;
-            o.append(name, value);
+    /// Takes away what there is of an index that was not completed, in a collection that may be gone.
+    fn abort_index(&self, collection: CollectionId, index: IndexId) -> Result<()> {
+        let catalog = self.lock_catalog();
+        match catalog.by_id(collection) {
+            Some(held) => held.remove_indexes(&[index], false)?,
+            // Only the keys are left, those that the build has added since.
+            None => {
+                let mut transaction = Transaction::default();
+                transaction.put(family::META, &dropped_key(index), &[]);
+                self.commit.commit_unasked(transaction, Durability::Applied);
+            }
         }
-        let _guard = collection.shared.ddl.write();
-        let mut transaction = Transaction::default();
-        transaction.store_catalog_entry(&collection);
-        self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), &o);
-        crash_point!("index-build-before-ready");
-        drop(self.commit_catalog_change(transaction, || index.set_ready())?);
-        crash_point!("index-build-ready");
-        Ok(())
-    }
-
-    /// The collection as it is now, under the name and with the options it has now; `None` if it was dropped.
-    fn current(&self, collection: &Collection) -> Option<Arc<Collection>> {
-        self.catalog.load().iter().find(|now| now.id == collection.id).cloned()
+        drop(catalog);
+        self.delete_dropped()
     }
 
     /// Gives an index the entries of every document. Each document is read again under its lock, so that an entry never
@@ -486,7 +444,12 @@ impl Storage {
                 }
                 let Some(document) = self.get_locked(collection, record)? else { continue };
                 let document = crate::view::stored_document(&document)?;
-                let added = entries_of(index, document).and_then(|entries| {
+                let entries = if crate::replay::is_under_way() {
+                    Ok(entries_of_fact(index, document))
+                } else {
+                    index_demands::check(index, document).and_then(|()| entries_of(index, document))
+                };
+                let added = entries.and_then(|entries| {
                     self.add_entries(&mut transaction, collection, index, &entries, record, document)
                 });
                 if let Err(error) = added {
@@ -538,33 +501,26 @@ impl Storage {
 
     /// Drops an index by name.
     pub fn drop_index(&self, collection: &Arc<Collection>, name: &str) -> Result<()> {
-        let _change = self.catalog_change.lock();
-        let Some(index) = collection.index(name) else {
-            return Err(Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]")));
-        };
-        let o = rawdoc! { "dropIndexes": collection.namespace.coll(), "index": name };
-        self.remove_index(collection, &index, Some(&o))
+        let missing = || Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"));
+        self.drop_indexes(|catalog| {
+            let held = catalog.by_id(collection.id).ok_or_else(missing)?;
+            let id = held.index(name).ok_or_else(missing)?.id;
+            Ok(Some((held, vec![id])))
+        })
     }
 
-    fn remove_index(&self, collection: &Arc<Collection>, index: &Arc<Index>, o: Option<&RawDocument>) -> Result<()> {
-        let mut transaction = Transaction::default();
-        // Of a dropped collection only the keys are left, those that a build has added since.
-        if let Some(collection) = &self.current(collection) {
-            let _guard = collection.shared.ddl.write();
-            let mut indexes = Vec::clone(&collection.indexes());
-            indexes.retain(|other| other.id != index.id);
-            if let Some(o) = o {
-                self.command_entry(&mut transaction, &collection.namespace, Some(collection.uuid), o);
-            }
-            transaction.put(family::META, &dropped_key(index.id), &[]);
-            self.commit_indexes(collection, indexes, transaction)?;
-            crash_point!("drop-index-after-commit");
+    /// Drops the indexes that `select` names, of a collection that it holds.
+    pub fn drop_indexes(
+        &self,
+        select: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Result<Option<(Held<'g>, Vec<IndexId>)>>,
+    ) -> Result<()> {
+        let catalog = self.lock_catalog();
+        match select(&catalog)? {
+            Some((held, ids)) if !ids.is_empty() => held.remove_indexes(&ids, true)?,
+            _ => return Ok(()),
         }
-        self.delete_extent(family::INDEXES, index.id)?;
-        let mut transaction = Transaction::default();
-        transaction.delete(family::META, &dropped_key(index.id));
-        self.commit.commit_unasked(transaction, Durability::Applied);
-        Ok(())
+        drop(catalog);
+        self.delete_dropped()
     }
 
     /// Writes a note into the oplog (`appendOplogNote`, and a heartbeat for tailing readers). Nobody waits for it to be on disk.
@@ -576,12 +532,7 @@ impl Storage {
     pub fn note_durably(&self, namespace: &Namespace, o: &RawDocumentBuf, durability: Durability) -> Result<OpTime> {
         let mut transaction = Transaction::default();
         let entry = OplogEntry { kind: OplogKind::Noop, namespace, uuid: None, o, o2: None, retryable: None };
-        transaction.oplog.push(entry.encode());
+        transaction.log(&entry);
         self.commit.commit(transaction, durability)
     }
-}
-
-fn dropped_key(id: u32) -> [u8; 5] {
-    let [a, b, c, d] = prefix(id);
-    [DROPPED, a, b, c, d]
 }

@@ -101,6 +101,12 @@ pub(crate) fn entries_of(index: &Index, document: &RawDocument) -> Result<Entrie
     Ok(Entries { entries, multikey })
 }
 
+/// [`entries_of`], of a document that another member has taken: one that no index entry can be made of has none, as it passes
+/// through states that never were.
+pub(crate) fn entries_of_fact(index: &Index, document: &RawDocument) -> Entries {
+    entries_of(index, document).unwrap_or_default()
+}
+
 fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) -> Result<Entry> {
     let mut encoded = Vec::with_capacity(16 * values.len());
     let mut lossless = true;

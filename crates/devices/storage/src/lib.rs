@@ -33,6 +33,7 @@ mod in_flight;
 mod incoming;
 mod incoming_file;
 mod index;
+mod index_demands;
 mod locks;
 mod log_check;
 mod log_ends;
@@ -58,7 +59,7 @@ mod write;
 pub use background::{work_when_idle, yield_to_clients};
 pub use catalog::{
     Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind,
-    IndexState,
+    IndexState, replaced,
 };
 pub use checkpoints::CheckpointInfo;
 pub use commit::{
@@ -67,13 +68,14 @@ pub use commit::{
 };
 pub use copy::CopyRequest;
 pub use counters::Counts;
-pub use ddl::{CreateOutcome, IndexBuildProgress};
+pub use ddl::{CatalogGuard, CreateOutcome, Held, IndexBuildProgress, IndexModification, LoggedCommand, Modification};
 pub use entry_change::{CarriedOut, EntryChange, updated};
 pub use facts::Fact;
 pub use format::{CollectionId, IndexId, RecordKey, record_key};
 pub use incoming::{Incoming, take_over};
 pub use incoming_file::IncomingFile;
 pub use index::hash_value;
+pub use index_demands::is_text_language;
 pub use locks::{LockSet, LockTable};
 pub use log_ends::LogFollower;
 pub use oplog::{OplogKind, RetryImage, optime_document, optime_of};

@@ -2,12 +2,12 @@
 
 use crate::catalog::{Collection, CollectionKind};
 use crate::commit::Durability;
+use crate::ddl::LoggedCommand;
 use crate::format::family;
 use crate::storage::Storage;
 use crate::tasks::{Admission, TaskKind};
 use crate::transaction::Transaction;
 use baton_types::{Namespace, Result};
-use bson::rawdoc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ impl Storage {
         }
         if let Some(first) = names.first() {
             let mut transaction = Transaction::default();
-            self.command_entry(&mut transaction, first, None, &rawdoc! { "dropDatabase": 1 });
+            self.lock_catalog().log(&mut transaction, first, None, &LoggedCommand::DropDatabase)?;
             self.commit.commit(transaction, Durability::Synced)?;
         }
         Ok(dropped)

@@ -9,7 +9,7 @@
 use baton_types::{Namespace, OpTime, Timestamp};
 use bson::{RawBsonRef, RawDocument};
 
-/// What an entry does.
+/// What an entry does to a document. Those of commands are [`encode_command`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OplogKind {
     /// `i`: `o` is the document.
@@ -18,8 +18,6 @@ pub enum OplogKind {
     Update,
     /// `d`: `o` is the `_id`.
     Delete,
-    /// `c`: `o` is the command.
-    Command,
     /// `n`: a message for readers of the oplog.
     Noop,
 }
@@ -31,7 +29,6 @@ impl OplogKind {
             Self::Insert => "i",
             Self::Update => "u",
             Self::Delete => "d",
-            Self::Command => "c",
             Self::Noop => "n",
         }
     }
@@ -84,7 +81,7 @@ impl RetryImage {
 pub struct OplogEntry<'a> {
     /// What it does.
     pub kind: OplogKind,
-    /// On which collection; `db.$cmd` for commands.
+    /// On which collection.
     pub namespace: &'a Namespace,
     /// The collection's UUID.
     pub uuid: Option<[u8; 16]>,
@@ -96,6 +93,13 @@ pub struct OplogEntry<'a> {
     pub retryable: Option<RetryableFields<'a>>,
 }
 
+/// The entry (`c`) of a command `o` in a database, as [`OplogEntry::encode`] gives it of a document.
+pub(crate) fn encode_command(db: &str, uuid: Option<[u8; 16]>, o: &RawDocument) -> Vec<u8> {
+    let Ok(namespace) = Namespace::new(db, "$cmd") else { unreachable!("the database's name is valid") };
+    let entry = OplogEntry { kind: OplogKind::Noop, namespace: &namespace, uuid, o, o2: None, retryable: None };
+    entry.encode_as("c")
+}
+
 /// Bytes from the `ts` value to the end of an entry: `ts`, `t`, `v`, `wall`, terminator.
 const TS_FROM_END: usize = 8 + T_FROM_ELEMENT;
 const T_FROM_ELEMENT: usize = 1 + 2 + 8 + V_ELEMENT;
@@ -105,13 +109,17 @@ const WALL_ELEMENT: usize = 1 + 5 + 8 + 1;
 impl OplogEntry<'_> {
     /// The entry as BSON with zeros for `ts`, `t` and `wall`; [`stamp`] fills them in.
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_as(self.kind.code())
+    }
+
+    fn encode_as(&self, kind: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.o.as_bytes().len() + 192);
         out.extend_from_slice(&[0; 4]);
         if let Some(retryable) = &self.retryable {
             element(&mut out, 0x03, b"lsid\0", retryable.lsid.as_bytes());
             element(&mut out, 0x12, b"txnNumber\0", &retryable.txn_number.to_le_bytes());
         }
-        string(&mut out, b"op\0", self.kind.code());
+        string(&mut out, b"op\0", kind);
         string(&mut out, b"ns\0", self.namespace.as_str());
         if let Some(uuid) = self.uuid {
             out.extend_from_slice(b"\x05ui\0\x10\0\0\0\x04");

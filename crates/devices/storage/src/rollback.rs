@@ -99,7 +99,7 @@ impl Storage {
         let mut files = Files { directory, open: HashMap::new() };
         let mut summary = RolledBack { from, to: common, entries: touched.entries, documents: 0 };
         self.undo_catalog(&touched, &mut files)?;
-        let _catalog = self.catalog_change.lock();
+        let _catalog = self.lock_catalog();
         let mut transaction = Transaction::replicating();
         let outcome = self.restore(&mut transaction, &touched, common, &mut files, &mut summary);
         if let Err(error) = outcome.and_then(|()| files.sync()) {

@@ -37,8 +37,8 @@ pub struct Storage {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) record_cache: Arc<RecordCache>,
     pub(crate) catalog: ArcSwap<Catalog>,
-    /// Held by the one DDL operation that changes the catalog.
-    pub(crate) catalog_change: Mutex<()>,
+    /// The turn to change the catalog: see [`Storage::lock_catalog`].
+    pub(crate) catalog_turn: Mutex<()>,
     /// Held by the one who applies what another member logged, and while this member becomes primary.
     pub(crate) following: Mutex<()>,
     pub(crate) next_id: AtomicU32,
@@ -95,7 +95,7 @@ impl Storage {
             in_flight,
             record_cache,
             catalog: ArcSwap::from_pointee(Self::load_catalog(&db)?),
-            catalog_change: Mutex::new(()),
+            catalog_turn: Mutex::new(()),
             following: Mutex::new(()),
             next_id: AtomicU32::new(next_id),
             catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(stamp)),
@@ -194,7 +194,7 @@ impl Storage {
     /// Waits until the change of the catalog that is under way, if there is one, is seen by readers: its entry is in the log, and
     /// so counts as applied, a moment before.
     pub fn settle_catalog(&self) {
-        drop(self.catalog_change.lock());
+        drop(self.lock_catalog());
     }
 
     /// What exists now.

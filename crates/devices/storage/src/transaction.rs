@@ -4,13 +4,16 @@
 //!
 //! Invariant: a transaction that has its place in the commit queue cannot fail. Everything that can be refused (duplicate
 //! keys, sizes, parallel arrays) was checked while it was built, under the locks it holds; whether this member may write
-//! at all is asked at the queue's entrance.
+//! at all is asked at the queue's entrance. And none changes what exists but through a [`CatalogGuard`]: entries of the catalog
+//! and of commands are set here alone, and only for who shows one.
 
-use crate::catalog::Collection;
+use crate::catalog::{CatalogEntry, Collection};
 use crate::counters::Counts;
+use crate::ddl::{CatalogGuard, Quiet};
 use crate::format::{document_key, family};
 use crate::in_flight::Ticket;
 use crate::locks::LockSet;
+use crate::oplog::OplogEntry;
 use crate::sessions::SessionUpdate;
 use baton_types::OpTime;
 use bson::RawDocument;
@@ -44,9 +47,12 @@ pub struct Transaction {
     pub(crate) locks: LockSet,
     arena: Vec<u8>,
     records: Vec<Record>,
-    pub(crate) oplog: Vec<Vec<u8>>,
+    oplog: Vec<Vec<u8>>,
     pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
-    pub(crate) catalog_entries: SmallVec<[Arc<Collection>; 1]>,
+    /// What becomes of collections' entries in the catalog; `None`: gone.
+    catalog: SmallVec<[(Arc<Collection>, Option<CatalogEntry>); 1]>,
+    /// Collections an index of which has become multikey: their entries are written again as they are.
+    multikey: SmallVec<[Arc<Collection>; 1]>,
     pub(crate) sessions: SmallVec<[SessionUpdate; 1]>,
     /// Whether the entries are another member's and bring their OpTimes along.
     pub(crate) is_replicated: bool,
@@ -67,7 +73,8 @@ impl Transaction {
 
     /// Whether it writes nothing.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.oplog.is_empty() && self.catalog_entries.is_empty() && self.sessions.is_empty()
+        let catalog = self.catalog.is_empty() && self.multikey.is_empty();
+        self.records.is_empty() && self.oplog.is_empty() && catalog && self.sessions.is_empty()
     }
 
     /// A transaction for what another member did: it logs the entries it is given ([`Self::carry`]), none of its own.
@@ -86,17 +93,12 @@ impl Transaction {
         !self.oplog.is_empty() && !self.is_replicated
     }
 
-    /// Whether it changes documents: then the catalog's entries in it tell of indexes that have become multikey.
-    pub(crate) fn changes_documents(&self) -> bool {
-        self.changes > 0
-    }
-
     /// Roughly what it adds to the log.
     pub fn bytes(&self) -> usize {
         let sessions: usize = self.sessions.iter().map(SessionUpdate::bytes).sum();
         let truncation = 16 * usize::from(self.truncation.is_some());
         let entries: usize = self.oplog.iter().map(Vec::len).sum();
-        self.arena.len() + entries + 512 * self.catalog_entries.len() + sessions + truncation
+        self.arena.len() + entries + 512 * (self.catalog.len() + self.multikey.len()) + sessions + truncation
     }
 
     /// How many oplog entries it has.
@@ -165,9 +167,63 @@ impl Transaction {
         }
     }
 
-    pub(crate) fn store_catalog_entry(&mut self, collection: &Arc<Collection>) {
-        if !self.catalog_entries.iter().any(|known| known.id == collection.id) {
-            self.catalog_entries.push(Arc::clone(collection));
+    /// Logs a change of a document, or a message.
+    pub(crate) fn log(&mut self, entry: &OplogEntry<'_>) {
+        self.oplog.push(entry.encode());
+    }
+
+    /// Logs a command. [`CatalogGuard::log`] is the way here.
+    pub(crate) fn log_command(&mut self, _: &CatalogGuard<'_>, entry: Vec<u8>) {
+        self.oplog.push(entry);
+    }
+
+    /// Its oplog entries, as they are so far.
+    pub(crate) fn entries(&self) -> &[Vec<u8>] {
+        &self.oplog
+    }
+
+    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Vec<u8>> {
+        self.oplog.iter_mut()
+    }
+
+    pub(crate) fn take_entries(&mut self) -> impl Iterator<Item = Vec<u8>> {
+        self.oplog.drain(..)
+    }
+
+    /// Puts the entry of a collection that is new into the catalog.
+    pub(crate) fn create_entry(&mut self, _: &CatalogGuard<'_>, collection: &Arc<Collection>) {
+        let entry = collection.entry(&collection.indexes());
+        self.catalog.push((Arc::clone(collection), Some(entry)));
+    }
+
+    /// Puts the entry of a collection into the catalog.
+    pub(crate) fn store_entry(&mut self, of: &Quiet<'_>, entry: CatalogEntry) {
+        self.catalog.push((Arc::clone(of.collection()), Some(entry)));
+    }
+
+    /// Takes the entry of a collection out of the catalog.
+    pub(crate) fn remove_entry(&mut self, of: &Quiet<'_>) {
+        self.catalog.push((Arc::clone(of.collection()), None));
+    }
+
+    /// What becomes of entries of the catalog, for the commit queue to install and write.
+    pub(crate) fn take_catalog(&mut self) -> impl Iterator<Item = (Arc<Collection>, Option<CatalogEntry>)> {
+        std::mem::take(&mut self.catalog).into_iter()
+    }
+
+    /// Has a collection's entry written again, as an index of it has become multikey. Anybody may: it says nothing else.
+    pub(crate) fn note_multikey(&mut self, collection: &Arc<Collection>) {
+        if !self.multikey.iter().any(|known| known.id == collection.id) {
+            self.multikey.push(Arc::clone(collection));
         }
+    }
+
+    pub(crate) fn multikey(&self) -> &[Arc<Collection>] {
+        &self.multikey
+    }
+
+    /// A transaction that does nothing but what [`Self::note_multikey`] asked this one for: memory has it already.
+    pub(crate) fn split_multikey(&mut self) -> Self {
+        Self { multikey: std::mem::take(&mut self.multikey), ..Self::default() }
     }
 }

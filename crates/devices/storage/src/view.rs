@@ -53,7 +53,8 @@ impl<'s> View<'s> {
         Self { at: at.as_u64().to_le_bytes(), ..Self::new(storage) }
     }
 
-    fn options(&self, family: &str) -> ReadOptions {
+    /// Options that read a family as of this view.
+    pub(crate) fn options(&self, family: &str) -> ReadOptions {
         let mut options = ReadOptions::default();
         if is_versioned(family) {
             options.set_timestamp(self.at);

@@ -6,7 +6,8 @@
 
 use crate::catalog::{Collection, CollectionKind, Index};
 use crate::format::{RecordKey, document_key, family, record_key};
-use crate::index::{Entry, encodes_to, entries_of, entry_key};
+use crate::index::{Entry, encodes_to, entries_of, entries_of_fact, entry_key};
+use crate::index_demands;
 use crate::machine::read_failure;
 use crate::oplog::{OplogEntry, OplogKind, RetryImage, RetryableFields};
 use crate::storage::Storage;
@@ -108,7 +109,12 @@ impl Storage {
     ) -> Result<Inserted> {
         let mut added = Vec::new();
         for index in collection.indexes().iter() {
-            let entries = entries_of(index, document)?;
+            let entries = if transaction.is_replicated {
+                entries_of_fact(index, document)
+            } else {
+                index_demands::check(index, document)?;
+                entries_of(index, document)?
+            };
             added.push((Arc::clone(index), entries));
         }
         // Whoever logged a replicated entry has seen to it; and applied again, entries pass through states that never were.
@@ -156,7 +162,12 @@ impl Storage {
         let id = id_of(after)?;
         let mut plan = Vec::new();
         for index in collection.indexes().iter() {
-            let (old, new) = (entries_of(index, before)?, entries_of(index, after)?);
+            let (old, new) = if transaction.is_replicated {
+                (entries_of_fact(index, before), entries_of_fact(index, after))
+            } else {
+                index_demands::check(index, after)?;
+                (entries_of(index, before)?, entries_of(index, after)?)
+            };
             let gone: Vec<Entry> =
                 old.entries.iter().filter(|e| new.entries.binary_search(e).is_err()).cloned().collect();
             let fresh: Vec<Entry> =
@@ -216,7 +227,7 @@ impl Storage {
         before: &RawDocument,
     ) -> Result<()> {
         for index in collection.indexes().iter() {
-            for entry in entries_of(index, before)?.entries {
+            for entry in entries_of_fact(index, before).entries {
                 transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
             }
         }
@@ -259,7 +270,7 @@ impl Storage {
             o2,
             retryable: statement.map(Statement::fields),
         };
-        transaction.oplog.push(entry.encode());
+        transaction.log(&entry);
     }
 
     /// `DuplicateKey` (11000) if another document has this key. The caller holds the lock on it.
@@ -302,7 +313,7 @@ impl Storage {
         bits: u64,
     ) {
         if index.add_multikey(bits) {
-            transaction.store_catalog_entry(collection);
+            transaction.note_multikey(collection);
         }
     }
 

@@ -4,7 +4,8 @@
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Bounds, CarriedOut, Collection, CollectionOptions, CreateOutcome, Durability, EntryChange, Fact, IndexDefinition,
-    Inserted, Order, RetryImage, Statement, Storage, StorageOptions, Transaction, WriteGate, optime_of, record_key,
+    IndexModification, Inserted, Modification, Order, RetryImage, Statement, Storage, StorageOptions, Transaction,
+    WriteGate, optime_of, record_key,
 };
 use baton_types::{ErrorCode, Namespace, OpTime, Result, Timestamp};
 use bson::{Binary, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -411,8 +412,11 @@ fn a_refused_change_of_the_catalog_or_of_an_index_leaves_memory_and_disk_as_they
         not_primary(storage.drop_collection(&name("c")).err().map(|e| e.code));
         not_primary(storage.rename_collection(&name("c"), &name("d"), false).err().map(|e| e.code));
         not_primary(storage.drop_index(&c, "a_1").err().map(|e| e.code));
-        let hidden = rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1", "hidden": true };
-        not_primary(storage.alter_index(&c, "a_1", &hidden, &rawdoc! { "collMod": "c" }).err().map(|e| e.code));
+        let index_change = IndexModification { name: "a_1".into(), hidden: Some(true), expire_after_secs: None };
+        let hidden = Modification { options: RawDocumentBuf::new(), index: Some(index_change) };
+        not_primary(
+            storage.lock_catalog().collection(&name("c")).expect("there").modify(&hidden).err().map(|e| e.code),
+        );
         let b = rawdoc! { "v": 2, "key": { "b": 1 }, "name": "b_1" };
         not_primary(index(&storage, "c", &b).err().map(|e| e.code));
         not_primary(insert(&storage, &c, &rawdoc! { "_id": 1, "a": [1, 2] }).err().map(|e| e.code));

@@ -49,7 +49,7 @@ pub(crate) fn choose(storage: &Storage, collection: Option<&Arc<Collection>>, sp
     if let Some(choice) = by_id(collection, spec)? {
         return Ok(choice);
     }
-    let indexes = specs(collection);
+    let indexes = specs(collection, spec.hint.as_ref());
     let mut candidates = candidates(collection, spec, &indexes)?;
     let best = if candidates.len() > 1 { trial(storage, collection, spec, &candidates)? } else { 0 };
     if candidates.is_empty() {
@@ -87,7 +87,7 @@ fn by_id(collection: &Collection, spec: &QuerySpec) -> Result<Option<PlanChoice>
 }
 
 /// The collection's indexes as the planner sees them; those being built are not there yet.
-fn specs(collection: &Collection) -> Vec<Arc<IndexSpec>> {
+fn specs(collection: &Collection, hint: Option<&Hint>) -> Vec<Arc<IndexSpec>> {
     let ready = collection.indexes();
     ready
         .iter()
@@ -108,7 +108,7 @@ fn specs(collection: &Collection) -> Vec<Arc<IndexSpec>> {
                 key: key.collect(),
                 unique: definition.unique,
                 sparse: definition.sparse,
-                hidden: definition.hidden,
+                hidden: definition.hidden && !matches!(hint, Some(Hint::EvenHidden(name)) if *name == definition.name),
                 partial: definition.partial.as_deref().cloned(),
                 multikey: index.multikey(),
                 clustered: false,
@@ -124,7 +124,7 @@ fn candidates(collection: &Collection, spec: &QuerySpec, indexes: &[Arc<IndexSpe
             Hint::Name(name) if name == collection.id_index_name() => {
                 planner::Hint::Name(planner::ID_INDEX_NAME.into())
             }
-            Hint::Name(name) => planner::Hint::Name(name.clone()),
+            Hint::Name(name) | Hint::EvenHidden(name) => planner::Hint::Name(name.clone()),
             Hint::Pattern(pattern) => planner::Hint::Key(Document::try_from(&**pattern)?),
             Hint::Natural(Order::Forward) => planner::Hint::Natural(Direction::Ascending),
             Hint::Natural(Order::Backward) => planner::Hint::Natural(Direction::Descending),

@@ -20,6 +20,8 @@ const INTERRUPT_EVERY: u64 = 128;
 pub enum Hint {
     /// By the index of this name.
     Name(String),
+    /// The same, also if clients are not to be served by it: the member's own upkeep is.
+    EvenHidden(String),
     /// By the index on this key pattern.
     Pattern(RawDocumentBuf),
     /// By walking the collection.

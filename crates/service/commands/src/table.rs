@@ -121,6 +121,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &not_implemented::CREATE_USER,
     &current_op::SPEC,
     &data_size::SPEC,
+    &db_hash::SPEC,
     &db_stats::SPEC,
     &delete::SPEC,
     &distinct::SPEC,

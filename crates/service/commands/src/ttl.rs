@@ -12,7 +12,7 @@ use baton_execution::write::{self, DeleteStatement, Image, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_storage::tasks::{Admission, TaskKind};
-use baton_storage::{Collection, CollectionKind, Durability, Index, IndexState};
+use baton_storage::{Collection, CollectionKind, Durability, Index, IndexFieldKind, IndexState};
 use baton_types::{Class, ErrorCode, Result};
 use bson::raw::CString;
 use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
@@ -99,7 +99,7 @@ fn delete_expired(
     let statement = DeleteStatement {
         filter: Arc::new(Matcher::parse(&filter, &context)?),
         multi: true,
-        hint: Some(Hint::Name(index.definition.name.clone())),
+        hint: Some(Hint::EvenHidden(index.definition.name.clone())),
         sort: None,
         image: Image::None,
     };
@@ -122,7 +122,9 @@ fn delete_expired(
 /// What has expired by `now`: dates before the threshold, among the documents that the index covers. `None` for an index
 /// that MongoDB would not expire by either.
 fn expired(index: &Index, secs: i64, now: DateTime) -> Result<Option<RawDocumentBuf>> {
-    let [path] = index.definition.paths.as_slice() else { return Ok(None) };
+    let [(path, IndexFieldKind::Ascending | IndexFieldKind::Descending)] = index.definition.fields.as_slice() else {
+        return Ok(None);
+    };
     let threshold = now.timestamp_millis().saturating_sub(secs.saturating_mul(1000));
     let mut date = RawDocumentBuf::new();
     date.append(CString::try_from(path.as_str())?, rawdoc! { "$lt": DateTime::from_millis(threshold) });

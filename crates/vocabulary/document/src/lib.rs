@@ -8,6 +8,7 @@
 //! crate's extended JSON serves), and any knowledge of queries or storage.
 
 pub mod decimal;
+pub mod geometry;
 pub mod index_keys;
 pub mod keys;
 pub mod number;

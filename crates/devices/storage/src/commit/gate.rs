@@ -95,10 +95,7 @@ impl CommitQueue {
 
     /// Undoes what was done for a transaction that has found no place.
     pub(super) fn refuse(&self, mut transaction: Transaction, mut handed_on: LockSet) -> Error {
-        let mut kept = Transaction::empty();
-        if transaction.changes_documents() {
-            kept.catalog_entries = std::mem::take(&mut transaction.catalog_entries);
-        }
+        let kept = transaction.split_multikey();
         // This drains the queue as well: the version that ours has hidden from the next writer is readable then.
         self.commit_unasked(kept, Durability::Applied);
         if let Some(ticket) = &transaction.in_flight {

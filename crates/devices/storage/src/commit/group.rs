@@ -6,7 +6,7 @@
 use super::{CommitQueue, Waiter, wall_clock_ms};
 use crate::counters::Counts;
 use crate::facts::Fact;
-use crate::format::{counts_key, family, is_versioned, oplog_key};
+use crate::format::{counts_key, family, is_versioned, oplog_key, prefix};
 use crate::log_check::Mark;
 use crate::machine;
 use crate::oplog;
@@ -56,7 +56,7 @@ impl CommitQueue {
             drop(documents);
             let is_truncated = transactions.iter().any(|transaction| transaction.truncation.is_some());
             if !is_truncated {
-                let entries = transactions.iter_mut().flat_map(|transaction| transaction.oplog.drain(..));
+                let entries = transactions.iter_mut().flat_map(Transaction::take_entries);
                 self.newest.extend(entries, applied);
             }
             if applied >= before {
@@ -143,10 +143,11 @@ impl CommitQueue {
                 Action::Delete { family, key, .. } => batch.delete_cf(handle(family), key),
             }
         }
-        if !transaction.oplog.is_empty() {
+        if transaction.oplog_entries() > 0 {
             let oplog = handle(family::OPLOG);
-            for (entry, optime) in transaction.oplog.iter_mut().zip(optimes) {
-                if !transaction.is_replicated {
+            let is_replicated = transaction.is_replicated;
+            for (entry, optime) in transaction.entries_mut().zip(optimes) {
+                if !is_replicated {
                     oplog::stamp(entry, optime, wall_ms);
                 }
                 batch.put_cf(oplog, oplog_key(optime.timestamp), &entry);
@@ -158,8 +159,18 @@ impl CommitQueue {
                 batch.put_cf(handle(family::META), counts_key(collection.id), counts.encode());
             }
         }
-        for collection in &transaction.catalog_entries {
-            batch.put_cf(handle(family::CATALOG), crate::format::prefix(collection.id), collection.encode().as_bytes());
+        for (collection, entry) in transaction.take_catalog() {
+            let key = prefix(collection.id);
+            match &entry {
+                Some(entry) => batch.put_cf(handle(family::CATALOG), key, entry.encode().as_bytes()),
+                None => batch.delete_cf(handle(family::CATALOG), key),
+            }
+            *collection.shared.entry.lock() = entry;
+        }
+        for collection in transaction.multikey() {
+            if let Some(entry) = &*collection.shared.entry.lock() {
+                batch.put_cf(handle(family::CATALOG), prefix(collection.id), entry.encode().as_bytes());
+            }
         }
         for session in &transaction.sessions {
             batch.put_cf(handle(family::SESSIONS), &session.key, session.encode(last));
@@ -171,7 +182,7 @@ impl CommitQueue {
     fn optimes_of(&self, transaction: &Transaction, last: &mut OpTime, wall_ms: i64) -> SmallVec<[OpTime; 4]> {
         let floor = self.floor.load(Ordering::Relaxed);
         let own_term = self.own_term.load(Ordering::Relaxed);
-        let optimes = transaction.oplog.iter().map(|entry| {
+        let optimes = transaction.entries().iter().map(|entry| {
             let optime = if transaction.is_replicated {
                 let brought = RawDocument::from_bytes(entry).ok().and_then(oplog::optime_of);
                 brought.unwrap_or_else(|| unreachable!("read when the entry was taken in"))

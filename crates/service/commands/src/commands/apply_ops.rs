@@ -13,7 +13,7 @@ use crate::fields::{Fields, is_truthy, wrong_type};
 use crate::server::operations::Begin;
 use crate::server::{Operation, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_storage::{CarriedOut, Collection, Durability, EntryChange, Storage, Transaction, updated};
+use baton_storage::{CarriedOut, Collection, Durability, EntryChange, LoggedCommand, Storage, Transaction, updated};
 use baton_types::{Class, Error, ErrorCode, Namespace, Result};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::sync::Arc;
@@ -231,7 +231,8 @@ fn command(
         return Err(Error::bad_value("An oplog entry of kind 'c' names no command"));
     };
     if origin == Origin::Oplog && name.as_str() != "applyOps" {
-        return replay(server, operation, (ns, uuid), o);
+        let (target, command) = LoggedCommand::parse(ns.db(), o)?;
+        return replayed::carry_out(server, operation, (&target, uuid), command);
     }
     let target = || match value {
         RawBsonRef::String(collection) => Namespace::new(ns.db(), collection),
@@ -290,78 +291,12 @@ fn command(
     }
 }
 
-/// Carries out an entry of the set's own log that changes the catalog.
-fn replay(
-    server: &Server,
-    operation: &Operation,
-    (ns, uuid): (&Namespace, Option<[u8; 16]>),
-    o: &RawDocument,
-) -> Result<()> {
-    let storage = &server.storage;
-    let Some((name, value)) = o.iter().next().transpose()? else { return Ok(()) };
-    let target = || match value {
-        RawBsonRef::String(collection) => Namespace::new(ns.db(), collection),
-        other => Err(wrong_type("applyOps", name.as_str(), other, &["string"])),
-    };
-    let rest = without_first(o)?;
-    match name.as_str() {
-        "create" => {
-            let namespace = target()?;
-            let document = options::read(&mut Fields::of("create", &rest)?, &namespace)?;
-            replayed::create(storage, &namespace, &document, uuid)
-        }
-        "drop" => replayed::drop(storage, &target()?, uuid),
-        // Every collection's drop was logged before; what is there was created later.
-        "dropDatabase" => Ok(()),
-        "renameCollection" => {
-            let from = ddl::parse_namespace("renameCollection", "renameCollection", value)?;
-            let to = rest.get("to")?.unwrap_or(RawBsonRef::Null);
-            let to = ddl::parse_namespace("renameCollection", "to", to)?;
-            replayed::rename(server, (&from, uuid), &to, rest.get("dropTarget")?)
-        }
-        "collMod" => {
-            let is_of_view = rest.get("viewOn")?.is_some();
-            let meant = if is_of_view { replayed::meant_or_view } else { replayed::meant };
-            match meant(storage, &target()?, uuid) {
-                Some(found) => {
-                    let changed = coll_mod::modify(storage, &found.namespace, &mut Fields::of("collMod", &rest)?);
-                    unless_gone(changed.map(|_| ()))
-                }
-                None => Ok(()),
-            }
-        }
-        "createIndexes" => {
-            let spec = specification::normalise(&rest, true)?;
-            replayed::build_indexes(server, operation, (&target()?, uuid), &[spec])
-        }
-        "commitIndexBuild" => {
-            let mut specs = Vec::new();
-            for spec in rest.get_array("indexes").map_err(|error| Error::failed_to_parse(error.to_string()))? {
-                if let RawBsonRef::Document(spec) = spec? {
-                    specs.push(specification::normalise(spec, true)?);
-                }
-            }
-            replayed::build_indexes(server, operation, (&target()?, uuid), &specs)
-        }
-        // A build takes effect, if at all, with its commit.
-        "startIndexBuild" | "abortIndexBuild" => Ok(()),
-        "dropIndexes" | "dropIndex" | "deleteIndexes" | "deleteIndex" => {
-            let index = rest.get("index")?.unwrap_or(RawBsonRef::Null);
-            match replayed::meant(storage, &target()?, uuid) {
-                Some(found) => unless_gone(drop_indexes(storage, &found.namespace, index)),
-                None => Ok(()),
-            }
-        }
-        other => Err(Error::not_implemented(format!("an oplog entry with the command '{other}'"))),
-    }
-}
-
 fn drop_indexes(storage: &Storage, namespace: &Namespace, index: RawBsonRef<'_>) -> Result<()> {
-    let collection = ddl::existing_collection(storage, namespace)?;
-    for name in indexes::selected(&collection, index)? {
-        unless_gone(storage.drop_index(&collection, &name))?;
-    }
-    Ok(())
+    storage.drop_indexes(|catalog| {
+        let held = ddl::held_collection(catalog, namespace)?;
+        let selected = indexes::selected(&held, index)?;
+        Ok(Some((held, selected)))
+    })
 }
 
 fn build(server: &Server, operation: &Operation, namespace: &Namespace, specs: &[&RawDocument]) -> Result<()> {

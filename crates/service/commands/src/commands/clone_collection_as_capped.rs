@@ -51,6 +51,7 @@ pub fn copy_as_capped(call: &Call<'_>, from: &Namespace, to: &Namespace, size: i
     options::append_size(&mut document, size, None)?;
     let request = CopyRequest {
         from,
+        source: source.id,
         to,
         temporary: &temporary_name(to.db(), "convertToCapped")?,
         options: CollectionOptions::parse(&document)?,

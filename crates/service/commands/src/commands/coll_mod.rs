@@ -1,16 +1,21 @@
 //! `collMod`: changes a collection's validator or size, an index's visibility or expiry, a view's definition. Source:
 //! MongoDB manual, "collMod".
+//!
+//! Invariant: all that is read of the collection and all that is changed is one decision under the catalog's guard, and one
+//! entry of the oplog.
 
 use crate::call::{Call, Reply};
 use crate::ddl::options::{self, same};
 use crate::ddl::{append_number, specification, views};
 use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_storage::{Collection, CollectionKind, CollectionOptions, ID_INDEX, Storage};
+use baton_storage::{
+    CatalogGuard, Collection, CollectionKind, CollectionOptions, ID_INDEX, IndexModification, IndexState, Modification,
+    Storage,
+};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
-use bson::{RawArray, RawDocument, RawDocumentBuf, rawdoc};
-use std::sync::Arc;
+use bson::{RawArray, RawDocument, RawDocumentBuf};
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -35,13 +40,23 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 
 /// Carries the command's fields out; gives what the reply says of the index.
 pub fn modify(storage: &Storage, namespace: &Namespace, fields: &mut Fields<'_>) -> Result<RawDocumentBuf> {
-    let Some(collection) = storage.collection(namespace) else {
+    let catalog = storage.lock_catalog();
+    let Some(collection) = catalog.collection(namespace) else {
         return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}")));
     };
+    if collection.indexes().iter().any(|index| index.state() == IndexState::Building) {
+        return Err(Error::new(
+            ErrorCode::BackgroundOperationInProgressForNamespace,
+            format!(
+                "cannot perform operation: an index build is currently running for collection with UUID: {}",
+                bson::Uuid::from_bytes(collection.uuid)
+            ),
+        ));
+    }
     refuse_missing_features(fields)?;
     let index = fields.optional::<&RawDocument>("index")?;
-    let mut changes = RawDocumentBuf::new();
-    let validator = read_validator(fields, &mut changes, &collection)?;
+    let mut options = RawDocumentBuf::new();
+    let validator = read_validator(fields, &mut options, &collection)?;
     let size = fields.optional::<i64>("cappedSize")?;
     let max = fields.optional::<i64>("cappedMax")?;
     let view_on = fields.optional::<&str>("viewOn")?;
@@ -51,16 +66,34 @@ pub fn modify(storage: &Storage, namespace: &Namespace, fields: &mut Fields<'_>)
     if dry_run {
         return Err(Error::not_implemented("collMod with dryRun"));
     }
+    let mut answer = RawDocumentBuf::new();
+    let mut altered = None;
     if collection.kind == CollectionKind::View {
         if index.is_some() || validator || size.is_some() || max.is_some() {
             return Err(invalid("option not supported on a view"));
         }
-        modify_view(storage, &collection, view_on, pipeline)?;
-        return Ok(RawDocumentBuf::new());
+        read_view(&catalog, &collection, (view_on, pipeline), &mut options)?;
+    } else {
+        if view_on.is_some() || pipeline.is_some() {
+            let why = format!("'viewOn' and 'pipeline' are options of a view, and {namespace} is a collection");
+            return Err(invalid(why));
+        }
+        read_capped(&collection, (size, max), &mut options)?;
+        if let Some(index) = index {
+            altered = read_index(&collection, index, &mut answer)?;
+        }
     }
-    if view_on.is_some() || pipeline.is_some() {
-        return Err(invalid(format!("'viewOn' and 'pipeline' are options of a view, and {namespace} is a collection")));
+    if !options.is_empty() || altered.is_some() {
+        collection.modify(&Modification { options, index: altered })?;
     }
+    Ok(answer)
+}
+
+fn read_capped(
+    collection: &Collection,
+    (size, max): (Option<i64>, Option<i64>),
+    changes: &mut RawDocumentBuf,
+) -> Result<()> {
     if (size.is_some() || max.is_some()) && collection.kind != CollectionKind::Capped {
         return Err(invalid("cappedSize and cappedMax are options of a capped collection"));
     }
@@ -68,28 +101,11 @@ pub fn modify(storage: &Storage, namespace: &Namespace, fields: &mut Fields<'_>)
         if size <= 0 {
             return Err(invalid("cappedSize must be greater than 0"));
         }
-        append_number(&mut changes, "size", size)?;
+        append_number(changes, "size", size)?;
     }
-    if let Some(max) = max {
-        append_number(&mut changes, "max", max)?;
-    }
-    if !changes.is_empty() {
-        let document = options::replaced(&collection.options.document, &changes, &[])?;
-        let mut o = rawdoc! { "collMod": namespace.coll() };
-        for element in &changes {
-            let (name, value) = element?;
-            let name = match name.as_str() {
-                "size" => cstr!("cappedSize"),
-                "max" => cstr!("cappedMax"),
-                _ => name,
-            };
-            o.append(name, value);
-        }
-        storage.alter_collection(namespace, CollectionOptions::parse(&document)?, &o)?;
-    }
-    match index {
-        Some(index) => modify_index(storage, &collection, index),
-        None => Ok(RawDocumentBuf::new()),
+    match max {
+        Some(max) => append_number(changes, "max", max),
+        None => Ok(()),
     }
 }
 
@@ -124,39 +140,35 @@ fn read_validator(fields: &mut Fields<'_>, changes: &mut RawDocumentBuf, collect
     Ok(any)
 }
 
-fn modify_view(storage: &Storage, view: &Collection, on: Option<&str>, pipeline: Option<&RawArray>) -> Result<()> {
-    let (Some(on), Some(pipeline)) = (on, pipeline) else {
-        return match (on, pipeline) {
-            (None, None) => Ok(()),
-            _ => Err(invalid("Must specify both 'viewOn' and 'pipeline' when modifying a view")),
-        };
+fn read_view(
+    catalog: &CatalogGuard<'_>,
+    view: &Collection,
+    definition: (Option<&str>, Option<&RawArray>),
+    changes: &mut RawDocumentBuf,
+) -> Result<()> {
+    let (on, pipeline) = match definition {
+        (Some(on), Some(pipeline)) => (on, pipeline),
+        (None, None) => return Ok(()),
+        _ => return Err(invalid("Must specify both 'viewOn' and 'pipeline' when modifying a view")),
     };
     if on.is_empty() {
         return Err(invalid("'viewOn' cannot be empty"));
     }
-    let mut changes = rawdoc! { "viewOn": on };
+    changes.append(cstr!("viewOn"), on);
     changes.append(cstr!("pipeline"), pipeline.to_owned());
-    let document = options::replaced(&view.options.document, &changes, &[])?;
-    let options = CollectionOptions::parse(&document)?;
-    if let Some((on, stages)) = &options.view {
-        views::check(storage, &view.namespace, on, stages)?;
+    let options = CollectionOptions::parse(&options::replaced(&view.options.document, changes, &[])?)?;
+    match &options.view {
+        Some((on, stages)) => views::check(catalog, &view.namespace, on, stages),
+        None => Ok(()),
     }
-    let mut o = rawdoc! { "collMod": view.namespace.coll() };
-    for element in &changes {
-        let (name, value) = element?;
-        o.append(name, value);
-    }
-    storage.alter_collection(&view.namespace, options, &o)
 }
 
-/// What is to change of an index.
-struct IndexChange {
-    name: String,
-    hidden: Option<bool>,
-    expire_after_secs: Option<i32>,
-}
-
-fn read_index(collection: &Collection, index: &RawDocument) -> Result<IndexChange> {
+/// What is to change of an index, if anything; adds to the answer what it says of that.
+fn read_index(
+    collection: &Collection,
+    index: &RawDocument,
+    answer: &mut RawDocumentBuf,
+) -> Result<Option<IndexModification>> {
     let mut fields = Fields::of("collMod.index", index)?;
     let name = fields.optional::<&str>("name")?;
     let pattern = fields.optional::<&RawDocument>("keyPattern")?;
@@ -199,28 +211,15 @@ fn read_index(collection: &Collection, index: &RawDocument) -> Result<IndexChang
     if hidden.is_none() && expire_after_secs.is_none() {
         return Err(invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field"));
     }
-    Ok(IndexChange { name, hidden, expire_after_secs })
-}
-
-fn modify_index(storage: &Storage, collection: &Arc<Collection>, index: &RawDocument) -> Result<RawDocumentBuf> {
-    let change = read_index(collection, index)?;
-    // The collection may have been replaced by a change of its options in the same command.
-    let current = storage.collection(&collection.namespace);
-    let collection = current.as_ref().unwrap_or(collection);
-    let mut answer = RawDocumentBuf::new();
-    if change.name == ID_INDEX {
-        return Err(match change.hidden {
+    if name == ID_INDEX {
+        return Err(match hidden {
             Some(_) => Error::bad_value("can't hide _id index"),
             None => invalid("the _id field does not support TTL indexes"),
         });
     }
-    let Some(index) = collection.index(&change.name) else {
-        return Err(Error::new(ErrorCode::IndexNotFound, format!("cannot find index {}", change.name)));
-    };
+    let Some(index) = collection.index(&name) else { return missing(name) };
     let definition = &index.definition;
-    let mut wanted = RawDocumentBuf::new();
-    let mut removed = Vec::new();
-    if let Some(secs) = change.expire_after_secs {
+    if let Some(secs) = expire_after_secs {
         if definition.fields.len() != 1 {
             return Err(invalid("TTL indexes are single-field indexes, compound indexes do not support TTL"));
         }
@@ -228,32 +227,15 @@ fn modify_index(storage: &Storage, collection: &Arc<Collection>, index: &RawDocu
             return Err(invalid("TTL indexes are not supported for capped collections."));
         }
         if let Some(old) = definition.expire_after_secs {
-            append_number(&mut answer, "expireAfterSeconds_old", old)?;
+            append_number(answer, "expireAfterSeconds_old", old)?;
         }
-        append_number(&mut answer, "expireAfterSeconds_new", i64::from(secs))?;
-        wanted.append(cstr!("expireAfterSeconds"), secs);
+        append_number(answer, "expireAfterSeconds_new", i64::from(secs))?;
     }
-    if let Some(hidden) = change.hidden.filter(|hidden| *hidden != definition.hidden) {
+    let hidden = hidden.filter(|hidden| *hidden != definition.hidden);
+    if let Some(hidden) = hidden {
         answer.append(cstr!("hidden_old"), definition.hidden);
         answer.append(cstr!("hidden_new"), hidden);
-        if hidden {
-            wanted.append(cstr!("hidden"), true);
-        } else {
-            removed.push("hidden");
-        }
     }
-    if wanted.is_empty() && removed.is_empty() {
-        return Ok(answer);
-    }
-    let document = options::replaced(&definition.document, &wanted, &removed)?;
-    let mut o_index = rawdoc! { "name": change.name.as_str() };
-    if let Some(hidden) = change.hidden {
-        o_index.append(cstr!("hidden"), hidden);
-    }
-    if let Some(secs) = change.expire_after_secs {
-        o_index.append(cstr!("expireAfterSeconds"), secs);
-    }
-    let o = rawdoc! { "collMod": collection.namespace.coll(), "index": o_index };
-    storage.alter_index(collection, &change.name, &document, &o)?;
-    Ok(answer)
+    let changes = hidden.is_some() || expire_after_secs.is_some();
+    Ok(changes.then_some(IndexModification { name, hidden, expire_after_secs }))
 }

@@ -2,9 +2,9 @@
 //! "dropIndexes".
 
 use crate::call::{Call, Reply};
-use crate::ddl::{existing_collection, indexes};
+use crate::ddl::{held_collection, indexes};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_types::{ErrorCode, Result};
+use baton_types::Result;
 use bson::{RawBsonRef, cstr};
 
 /// The row in the table.
@@ -21,16 +21,13 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     let index: RawBsonRef<'_> = call.fields.required("index")?;
     call.fields.finish()?;
-    let storage = &call.server.storage;
-    let collection = existing_collection(storage, &namespace)?;
-    let before = indexes::count(&collection);
-    for name in indexes::selected(&collection, index)? {
-        match storage.drop_index(&collection, &name) {
-            // Named twice, or dropped by somebody else meanwhile.
-            Err(error) if error.code == ErrorCode::IndexNotFound => {}
-            dropped => dropped?,
-        }
-    }
+    let mut before = 0;
+    call.server.storage.drop_indexes(|catalog| {
+        let held = held_collection(catalog, &namespace)?;
+        before = indexes::count(&held);
+        let selected = indexes::selected(&held, index)?;
+        Ok(Some((held, selected)))
+    })?;
     reply.append(cstr!("nIndexesWas"), before);
     if index.as_str() == Some("*") {
         reply.append(cstr!("msg"), "non-_id indexes dropped for collection");

@@ -19,6 +19,7 @@ pub mod create;
 pub mod create_indexes;
 pub mod current_op;
 pub mod data_size;
+pub mod db_hash;
 pub mod db_stats;
 pub mod delete;
 pub mod distinct;

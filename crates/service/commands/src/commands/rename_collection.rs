@@ -9,7 +9,7 @@ use crate::ddl::{crosses_replication, draw_uuid, parse_namespace, temporary_name
 use crate::fields::{is_truthy, wrong_type};
 use crate::server::{Operation, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_storage::{CollectionKind, CopyRequest, Storage};
+use baton_storage::{Collection, CollectionKind, CopyRequest, Storage};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawBsonRef;
 
@@ -46,9 +46,11 @@ pub fn rename(
     drop_target: bool,
 ) -> Result<()> {
     let storage = &server.storage;
-    check(storage, from, to)?;
+    check_names(from, to)?;
     if from.db() == to.db() {
-        storage.rename_collection(from, to, drop_target)?;
+        storage.rename_collection_if(from, to, drop_target, |source, target| {
+            check(source, to, target.map(|target| target.kind))
+        })?;
     } else {
         copy(storage, operation, from, to, drop_target)?;
     }
@@ -57,8 +59,11 @@ pub fn rename(
     Ok(())
 }
 
-fn check(storage: &Storage, from: &Namespace, to: &Namespace) -> Result<()> {
-    let illegal = |why: String| Err(Error::new(ErrorCode::IllegalOperation, why));
+fn illegal(why: String) -> Result<()> {
+    Err(Error::new(ErrorCode::IllegalOperation, why))
+}
+
+fn check_names(from: &Namespace, to: &Namespace) -> Result<()> {
     if from == to {
         return illegal("Can't rename a collection to itself".into());
     }
@@ -70,21 +75,24 @@ fn check(storage: &Storage, from: &Namespace, to: &Namespace) -> Result<()> {
     if to.is_system() || to.coll().starts_with("$cmd") {
         return illegal(format!("error with target namespace: cannot rename to {to}"));
     }
-    match storage.collection(from).map(|collection| collection.kind) {
-        None => Err(Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {from} does not exist"))),
-        Some(CollectionKind::View) => {
+    Ok(())
+}
+
+/// Whether this collection may take the name of one of that kind.
+fn check(source: &Collection, to: &Namespace, target: Option<CollectionKind>) -> Result<()> {
+    let from = &source.namespace;
+    match source.kind {
+        CollectionKind::View => {
             Err(Error::new(ErrorCode::CommandNotSupportedOnView, format!("cannot rename view: {from}")))
         }
-        Some(CollectionKind::Oplog) => illegal("can't rename live oplog while replicating".into()),
-        Some(_) if from.is_system() => {
+        CollectionKind::Oplog => illegal("can't rename live oplog while replicating".into()),
+        _ if from.is_system() => {
             illegal(format!("error with source namespace: cannot rename system collection {from}"))
         }
-        Some(CollectionKind::Clustered | CollectionKind::Capped) => match storage.collection(to).map(|c| c.kind) {
-            Some(CollectionKind::View) => {
-                Err(Error::new(ErrorCode::NamespaceExists, format!("a view already exists with that name: {to}")))
-            }
-            _ => Ok(()),
-        },
+        CollectionKind::Clustered | CollectionKind::Capped if target == Some(CollectionKind::View) => {
+            Err(Error::new(ErrorCode::NamespaceExists, format!("a view already exists with that name: {to}")))
+        }
+        CollectionKind::Clustered | CollectionKind::Capped => Ok(()),
     }
 }
 
@@ -92,8 +100,10 @@ fn copy(storage: &Storage, operation: &Operation, from: &Namespace, to: &Namespa
     let Some(source) = storage.collection(from) else {
         return Err(Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {from} does not exist")));
     };
+    check(&source, to, storage.collection(to).map(|target| target.kind))?;
     let request = CopyRequest {
         from,
+        source: source.id,
         to,
         temporary: &temporary_name(to.db(), "renameCollection")?,
         options: source.options.clone(),

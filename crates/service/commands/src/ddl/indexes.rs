@@ -1,13 +1,14 @@
 //! Indexes as commands see them: listing them, building several at once, dropping by name or key.
 //!
-//! Invariants: a command builds all its indexes or none; one that is there already is not built again, and one that
+//! Invariants: what is there is compared with what is wanted under the catalog's guard; a command builds all its indexes or none; one that is there already is not built again, and one that
 //! differs from what is there under its name or on its key is refused (85, 86), as MongoDB tells them apart.
 
 use super::options::same;
 use super::{draw_uuid, refuse_view, specification};
 use crate::fields::is_truthy;
 use baton_storage::{
-    Collection, CollectionKind, CollectionOptions, CreateOutcome, ID_INDEX, IndexDefinition, IndexState, Storage,
+    Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, IndexDefinition, IndexId, IndexState,
+    Storage,
 };
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -68,27 +69,23 @@ pub fn build(
         return Err(Error::new(ErrorCode::CannotCreateIndex, "cannot have an index on the oplog"));
     }
     let before = count(&collection);
-    let wanted = missing(&collection, specifications)?;
-    let mut built: Vec<String> = Vec::new();
-    for specification in wanted {
+    let mut built: Vec<IndexId> = Vec::new();
+    for specification in missing(&collection, specifications)? {
         let definition = IndexDefinition::parse(&specification)?;
-        let name = definition.name.clone();
-        match build_one(storage, namespace, &definition, progress) {
-            Ok(true) => built.push(name),
-            Ok(false) => {}
+        // What was decided above is decided again when the index is registered: others build and drop too.
+        let is_wanted = |held: &Held<'_>| Ok(!missing(held, std::slice::from_ref(&specification))?.is_empty());
+        let gone = || Error::new(ErrorCode::IndexBuildAborted, format!("Index build aborted: {namespace} was dropped"));
+        match build_one(storage, collection.uuid, &definition, is_wanted, progress)
+            .and_then(|built| built.ok_or_else(gone))
+        {
+            Ok(id) => built.extend(id),
             Err(error) => {
-                for name in &built {
-                    if let Some(collection) = storage.collection(namespace)
-                        && let Err(left) = storage.drop_index(&collection, name)
-                    {
-                        tracing::warn!(target: "INDEX", index = name, error = %left, "An index of a failed command stays");
-                    }
-                }
+                take_back(storage, collection.uuid, built);
                 return Err(of_build(&collection, error));
             }
         }
     }
-    let after = storage.collection(namespace).map_or(before, |collection| count(&collection));
+    let after = storage.catalog().by_uuid(collection.uuid).map_or(before, |collection| count(collection));
     Ok(Built { before, after, created_collection })
 }
 
@@ -114,32 +111,41 @@ fn of_build(collection: &Collection, error: Error) -> Error {
     ))
 }
 
-/// Builds one index; `false` if somebody else has built the same meanwhile.
-fn build_one(
+/// Drops what a command that failed has built. By their ids: others may have built indexes of the same names since.
+fn take_back(storage: &Storage, collection: [u8; 16], built: Vec<IndexId>) {
+    let left = storage.drop_indexes(|catalog| Ok(catalog.by_uuid(collection).map(|held| (held, built))));
+    if let Err(left) = left {
+        tracing::warn!(target: "INDEX", error = %left, "Indexes of a failed command stay");
+    }
+}
+
+/// Builds one index, if it is wanted when its turn comes; one that somebody else is building is waited for. `None` if there is
+/// no such collection, else the id, unless it is there already.
+pub(super) fn build_one(
     storage: &Storage,
-    namespace: &Namespace,
+    collection: [u8; 16],
     definition: &IndexDefinition,
+    is_wanted: impl Fn(&Held<'_>) -> Result<bool>,
     progress: Progress<'_>,
-) -> Result<bool> {
+) -> Result<Option<Option<IndexId>>> {
     let name = definition.name.as_str();
     loop {
-        let outcome =
-            storage.create_index(namespace, definition.clone(), &mut |done, total| progress(name, done, total));
-        match outcome {
-            Ok(()) => return Ok(true),
-            Err(error) if error.code == ErrorCode::IndexAlreadyExists => {
-                let Some(collection) = storage.collection(namespace) else { continue };
-                compare(&documents(&collection), &definition.document)?;
-                match collection.index(name) {
-                    Some(index) if index.state() == IndexState::Ready => return Ok(false),
-                    _ => {
-                        progress(name, 0, 0)?;
-                        std::thread::sleep(LOOK_AGAIN);
-                    }
-                }
-            }
-            Err(error) => return Err(error),
+        let (mut is_there, mut is_being_built) = (false, false);
+        let built = storage.create_index_if(
+            |catalog| {
+                let Some(held) = catalog.by_uuid(collection) else { return Ok(None) };
+                is_there = true;
+                let is_wanted = is_wanted(&held)?;
+                is_being_built = held.index(name).is_some_and(|index| index.state() == IndexState::Building);
+                Ok((is_wanted && !is_being_built).then(|| (held, definition.clone())))
+            },
+            &mut |done, total| progress(name, done, total),
+        )?;
+        if !is_being_built {
+            return Ok(is_there.then_some(built));
         }
+        progress(name, 0, 0)?;
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
@@ -234,7 +240,7 @@ fn likeness(a: &RawDocument, b: &RawDocument) -> Result<Likeness> {
 }
 
 /// Whether one of `existing` is the index that is wanted; an error if one stands in its way.
-fn compare(existing: &[RawDocumentBuf], wanted: &RawDocument) -> Result<bool> {
+pub(super) fn compare(existing: &[RawDocumentBuf], wanted: &RawDocument) -> Result<bool> {
     let name = wanted.get_str("name").unwrap_or_default();
     let versus = |other: &RawDocument| format!("Requested index: {}, existing index: {}", shown(wanted), shown(other));
     if let Some(other) = existing.iter().find(|other| other.get_str("name").is_ok_and(|other| other == name)) {
@@ -272,10 +278,10 @@ fn compare(existing: &[RawDocumentBuf], wanted: &RawDocument) -> Result<bool> {
     Ok(false)
 }
 
-/// The names of the indexes that `dropIndexes` is to drop. `"*"` is all but that on `_id`.
-pub fn selected(collection: &Collection, index: RawBsonRef<'_>) -> Result<Vec<String>> {
+/// The indexes that `dropIndexes` is to drop. `"*"` is all but that on `_id`.
+pub fn selected(collection: &Collection, index: RawBsonRef<'_>) -> Result<Vec<IndexId>> {
     match index {
-        RawBsonRef::String("*") => Ok(names(collection)),
+        RawBsonRef::String("*") => Ok(all(collection)),
         RawBsonRef::String(name) => Ok(vec![by_name(collection, name)?]),
         RawBsonRef::Document(key) => Ok(vec![by_key(collection, key)?]),
         RawBsonRef::Array(all) => {
@@ -294,22 +300,22 @@ pub fn selected(collection: &Collection, index: RawBsonRef<'_>) -> Result<Vec<St
     }
 }
 
-fn names(collection: &Collection) -> Vec<String> {
+fn all(collection: &Collection) -> Vec<IndexId> {
     let indexes = collection.indexes();
-    indexes.iter().map(|index| index.definition.name.clone()).filter(|name| name != ID_INDEX).collect()
+    indexes.iter().filter(|index| index.definition.name != ID_INDEX).map(|index| index.id).collect()
 }
 
-fn by_name(collection: &Collection, name: &str) -> Result<String> {
+fn by_name(collection: &Collection, name: &str) -> Result<IndexId> {
     if name == ID_INDEX || name == collection.id_index_name() {
         return Err(Error::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
     }
     match collection.index(name) {
-        Some(_) => Ok(name.to_owned()),
+        Some(index) => Ok(index.id),
         None => Err(Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"))),
     }
 }
 
-fn by_key(collection: &Collection, key: &RawDocument) -> Result<String> {
+fn by_key(collection: &Collection, key: &RawDocument) -> Result<IndexId> {
     if specification::is_id_pattern(key) {
         return Err(Error::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
     }
@@ -317,7 +323,7 @@ fn by_key(collection: &Collection, key: &RawDocument) -> Result<String> {
     let found: Vec<_> = indexes.iter().filter(|index| same(index.definition.key_pattern(), key)).collect();
     match found.as_slice() {
         [] => Err(Error::new(ErrorCode::IndexNotFound, format!("can't find index with key: {}", shown(key)))),
-        [one] => Ok(one.definition.name.clone()),
+        [one] => Ok(one.id),
         several => Err(Error::new(
             ErrorCode::AmbiguousIndexKeyPattern,
             format!(

@@ -6,6 +6,7 @@
 pub mod indexes;
 pub mod options;
 pub mod replayed;
+pub mod special_indexes;
 pub mod specification;
 pub mod statistics;
 #[cfg(test)]
@@ -17,7 +18,7 @@ use crate::crud::cursor::{Opening, open};
 use crate::fields::wrong_type;
 use baton_execution::{Aggregation, Draw, SystemDraw};
 use baton_query::Context;
-use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, Storage};
+use baton_storage::{CatalogGuard, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, Storage};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocumentBuf};
 use std::collections::VecDeque;
@@ -53,14 +54,24 @@ pub fn existing_collection(storage: &Storage, namespace: &Namespace) -> Result<A
     Ok(collection)
 }
 
+/// The collection of this name, held: errors as those of [`existing_collection`].
+pub fn held_collection<'g>(catalog: &'g CatalogGuard<'g>, namespace: &Namespace) -> Result<Held<'g>> {
+    let Some(held) = catalog.collection(namespace) else {
+        return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns not found {namespace}")));
+    };
+    refuse_view(&held)?;
+    Ok(held)
+}
+
 /// Creates a collection or view with options that [`options::read`] gave. One that exists is fine if its options are the
 /// same, else `NamespaceExists` (48).
 pub fn create(storage: &Storage, namespace: &Namespace, document: RawDocumentBuf, uuid: [u8; 16]) -> Result<()> {
     let options = CollectionOptions::parse(&document)?;
+    let catalog = storage.lock_catalog();
     if let Some((on, stages)) = &options.view {
-        views::check(storage, namespace, on, stages)?;
+        views::check(&catalog, namespace, on, stages)?;
     }
-    match storage.create_collection(namespace, options, uuid)? {
+    match catalog.create_collection(namespace, options, uuid)? {
         CreateOutcome::Created(_) => Ok(()),
         CreateOutcome::Exists(existing) if options::same(&existing.options.document, &document) => Ok(()),
         CreateOutcome::Exists(existing) => Err(Error::new(
@@ -79,7 +90,8 @@ pub fn drop_namespace(storage: &Storage, namespace: &Namespace) -> Result<Option
         let catalog = storage.catalog();
         let mut found = false;
         for view in catalog.database(namespace.db()).filter(|view| view.kind == CollectionKind::View) {
-            found |= storage.drop_collection(&view.namespace)?.is_some();
+            let still = |held: &Held<'_>| held.kind == CollectionKind::View;
+            found |= storage.drop_collection_if(|now| now.collection(&view.namespace).filter(still))?.is_some();
         }
         return Ok(found.then_some(Dropped { index_count: Some(1) }));
     }

@@ -7,6 +7,7 @@ use crate::crud::check_collation;
 use crate::fields::{Fields, wrong_type};
 use baton_document::order;
 use baton_query::matcher::Matcher;
+pub use baton_storage::replaced;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -218,22 +219,4 @@ fn check_id_index(fields: &mut Fields<'_>) -> Result<()> {
 /// Whether two documents say the same: numbers by value, fields in order.
 pub fn same(a: &RawDocument, b: &RawDocument) -> bool {
     order::compare(RawBsonRef::Document(a), RawBsonRef::Document(b)).is_eq()
-}
-
-/// The option document with some fields replaced or added; `None` removes one.
-pub fn replaced(document: &RawDocument, changes: &RawDocument, removed: &[&str]) -> Result<RawDocumentBuf> {
-    let mut out = RawDocumentBuf::new();
-    for element in document {
-        let (name, value) = element?;
-        if !removed.contains(&name.as_str()) {
-            out.append(name, changes.get(name.as_str())?.unwrap_or(value));
-        }
-    }
-    for element in changes {
-        let (name, value) = element?;
-        if document.get(name.as_str())?.is_none() {
-            out.append(name, value);
-        }
-    }
-    Ok(out)
 }

@@ -14,18 +14,41 @@
 //! - What asks for what is done already is done.
 //! - Views have no data and none of these troubles: they go by their names, and a definition replaces another.
 //!
+//! - An entry is a fact: what it says is read by the function by which its logger made sure that it can be
+//!   ([`LoggedCommand::parse`]), and what a client may ask for is not asked again.
+//!
 //! What it deliberately does not do: log. See `storage::replay`.
 
-use super::{draw_uuid, temporary_name};
-use crate::ddl::indexes;
+use super::{draw_uuid, indexes, specification, temporary_name};
 use crate::server::{Operation, Server};
-use baton_storage::{Collection, CollectionKind, CollectionOptions, Storage};
-use baton_types::{Error, ErrorCode, Namespace, Result};
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use baton_storage::{
+    Collection, CollectionKind, CollectionOptions, Held, IndexDefinition, LoggedCommand, Modification, Storage,
+};
+use baton_types::{ErrorCode, Namespace, Result};
 use std::sync::Arc;
 
+/// Carries the command of an entry out.
+pub fn carry_out(
+    server: &Server,
+    operation: &Operation,
+    (target, uuid): (&Namespace, Option<[u8; 16]>),
+    command: LoggedCommand,
+) -> Result<()> {
+    let storage = &server.storage;
+    match command {
+        LoggedCommand::Create(options) => create(storage, target, options, uuid),
+        LoggedCommand::CreateIndexes(definitions) => build_indexes(server, operation, (target, uuid), &definitions),
+        LoggedCommand::DropIndex(name) => drop_index(storage, target, uuid, &name),
+        LoggedCommand::Modify(modification) => modify(storage, target, uuid, &modification),
+        LoggedCommand::Rename { to, drop_target } => rename(server, (target, uuid), &to, drop_target),
+        LoggedCommand::Drop => drop(storage, target, uuid),
+        // Every collection's drop was logged before; what is there was created later.
+        LoggedCommand::DropDatabase | LoggedCommand::IndexBuildNote => Ok(()),
+    }
+}
+
 /// The collection an entry means: that with its UUID.
-pub fn meant(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Option<Arc<Collection>> {
+fn meant(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Option<Arc<Collection>> {
     match uuid {
         None => storage.collection(named),
         Some(uuid) => storage.catalog().by_uuid(uuid).cloned(),
@@ -33,7 +56,7 @@ pub fn meant(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Op
 }
 
 /// The same, or the view of its name: a view that was copied has another UUID than at its source.
-pub fn meant_or_view(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Option<Arc<Collection>> {
+fn meant_or_view(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Option<Arc<Collection>> {
     let is_view = |found: &Arc<Collection>| found.kind == CollectionKind::View;
     meant(storage, named, uuid).or_else(|| storage.collection(named).filter(is_view))
 }
@@ -53,8 +76,7 @@ fn make_room(storage: &Storage, name: &Namespace, uuid: Option<[u8; 16]>) -> Res
 }
 
 /// Creates a collection or view.
-pub fn create(storage: &Storage, name: &Namespace, document: &RawDocument, uuid: Option<[u8; 16]>) -> Result<()> {
-    let options = CollectionOptions::parse(document)?;
+fn create(storage: &Storage, name: &Namespace, options: CollectionOptions, uuid: Option<[u8; 16]>) -> Result<()> {
     let known = uuid.and_then(|uuid| storage.catalog().by_uuid(uuid).cloned());
     match known {
         Some(known) if options.view.is_none() && known.namespace == *name => Ok(()),
@@ -71,7 +93,7 @@ pub fn create(storage: &Storage, name: &Namespace, document: &RawDocument, uuid:
 }
 
 /// Drops a collection or view.
-pub fn drop(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
+fn drop(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
     match meant_or_view(storage, named, uuid) {
         Some(found) => storage.drop_collection(&found.namespace).map(|_| ()),
         None => Ok(()),
@@ -79,18 +101,14 @@ pub fn drop(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Res
 }
 
 /// Gives a collection the name `to`; the entry's `dropTarget` says what had it then.
-pub fn rename(
+fn rename(
     server: &Server,
     (from, uuid): (&Namespace, Option<[u8; 16]>),
     to: &Namespace,
-    drop_target: Option<RawBsonRef<'_>>,
+    drop_target: Option<[u8; 16]>,
 ) -> Result<()> {
     let storage = &server.storage;
-    let target = match drop_target {
-        Some(RawBsonRef::Binary(binary)) => <[u8; 16]>::try_from(binary.bytes).ok(),
-        _ => None,
-    };
-    let target = target.filter(|target| Some(*target) != uuid);
+    let target = drop_target.filter(|target| Some(*target) != uuid);
     if let Some(target) = target.and_then(|target| storage.catalog().by_uuid(target).cloned())
         && target.namespace != *to
     {
@@ -116,42 +134,57 @@ pub fn rename(
     Ok(())
 }
 
-/// Builds indexes that are not there. One that is in the way was built later: this one's end is still to come.
-pub fn build_indexes(
+/// Alters a collection or view as the entry says. What is gone was dropped later.
+fn modify(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>, modification: &Modification) -> Result<()> {
+    let catalog = storage.lock_catalog();
+    let is_of_view = modification.options.get("viewOn")?.is_some();
+    let known = uuid.and_then(|uuid| catalog.by_uuid(uuid));
+    let held = known.or_else(|| {
+        let is_meant = |held: &Held<'_>| uuid.is_none() || (is_of_view && held.kind == CollectionKind::View);
+        catalog.collection(named).filter(is_meant)
+    });
+    match held.map_or(Ok(()), |held| held.modify(modification)) {
+        Err(error) if error.code == ErrorCode::IndexNotFound => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Drops an index, if it is there.
+fn drop_index(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>, index: &str) -> Result<()> {
+    storage.drop_indexes(|catalog| {
+        let held = match uuid {
+            Some(uuid) => catalog.by_uuid(uuid),
+            None => catalog.collection(named),
+        };
+        let id = |held: &Held<'_>| held.index(index).map(|index| index.id);
+        Ok(held.and_then(|held| id(&held).map(|id| (held, vec![id]))))
+    })
+}
+
+/// Builds indexes that are not there. One that is in the way was built later: this one's end is still to come. Nothing else is
+/// asked: whoever logged the entry has.
+fn build_indexes(
     server: &Server,
     operation: &Operation,
     named: (&Namespace, Option<[u8; 16]>),
-    specs: &[RawDocumentBuf],
+    definitions: &[IndexDefinition],
 ) -> Result<()> {
-    let Some(collection) = meant(&server.storage, named.0, named.1) else { return Ok(()) };
-    for spec in specs {
-        let built = indexes::build(
-            &server.storage,
-            &collection.namespace,
-            std::slice::from_ref(spec),
-            &mut |name, done, total| {
-                operation.set_progress(format!("Index Build: {name}"), done, total);
-                operation.check_interrupt()
-            },
-        );
-        match built {
-            Err(error) if is_in_the_way(&error) => {
-                tracing::info!(target: "REPL", namespace = %collection.namespace, error = %error, "An index of a later time is in the way of one that is gone by then");
+    let storage = &server.storage;
+    let Some(collection) = meant(storage, named.0, named.1) else { return Ok(()) };
+    // The index on `_id` may have a name of its own; every collection has it.
+    for definition in definitions.iter().filter(|definition| !specification::is_id_pattern(definition.key_pattern())) {
+        let is_wanted = |held: &Held<'_>| match indexes::compare(&indexes::documents(held), &definition.document) {
+            // One that is being built here ends first.
+            Ok(is_there) => Ok(!is_there),
+            Err(error) => {
+                tracing::info!(target: "REPL", namespace = %held.namespace, error = %error, "An index of a later time is in the way of one that is gone by then");
+                Ok(false)
             }
-            built => {
-                built?;
-            }
-        }
+        };
+        indexes::build_one(storage, collection.uuid, definition, is_wanted, &mut |name, done, total| {
+            operation.set_progress(format!("Index Build: {name}"), done, total);
+            operation.check_interrupt()
+        })?;
     }
     Ok(())
-}
-
-fn is_in_the_way(error: &Error) -> bool {
-    matches!(
-        error.code,
-        ErrorCode::IndexOptionsConflict
-            | ErrorCode::IndexKeySpecsConflict
-            | ErrorCode::IndexAlreadyExists
-            | ErrorCode::CannotCreateIndex
-    )
 }

@@ -5,23 +5,25 @@
 //! Source: MongoDB manual, "createIndexes"; the rules for keys are those of version 2 indexes.
 
 use super::options::check_storage_engine;
-use super::stored_context;
+use super::{special_indexes, stored_context};
 use crate::crud::check_collation;
 use crate::fields::{is_truthy, number_as_f64, number_as_i64, type_name};
 use baton_query::matcher::{Matcher, Node, Predicate};
 use baton_types::{Error, ErrorCode, Result};
-use bson::raw::{CString, cstr};
+use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 
 /// Fields in a key, at the most.
 const KEY_FIELDS_MAX: usize = 32;
 /// Options that are kept as they are once their type is right.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 12] = [
     "weights",
     "default_language",
     "language_override",
     "textIndexVersion",
     "2dsphereIndexVersion",
+    "coarsestIndexedLevel",
+    "finestIndexedLevel",
     "bits",
     "min",
     "max",
@@ -35,7 +37,7 @@ fn cannot_create(why: impl Into<String>) -> Error {
     Error::new(ErrorCode::CannotCreateIndex, why)
 }
 
-fn shown(document: &RawDocument) -> String {
+pub(super) fn shown(document: &RawDocument) -> String {
     bson::Document::try_from(document).map_or_else(|_| String::from("{}"), |document| document.to_string())
 }
 
@@ -88,9 +90,9 @@ fn normalise_bare(spec: &RawDocument, ignore_unknown: bool) -> Result<RawDocumen
         return Ok(rawdoc! { "v": parts.version, "key": { "_id": 1 }, "name": "_id_" });
     }
     check_together(&parts, key, spec)?;
+    let (key, options) = special_indexes::complete(key, &parts.rest, parts.unique)?;
     let mut out = rawdoc! { "v": parts.version };
-    let text = text_key(key, &parts.rest)?;
-    out.append(cstr!("key"), text.as_ref().map_or_else(|| key.to_owned(), |(key, _)| key.clone()));
+    out.append(cstr!("key"), key);
     out.append(cstr!("name"), name);
     if parts.unique {
         out.append(cstr!("unique"), true);
@@ -98,24 +100,11 @@ fn normalise_bare(spec: &RawDocument, ignore_unknown: bool) -> Result<RawDocumen
     if parts.hidden {
         out.append(cstr!("hidden"), true);
     }
-    append_all(&mut out, &parts.rest)?;
-    if let Some((_, defaults)) = &text {
-        append_all(&mut out, defaults)?;
-    }
-    if has_kind(key, "2dsphere")? && spec.get("2dsphereIndexVersion")?.is_none() {
-        out.append(cstr!("2dsphereIndexVersion"), 3);
+    for element in &options {
+        let (name, value) = element?;
+        out.append(name, value);
     }
     Ok(out)
-}
-
-fn append_all(out: &mut RawDocumentBuf, fields: &RawDocument) -> Result<()> {
-    for element in fields {
-        let (name, value) = element?;
-        if name.as_str() != "weights" || out.get("weights")?.is_none() {
-            out.append(name, value);
-        }
-    }
-    Ok(())
 }
 
 fn read(spec: &RawDocument, ignore_unknown: bool) -> Result<Parts<'_>> {
@@ -265,7 +254,7 @@ fn check_key(key: &RawDocument) -> Result<()> {
             format!("A maximum of one index field is allowed to be hashed but found {hashed} for 'key' {}", shown(key)),
         ));
     }
-    Ok(())
+    special_indexes::check_one_kind(key)
 }
 
 fn check_key_value(value: RawBsonRef<'_>) -> Result<()> {
@@ -313,7 +302,7 @@ fn check_key_path(path: &str, value: RawBsonRef<'_>) -> Result<()> {
     Ok(())
 }
 
-fn has_kind(key: &RawDocument, kind: &str) -> Result<bool> {
+pub(super) fn has_kind(key: &RawDocument, kind: &str) -> Result<bool> {
     for element in key {
         if element?.1.as_str() == Some(kind) {
             return Ok(true);
@@ -346,7 +335,7 @@ fn check_together(parts: &Parts<'_>, key: &RawDocument, spec: &RawDocument) -> R
         }
         check_partial_filter(Matcher::parse(partial, &stored_context())?.root())?;
     }
-    if parts.ttl.is_some() && key.iter().count() > 1 {
+    if parts.ttl.is_some() && special_indexes::fields_given(key, &parts.rest)? > 1 {
         return Err(cannot_create(format!(
             "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {}",
             shown(spec)
@@ -375,47 +364,6 @@ fn check_partial_filter(node: &Node) -> Result<()> {
         Node::Schema(_) => refused("$jsonSchema"),
         Node::SampleRate(_) => refused("$sampleRate"),
     }
-}
-
-/// A text index's key as it is kept, where the words' fields have become weights, and its defaults; `None` for others.
-fn text_key(key: &RawDocument, options: &RawDocument) -> Result<Option<(RawDocumentBuf, RawDocumentBuf)>> {
-    if !has_kind(key, "text")? {
-        return Ok(None);
-    }
-    let mut kept = RawDocumentBuf::new();
-    let mut weights = match options.get("weights")? {
-        Some(RawBsonRef::Document(weights)) => weights.to_owned(),
-        _ => RawDocumentBuf::new(),
-    };
-    for element in key {
-        let (name, value) = element?;
-        if value.as_str() != Some("text") {
-            if name.as_str() != "_ftsx" {
-                kept.append(name, value);
-            }
-            continue;
-        }
-        if kept.get("_fts")?.is_none() {
-            kept.append(cstr!("_fts"), "text");
-            kept.append(cstr!("_ftsx"), 1);
-        }
-        if name.as_str() != "_fts" && weights.get(name.as_str())?.is_none() {
-            weights.append(CString::try_from(name.as_str())?, 1);
-        }
-    }
-    let mut defaults = RawDocumentBuf::new();
-    if options.get("weights")?.is_none() {
-        defaults.append(cstr!("weights"), weights);
-    }
-    for (name, value) in [(cstr!("default_language"), "english"), (cstr!("language_override"), "language")] {
-        if options.get(name.as_str())?.is_none() {
-            defaults.append(name, value);
-        }
-    }
-    if options.get("textIndexVersion")?.is_none() {
-        defaults.append(cstr!("textIndexVersion"), 3);
-    }
-    Ok(Some((kept, defaults)))
 }
 
 #[cfg(test)]

@@ -394,6 +394,146 @@ fn expired_documents_go_and_no_others() {
     assert!(totals.iter().any(|(kind, totals)| kind.name() == "ttlDeletion" && totals.count == 2));
 }
 
+#[test]
+fn a_hidden_index_expires_documents_and_one_that_cannot_be_searched_is_passed_over() {
+    let member = Member::new();
+    let spec = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 60, "hidden": true };
+    let text = doc! { "key": { "s": "text" }, "name": "n", "expireAfterSeconds": 60 };
+    let sphere = doc! { "key": { "loc": "2dsphere" }, "name": "loc", "expireAfterSeconds": 60 };
+    member.ok("db", doc! { "createIndexes": "c", "indexes": [spec, text, sphere] });
+    let old = DateTime::from_millis(DateTime::now().timestamp_millis() - 100_000);
+    insert(&member, "c", (0..20).map(|i| doc! { "_id": i, "at": old }));
+    insert(&member, "c", [doc! { "_id": "none" }]);
+    assert_eq!(ttl::run_once(&member.server), 20);
+    // Clients are not served by it all the same.
+    assert_eq!(member.code("db", doc! { "find": "c", "filter": { "at": 1 }, "hint": "at_1" }), 2);
+}
+
+#[test]
+fn what_an_index_cannot_take_is_refused_by_inserts_updates_and_builds() {
+    let member = Member::new();
+    let code_of_write = |command: Document| {
+        let reply = member.ok("db", command);
+        reply.get_array("writeErrors").ok().map(|errors| errors[0].as_document().unwrap().get_i32("code").unwrap())
+    };
+    let insert_one =
+        |collection: &str, document: Document| code_of_write(doc! { "insert": collection, "documents": [document] });
+    for (key, bad, good, code) in [
+        (doc! { "loc": "2dsphere" }, doc! { "loc": "abc" }, doc! { "loc": [1, 2] }, 16755),
+        (doc! { "loc": "2d" }, doc! { "loc": [1] }, doc! { "loc": "abc" }, 13068),
+        (doc! { "loc": "2d" }, doc! { "loc": [1, 200] }, doc! { "loc": [1, 2] }, 13027),
+        (doc! { "s": "text" }, doc! { "language": 5 }, doc! { "language": "spanish" }, 17261),
+        (doc! { "s": "text" }, doc! { "language": "klingon" }, doc! {}, 17262),
+    ] {
+        let spec = doc! { "key": key.clone(), "name": "i" };
+        member.ok("db", doc! { "createIndexes": "c", "indexes": [spec.clone()] });
+        let with_id = |id: i32, document: &Document| {
+            let mut with_id = doc! { "_id": id };
+            with_id.extend(document.clone());
+            with_id
+        };
+        assert_eq!(insert_one("c", with_id(1, &bad)), Some(code), "{key}");
+        assert_eq!(insert_one("c", with_id(1, &good)), None, "{key}");
+        let update = doc! { "q": { "_id": 1 }, "u": { "$set": bad.clone() } };
+        assert_eq!(code_of_write(doc! { "update": "c", "updates": [update] }), Some(code), "{key}");
+        // What is there already ends the build, and can be deleted.
+        member.ok("db", doc! { "dropIndexes": "c", "index": "i" });
+        assert_eq!(insert_one("c", with_id(2, &bad)), None);
+        assert_eq!(member.code("db", doc! { "createIndexes": "c", "indexes": [spec] }), code);
+        assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_"]);
+        member.ok("db", doc! { "drop": "c" });
+    }
+}
+
+#[test]
+fn coll_mod_waits_for_no_index_build_and_touches_none() {
+    let member = Member::new();
+    let storage = &member.server.storage;
+    let namespace = Namespace::new("db", "c").unwrap();
+    insert(&member, "c", (0..10).map(|i| doc! { "_id": i, "a": i }));
+    let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    let hide = doc! { "collMod": "c", "index": { "name": "a_1", "hidden": true } };
+    storage
+        .create_index(&namespace, definition, &mut |_, _| {
+            assert_eq!(member.code("db", hide.clone()), 12587);
+            assert_eq!(member.code("db", doc! { "collMod": "c", "validator": { "a": 1 } }), 12587);
+            Ok(())
+        })
+        .unwrap();
+    let reply = member.ok("db", hide);
+    assert!(reply.get_bool("hidden_new").unwrap());
+}
+
+#[test]
+fn coll_mod_of_options_and_an_index_is_one_entry() {
+    let member = Member::new();
+    let index = doc! { "key": { "at": 1 }, "name": "at_1" };
+    member.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
+    let change = doc! { "name": "at_1", "expireAfterSeconds": 5, "hidden": true };
+    member.ok("db", doc! { "collMod": "c", "validator": { "a": 1 }, "index": change.clone() });
+    let entries = member.batch("local", doc! { "find": "oplog.rs", "filter": { "o.collMod": "c" } });
+    assert_eq!(entries.len(), 1);
+    let o = entries[0].get_document("o").unwrap();
+    assert_eq!(o.get_document("validator").unwrap(), &doc! { "a": 1 });
+    assert_eq!(o.get_document("index").unwrap(), &doc! { "name": "at_1", "hidden": true, "expireAfterSeconds": 5 });
+    // Neither is changed if one of them cannot be.
+    let missing = doc! { "name": "b_1", "hidden": true };
+    assert_eq!(member.code("db", doc! { "collMod": "c", "validator": {}, "index": missing }), 27);
+    let listed = member.batch("db", doc! { "listCollections": 1 });
+    let options = listed[0].get_document("options").unwrap();
+    assert_eq!(options.get_document("validator").unwrap(), &doc! { "a": 1 });
+}
+
+#[test]
+fn a_rename_that_finds_its_target_changed_leaves_both_as_they_are() {
+    let member = Member::new();
+    let storage = &member.server.storage;
+    insert(&member, "target", (0..3).map(|i| doc! { "_id": i }));
+    let (scratch, target) = (Namespace::new("db", "scratch").unwrap(), Namespace::new("db", "target").unwrap());
+    insert(&member, "scratch", [doc! { "_id": 9 }]);
+    let refused = storage.rename_collection_if(&scratch, &target, true, |source, target| {
+        assert_eq!(
+            (source.namespace.coll(), target.map(|target| target.namespace.coll())),
+            ("scratch", Some("target"))
+        );
+        Err(Error::new(ErrorCode::CommandFailed, "changed"))
+    });
+    assert_eq!(refused.unwrap_err().code, ErrorCode::CommandFailed);
+    assert_eq!(find(&member, "target", doc! {}).len(), 3);
+    assert_eq!(find(&member, "scratch", doc! {}).len(), 1);
+}
+
+#[test]
+fn db_hash_is_of_documents_in_their_order_and_of_nothing_that_is_a_members_own() {
+    let (one, other) = (Member::new(), Member::new());
+    for (member, ids) in [(&one, [1, 2, 3]), (&other, [3, 1, 2])] {
+        member.ok("db", doc! { "create": "capped", "capped": true, "size": 4096 });
+        member.ok("db", doc! { "create": "v", "viewOn": "c", "pipeline": [] });
+        insert(member, "c", ids.map(|id| doc! { "_id": id }));
+        insert(member, "capped", [1, 2].map(|id| doc! { "_id": id }));
+        insert(member, "empty", [doc! { "_id": 1 }]);
+        member.ok("db", doc! { "delete": "empty", "deletes": [ { "q": {}, "limit": 0 } ] });
+    }
+    let hash = |member: &Member, command: Document| member.ok("db", command);
+    let (a, b) = (hash(&one, doc! { "dbHash": 1 }), hash(&other, doc! { "dbhash": 1 }));
+    let keys: Vec<&String> = a.keys().collect();
+    assert_eq!(keys[..6], ["host", "collections", "capped", "uuids", "md5", "timeMillis"]);
+    let collections = a.get_document("collections").unwrap();
+    assert_eq!(collections.keys().collect::<Vec<_>>(), ["c", "capped", "empty", "system.views"]);
+    // The digest of nothing, which is MongoDB's too.
+    assert_eq!(collections.get_str("empty").unwrap(), "d41d8cd98f00b204e9800998ecf8427e");
+    assert_eq!(a.get_array("capped").unwrap(), &[Bson::from("capped")]);
+    assert_eq!(collections, b.get_document("collections").unwrap());
+    assert_eq!(a.get_str("md5").unwrap(), b.get_str("md5").unwrap());
+    insert(&one, "c", [doc! { "_id": 4 }]);
+    let changed = hash(&one, doc! { "dbHash": 1, "collections": ["c"] });
+    let only = changed.get_document("collections").unwrap();
+    assert_eq!(only.keys().collect::<Vec<_>>(), ["c"]);
+    assert_ne!(only.get_str("c").unwrap(), collections.get_str("c").unwrap());
+    assert_eq!(one.code("db", doc! { "dbHash": 1, "collections": [1] }), 14);
+    assert!(one.ok("local", doc! { "dbHash": 1 }).get_document("collections").unwrap().is_empty());
+}
+
 fn names_of_ids(documents: &[Document]) -> Vec<&str> {
     documents.iter().map(|document| document.get_str("_id").unwrap()).collect()
 }

@@ -1,10 +1,11 @@
 //! Views: what their definitions may be.
 //!
-//! Invariant: no view reaches itself, over however many other views, joins and unions: a query on it would never end.
+//! Invariant: no view reaches itself, over however many other views, joins and unions: a query on it would never end. So who
+//! checks one holds all of them.
 
 use super::stored_context;
 use baton_query::pipeline::Pipeline;
-use baton_storage::{CollectionKind, Storage};
+use baton_storage::{CatalogGuard, CollectionKind};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -28,7 +29,7 @@ fn sources(namespace: &Namespace, on: &str, pipeline: &Pipeline) -> Result<Vec<N
 }
 
 /// Checks the definition of a view that is to have this name.
-pub fn check(storage: &Storage, namespace: &Namespace, on: &str, stages: &[RawDocumentBuf]) -> Result<()> {
+pub fn check(catalog: &CatalogGuard<'_>, namespace: &Namespace, on: &str, stages: &[RawDocumentBuf]) -> Result<()> {
     if namespace.is_system() {
         return Err(Error::new(
             ErrorCode::InvalidNamespace,
@@ -49,18 +50,18 @@ pub fn check(storage: &Storage, namespace: &Namespace, on: &str, stages: &[RawDo
     }
     let mut path = vec![namespace.clone()];
     for source in sources(namespace, on, &pipeline)? {
-        follow(storage, &source, &mut path)?;
+        follow(catalog, &source, &mut path)?;
     }
     Ok(())
 }
 
 /// Goes down from `namespace`, whose way from the new view is `path`.
-fn follow(storage: &Storage, namespace: &Namespace, path: &mut Vec<Namespace>) -> Result<()> {
+fn follow(catalog: &CatalogGuard<'_>, namespace: &Namespace, path: &mut Vec<Namespace>) -> Result<()> {
     if path.contains(namespace) {
         let names: Vec<&str> = path.iter().chain([namespace]).map(Namespace::as_str).collect();
         return Err(Error::new(ErrorCode::GraphContainsCycle, format!("View cycle detected: {}", names.join(" => "))));
     }
-    let Some(view) = storage.collection(namespace).filter(|found| found.kind == CollectionKind::View) else {
+    let Some(view) = catalog.collection(namespace).filter(|found| found.kind == CollectionKind::View) else {
         return Ok(());
     };
     if path.len() >= DEPTH_MAX {
@@ -72,7 +73,7 @@ fn follow(storage: &Storage, namespace: &Namespace, path: &mut Vec<Namespace>) -
     let Some((on, stages)) = &view.options.view else { return Ok(()) };
     path.push(namespace.clone());
     for source in sources(namespace, on, &parse(stages)?)? {
-        follow(storage, &source, path)?;
+        follow(catalog, &source, path)?;
     }
     path.pop();
     Ok(())

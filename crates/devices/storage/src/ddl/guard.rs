@@ -1,0 +1,147 @@
+//! The one rule of all DDL: whoever decides about what exists holds what keeps it as it is until the decision is in the log.
+//!
+//! ```text
+//!   lock_catalog ──▶ CatalogGuard     nothing is created, dropped, renamed or altered but by its holder
+//!                        │ collection(name), by_id, by_uuid
+//!                        ▼
+//!                      Held           a collection as it is now; what is asked of it is decided by this
+//!                        │ quietly
+//!                        ▼
+//!                      Quiet          and no writer of it is under way
+//! ```
+//!
+//! Invariants, kept by types: a transaction takes an entry of the catalog only from who shows a [`CatalogGuard`] or a [`Quiet`],
+//! and a command's oplog entry only from [`CatalogGuard::log`]; a [`Held`] comes from a guard alone and does not outlive it, so
+//! that nobody alters a collection that he looked up before.
+//!
+//! The guard is held for a decision and its commit: not while an index is filled, nor while keys of what was dropped are deleted.
+//! Not here: what may be decided (the commands).
+
+use crate::catalog::{Catalog, Collection};
+use crate::format::CollectionId;
+use crate::oplog::encode_command;
+use crate::storage::Storage;
+use crate::transaction::Transaction;
+use crate::{LoggedCommand, replay};
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use parking_lot::MutexGuard;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The turn to change what exists; see the file's header.
+pub struct CatalogGuard<'s> {
+    pub(super) storage: &'s Storage,
+    _turn: MutexGuard<'s, ()>,
+}
+
+/// A collection as it is now, and stays while this lives unless its holder changes it.
+pub struct Held<'g> {
+    pub(super) guard: &'g CatalogGuard<'g>,
+    collection: Arc<Collection>,
+}
+
+/// A held collection that no writer is in.
+pub(crate) struct Quiet<'q> {
+    held: &'q Held<'q>,
+}
+
+impl Deref for Held<'_> {
+    type Target = Arc<Collection>;
+
+    fn deref(&self) -> &Arc<Collection> {
+        &self.collection
+    }
+}
+
+impl Quiet<'_> {
+    pub(crate) fn collection(&self) -> &Arc<Collection> {
+        &self.held.collection
+    }
+}
+
+impl Storage {
+    /// Waits for the turn to change what exists. Whoever has it asks for no second one.
+    pub fn lock_catalog(&self) -> CatalogGuard<'_> {
+        CatalogGuard { storage: self, _turn: self.catalog_turn.lock() }
+    }
+}
+
+impl CatalogGuard<'_> {
+    /// What exists, and stays.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.storage.catalog()
+    }
+
+    /// The collection or view of this name.
+    pub fn collection(&self, namespace: &Namespace) -> Option<Held<'_>> {
+        Some(self.hold(self.storage.collection(namespace)?))
+    }
+
+    /// The collection that has this id, by the name and with the options it has now.
+    pub(crate) fn by_id(&self, id: CollectionId) -> Option<Held<'_>> {
+        let catalog = self.catalog();
+        Some(self.hold(catalog.iter().find(|now| now.id == id)?.clone()))
+    }
+
+    /// The collection with this UUID.
+    pub fn by_uuid(&self, uuid: [u8; 16]) -> Option<Held<'_>> {
+        Some(self.hold(self.catalog().by_uuid(uuid)?.clone()))
+    }
+
+    fn hold(&self, collection: Arc<Collection>) -> Held<'_> {
+        Held { guard: self, collection }
+    }
+
+    /// Adds the command to what a transaction logs, once it is known that a member that follows can read it: by the function
+    /// by which that member will.
+    pub(crate) fn log(
+        &self,
+        transaction: &mut Transaction,
+        target: &Namespace,
+        uuid: Option<[u8; 16]>,
+        command: &LoggedCommand,
+    ) -> Result<()> {
+        let o = command.document(target)?;
+        // Each member has a profile of its own.
+        let is_own = target.is_local() || (uuid.is_some() && target.coll() == "system.profile");
+        if is_own || replay::carry(transaction, &o) {
+            return Ok(());
+        }
+        let (read_target, read) = LoggedCommand::parse(target.db(), &o)?;
+        if read.document(&read_target)? != o {
+            return Err(Error::new(ErrorCode::InternalError, format!("An oplog entry reads back as another: {o:?}")));
+        }
+        transaction.log_command(self, encode_command(target.db(), uuid, &o));
+        Ok(())
+    }
+
+    /// Lets readers see other collections from now on.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = Catalog::clone(&self.storage.catalog());
+        change(&mut catalog);
+        self.storage.catalog.store(Arc::new(catalog));
+    }
+}
+
+impl Held<'_> {
+    /// Runs `change` while no writer of the collection is under way.
+    pub(crate) fn quietly<T>(&self, change: impl FnOnce(&Quiet<'_>) -> T) -> T {
+        let now = self.guard.storage.collection(&self.collection.namespace);
+        assert!(now.is_some_and(|now| Arc::ptr_eq(&now, &self.collection)), "what is held was changed by its holder");
+        let shared = Arc::clone(&self.collection.shared);
+        let _no_writers = shared.ddl.write();
+        change(&Quiet { held: self })
+    }
+
+    /// [`Self::quietly`], of another collection too.
+    pub(crate) fn quietly_with<T>(
+        &self,
+        other: Option<&Held<'_>>,
+        change: impl FnOnce(&Quiet<'_>, Option<&Quiet<'_>>) -> T,
+    ) -> T {
+        self.quietly(|this| match other {
+            None => change(this, None),
+            Some(other) => other.quietly(|other| change(this, Some(other))),
+        })
+    }
+}
