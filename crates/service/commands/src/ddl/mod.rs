@@ -3,6 +3,8 @@
 //!
 //! What it deliberately does not do: change the catalog. That is `baton-storage`.
 
+#[cfg(test)]
+mod agreement_tests;
 pub mod indexes;
 pub mod options;
 pub mod replayed;

@@ -1,0 +1,199 @@
+"""DDL from many threads at once, against writes and against itself: what is decided holds on every member, over a SIGKILL too."""
+
+import threading
+import time
+
+import pymongo
+import pytest
+from pymongo import WriteConcern
+
+from replica_set import ReplicaSet
+
+SOON = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200}
+
+# Faults of the member, whatever was asked: an internal error, and one that nobody has a name for.
+NEVER = {1, 8}
+
+
+@pytest.fixture(scope="module")
+def trio():
+    """Three members."""
+    with ReplicaSet(settings=SOON) as members:
+        yield members
+
+
+class Crowd:
+    """Threads that each do one thing over and over, until the crowd is left. Refusals are part of it; faults are not."""
+
+    def __init__(self, uri):
+        self.uri = uri
+        self.over = threading.Event()
+        self.threads = []
+        self.faults = []
+        self.done = {}
+
+    def add(self, name, act, threads=1):
+        """Lets threads do `act(client, round)`."""
+        for _ in range(threads):
+            self.threads.append(threading.Thread(target=self._repeat, args=(name, act)))
+
+    def _repeat(self, name, act):
+        with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=20_000) as client:
+            number = 0
+            while not self.over.is_set():
+                number += 1
+                try:
+                    act(client, number)
+                    self.done[name] = self.done.get(name, 0) + 1
+                except pymongo.errors.OperationFailure as error:
+                    if error.code in NEVER:
+                        self.faults.append((name, str(error)))
+                except Exception as error:  # pylint: disable=broad-except
+                    self.faults.append((name, repr(error)))
+                    return
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a command has not come back"
+        assert not self.faults, self.faults[:5]
+
+
+def catalog(client, database):
+    """Every collection's name, UUID, options and indexes."""
+    kept = {}
+    for entry in client[database].list_collections():
+        if entry["name"] == "system.views":
+            continue
+        indexes = [] if entry["type"] == "view" else [i.to_dict() for i in client[database][entry["name"]].list_indexes()]
+        kept[entry["name"]] = (entry["type"], entry["info"].get("uuid"), entry["options"], indexes)
+    return kept
+
+
+def test_an_index_that_one_member_takes_is_taken_by_all(trio):
+    """A text index that expires was built by the primary and refused by the others: the set stood still from then on."""
+    with trio.client() as client:
+        collection = client.accepted.get_collection("c", write_concern=WriteConcern("majority", wtimeout=20_000))
+        client.accepted.command("createIndexes", "c", indexes=[{"key": {"s": "text"}, "name": "n", "expireAfterSeconds": 60}],
+                                writeConcern={"w": "majority", "wtimeout": 20_000})
+        collection.insert_one({"s": "some words"})
+    trio.await_healthy()
+
+
+def test_coll_mod_against_drop_and_create_poisons_no_member(trio):
+    """Sizes and validators were decided about one collection and set on the next of its name."""
+    name = "capped"
+
+    def replace(client, number):
+        client.races.drop_collection(name)
+        if number % 2:
+            client.races.create_collection(name, capped=True, size=8192)
+        else:
+            client.races.create_collection(name)
+
+    def resize(client, number):
+        client.races.command("collMod", name, cappedSize=4096 + number % 4096)
+
+    def validate(client, number):
+        client.races.command("collMod", name, validator={"n": {"$lt": number}}, validationAction="warn")
+
+    def write(client, number):
+        client.races[name].insert_one({"n": number})
+
+    def out(client, _):
+        client.races[name].aggregate([{"$out": "target"}])
+
+    def change_target(client, number):
+        client.races.target.create_index("n", name=f"n{number % 3}", sparse=bool(number % 2))
+        client.races.target.drop_indexes()
+
+    crowd = Crowd(trio.uri)
+    for act, threads in [(replace, 1), (resize, 2), (validate, 2), (write, 1), (out, 1), (change_target, 1)]:
+        crowd.add(act.__name__, act, threads)
+    with crowd:
+        time.sleep(3)
+    assert crowd.done.get("replace", 0) > 5 and crowd.done.get("write", 0) > 5, crowd.done
+    trio.await_healthy()
+
+
+def test_what_was_dropped_stays_dropped_after_a_kill_of_all(trio):
+    """A `collMod` of an index stored the entry of a collection that was dropped already: a restart brought it back."""
+    current = ["live0"]
+
+    def live_and_drop(client, number):
+        name = f"live{threading.get_ident()}_{number}"
+        client.drops.create_collection(name)
+        current[0] = name
+        client.drops.command("createIndexes", name, indexes=[{"key": {"a": 1}, "name": "a"}])
+        client.drops[name].insert_many([{"a": n} for n in range(10)])
+        client.drops[name].insert_one({"a": [1, 2]})
+        client.drops.drop_collection(name)
+
+    def hide(client, number):
+        client.drops.command("collMod", current[0], index={"name": "a", "hidden": bool(number % 2)})
+
+    def index_again(client, number):
+        client.drops.command("createIndexes", current[0], indexes=[{"key": {"b": 1, "a": 1}, "name": f"b{number % 5}"}])
+
+    def write(client, number):
+        client.drops[current[0]].update_one({"_id": number % 7}, {"$set": {"a": [number]}}, upsert=True)
+
+    crowd = Crowd(trio.uri)
+    for act, threads in [(live_and_drop, 2), (hide, 4), (index_again, 1), (write, 2)]:
+        crowd.add(act.__name__, act, threads)
+    with crowd:
+        time.sleep(3)
+    assert crowd.done.get("live_and_drop", 0) > 5, crowd.done
+    with trio.client() as client:
+        before = catalog(client, "drops")
+    trio.kill(0, 1, 2)
+    for index in range(3):
+        trio.spawn(index)
+    trio.await_healthy()
+    with trio.client() as client:
+        after = catalog(client, "drops")
+    assert after.keys() == before.keys(), "what is there after a restart is not what was there before"
+    # An index whose build the kill interrupted is not there; nobody was told that it was.
+    assert after == before
+
+
+def test_an_index_asked_to_hide_while_it_is_built_is_completed_and_keeps_keys_unique(own_member):
+    """The build marked another index as ready than the one that `collMod` had put in its place."""
+    with own_member.client() as client, own_member.client() as other:
+        client.builds.c.insert_many([{"_id": n, "a": n} for n in range(15_000)])
+        refused = []
+        over = threading.Event()
+
+        def hide():
+            while not over.is_set():
+                try:
+                    other.builds.command("collMod", "c", index={"name": "a", "hidden": True})
+                    return
+                except pymongo.errors.OperationFailure as error:
+                    refused.append(error.code)
+
+        thread = threading.Thread(target=hide)
+        thread.start()
+        try:
+            spec = {"key": {"a": 1}, "name": "a", "unique": True}
+            client.builds.command("createIndexes", "c", indexes=[spec])
+        finally:
+            # Now it can be hidden.
+            thread.join(20)
+            over.set()
+        assert set(refused) <= {27, 12587} and 12587 in refused, set(refused)
+        client.builds.command("collMod", "c", index={"name": "a", "hidden": False})
+        again = client.builds.command("createIndexes", "c", indexes=[spec], maxTimeMS=10_000)
+        assert again["note"] == "all indexes already exist"
+        with pytest.raises(pymongo.errors.DuplicateKeyError):
+            client.builds.c.insert_one({"_id": -1, "a": 7})
+        plan = client.builds.c.find({"a": 7}).explain()["queryPlanner"]["winningPlan"]
+        assert "IXSCAN" in str(plan), plan
+        report = client.builds.command("validate", "c", full=True)
+        assert report["valid"] and report["keysPerIndex"] == {"_id_": 15_000, "a": 15_000}, report
