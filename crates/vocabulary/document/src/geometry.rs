@@ -4,8 +4,8 @@
 //! Not here: what a geometry covers, and with it the faults that only show when it is drawn (rings that cross themselves, holes
 //! outside of their shell): MongoDB refuses those too.
 
-use crate::{Number, show};
 use crate::path::{LeafArrays, Path, visit_with};
+use crate::{Number, show};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawArray, RawBsonRef, RawDocument};
 use std::ops::ControlFlow;
@@ -76,8 +76,9 @@ pub fn check_on_plane(document: &RawDocument, path: &Path, min: f64, max: f64) -
 }
 
 fn check_pair(document: &RawDocument, members: &[RawBsonRef<'_>], min: f64, max: f64) -> Result<()> {
-    let refused =
-        |code: i32, why: String| Err(Error::new(ErrorCode(code), format!("{why} :: caused by :: {}", show::document(document))));
+    let refused = |code: i32, why: String| {
+        Err(Error::new(ErrorCode(code), format!("{why} :: caused by :: {}", show::document(document))))
+    };
     let [x, y, ..] = members else { return refused(13068, "geo field only has 1 element".into()) };
     let (Some(x), Some(y)) = (Number::from_raw(*x), Number::from_raw(*y)) else {
         return refused(13026, "geo values must be 'legacy coordinate pairs' for 2d indexes".into());
