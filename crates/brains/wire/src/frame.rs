@@ -100,6 +100,13 @@ pub enum Frame {
 pub const HTTP_NOTICE: &[u8] = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\n\
 Content-Length: 83\r\n\r\nIt looks like you are trying to access Baton over HTTP on the native driver port.\r\n";
 
+/// What a whole message says that it is inflated to, if it is compressed; what it says may be a lie.
+pub fn inflated_bytes(message: &[u8]) -> Option<usize> {
+    let is_compressed = read_i32(message, 12).and_then(OpCode::from_number) == Some(OpCode::Compressed);
+    let claimed = read_i32(message, HEADER_SIZE_BYTES + 4).filter(|_| is_compressed)?;
+    usize::try_from(claimed).ok().filter(|bytes| *bytes <= MESSAGE_SIZE_MAX_BYTES)
+}
+
 /// Looks at the first bytes received and says what they are the start of.
 pub fn inspect(received: &[u8]) -> Frame {
     let Some(claimed_length) = read_i32(received, 0) else {

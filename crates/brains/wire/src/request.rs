@@ -95,6 +95,11 @@ impl<'a> Sequence<'a> {
         Self { bytes, count }
     }
 
+    /// How large they are together.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// How many documents it has.
     pub fn len(&self) -> usize {
         self.count

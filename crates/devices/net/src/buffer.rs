@@ -27,6 +27,17 @@ impl ReceiveBuffer {
         &self.bytes[self.start..self.end]
     }
 
+    /// How large the buffer will be when there is room for more of a message of `need` bytes.
+    pub(crate) fn size_with_room(&self, need: usize) -> usize {
+        let end = if self.bytes.len() - self.start < need { self.end - self.start } else { self.end };
+        if end < self.bytes.len() { self.bytes.len() } else { self.grown(need) }
+    }
+
+    fn grown(&self, need: usize) -> usize {
+        let doubled = self.bytes.len().saturating_mul(2).max(STARTING_SIZE_BYTES);
+        doubled.min(need.max(STARTING_SIZE_BYTES))
+    }
+
     /// Where to read to, when `need` bytes in all make the message at the start whole. Never empty if it is not whole.
     pub(crate) fn room(&mut self, need: usize) -> &mut [u8] {
         if self.bytes.len() - self.start < need && self.start > 0 {
@@ -35,8 +46,10 @@ impl ReceiveBuffer {
             self.start = 0;
         }
         if self.end == self.bytes.len() {
-            let doubled = self.bytes.len().saturating_mul(2).max(STARTING_SIZE_BYTES);
-            self.bytes.resize(doubled.min(need.max(STARTING_SIZE_BYTES)), 0);
+            let size = self.grown(need);
+            // Just so much: the vector would double by itself.
+            self.bytes.reserve_exact(size - self.bytes.len());
+            self.bytes.resize(size, 0);
         }
         &mut self.bytes[self.end..]
     }
@@ -62,8 +75,8 @@ impl ReceiveBuffer {
         self.resize_keeping_content(IDLE_SIZE_BYTES);
     }
 
-    #[cfg(test)]
-    fn size_bytes(&self) -> usize {
+    /// How large it is.
+    pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Invariants: one `recv` for a small request and one `send` for its reply; a message that is begun is finished in time;
 //! a request that wants no reply gets none. While a client is silent, its connection holds no large buffer and wakes up
-//! once, not periodically. What large messages of all clients hold together is paced, never refused: a message waits for
-//! memory only once much of it has come, for a second at the most, and then goes on; what a silent client claims and has not
-//! sent it does not hold. So nobody's large messages keep out another's.
+//! once, not periodically. What messages of all clients hold together, as they arrive and until they are dealt with, is
+//! bounded by the pool and one message more; who needs more than is left waits, and is not read from meanwhile. A client that
+//! holds memory for which others wait and sends next to nothing is given up. So nobody's messages keep out another's for long.
 //! What it does not do: accept, register or limit connections (see [`crate::server`]).
 
 use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
@@ -31,11 +31,20 @@ pub(crate) const SEND_STALL_MAX: Duration = Duration::from_secs(300);
 /// A message in parts may take a second longer for each so many bytes of it: a slow line is no attack.
 const SLOW_LINE_BYTES_PER_SEC: usize = 64 * 1024;
 
-/// A message is held of the memory for large ones once so much of it has come. While there is none it looks for it so
-/// often, and then so long in all, that others may finish.
-const LARGE_MESSAGE_BYTES: usize = 256 * 1024;
-const MEMORY_WAIT: Duration = Duration::from_millis(10);
+/// A buffer is held of the memory for messages once it is larger than this.
+const SMALL_BUFFER_BYTES: usize = 16 * 1024;
+/// A buffer up to this size waits for memory for a moment only: it is not worth keeping a client waiting.
+const LARGE_BUFFER_BYTES: usize = 256 * 1024;
+/// While there is no memory it is looked for so often, more often by those who are to have it next; and for a small buffer so long
+/// in all.
+const MEMORY_WAIT: Duration = Duration::from_millis(50);
+const MEMORY_WAIT_NEAR: Duration = Duration::from_millis(2);
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Who holds memory that others wait for sends at least so much in each such time; and who has more than there was, in each such
+/// shorter time.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL_IN_TURN: Duration = Duration::from_millis(250);
+const PROGRESS_BYTES_MIN: usize = 16 * 1024;
 
 /// How long, and how many times, to read on after a last word.
 const FAREWELL_WAIT: Duration = Duration::from_millis(200);
@@ -71,8 +80,8 @@ pub(crate) struct Connection<'s> {
     stopping: &'s AtomicBool,
     message_timeout: Duration,
     received: ReceiveBuffer,
-    /// Whether the socket is set to wait for ever.
-    resting: bool,
+    /// What the socket is set to; at first it waits for ever.
+    timeout: Option<Duration>,
     last_reply_id: i32,
     /// What a large message holds of the memory for such.
     memory: MemoryAccount,
@@ -92,7 +101,7 @@ impl<'s> Connection<'s> {
             stopping,
             message_timeout,
             received: ReceiveBuffer::new(),
-            resting: true,
+            timeout: None,
             last_reply_id: 0,
             memory,
         }
@@ -108,10 +117,7 @@ impl<'s> Connection<'s> {
             };
             let served = self.serve(length_bytes, handler, &mut out, &mut scratch);
             self.received.consume(length_bytes);
-            if self.memory.bytes() > 0 {
-                // To hold less is always allowed.
-                let _ = self.memory.set(0);
-            }
+            self.memory.clear();
             give_back(&mut out);
             give_back(&mut scratch);
             if let Err(end) = served {
@@ -123,31 +129,26 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Holds the memory of a message of `length_bytes` when more of it has come than is held already. While there is too
-    /// little it waits, as long as is left of the message's `patience`; then the message holds what there is. Returns how
-    /// long it waited.
-    fn admit(&mut self, length_bytes: usize, received_bytes: usize, patience: &mut Duration) -> Duration {
-        if received_bytes <= LARGE_MESSAGE_BYTES.max(self.memory.bytes()) || self.memory.set(length_bytes) {
+    /// Holds memory for so many bytes in all, and waits for it if there is too little. Returns how long it waited.
+    fn hold(&mut self, bytes: usize) -> Duration {
+        if bytes <= SMALL_BUFFER_BYTES.max(self.memory.bytes()) || self.memory.set_in_turn(bytes) {
             return Duration::ZERO;
         }
         let begun = Instant::now();
-        while begun.elapsed() < *patience && !self.stopping.load(Relaxed) {
-            std::thread::sleep(MEMORY_WAIT);
-            if self.memory.set(length_bytes) {
+        let waiting = self.memory.wait(bytes);
+        while !self.stopping.load(Relaxed) && !self.memory.set_waited_for(&waiting) {
+            if bytes <= LARGE_BUFFER_BYTES && begun.elapsed() >= MEMORY_WAIT_MAX {
+                self.memory.set_up_to(bytes);
                 break;
             }
+            std::thread::sleep(if waiting.is_near() { MEMORY_WAIT_NEAR } else { MEMORY_WAIT });
         }
-        self.memory.set_up_to(length_bytes);
-        let waited = begun.elapsed();
-        *patience = patience.saturating_sub(waited);
-        waited
+        begun.elapsed()
     }
 
     /// Waits until the buffer starts with a whole message; returns its length.
     fn receive(&mut self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<usize, End> {
-        let mut begun: Option<Instant> = None;
-        let mut patience = MEMORY_WAIT_MAX;
-        let mut seen_bytes = 0;
+        let mut progress: Option<Progress> = None;
         loop {
             let received = self.received.received();
             let need = match frame::inspect(received) {
@@ -165,18 +166,12 @@ impl<'s> Connection<'s> {
             };
             let received_bytes = received.len();
             if received_bytes > 0 {
-                let begun = begun.get_or_insert_with(Instant::now);
-                if received_bytes > seen_bytes {
-                    seen_bytes = received_bytes;
-                    // The client's time does not run while it is kept waiting.
-                    *begun += self.admit(need, received_bytes, &mut patience);
-                } else {
-                    // It is silent. What it claims and does not send others may hold.
-                    let _ = self.memory.set(self.memory.bytes().min(received_bytes));
-                }
-                let since = begun.elapsed();
-                let slow_line = Duration::from_secs((received_bytes / SLOW_LINE_BYTES_PER_SEC) as u64);
-                if since >= self.message_timeout + slow_line {
+                let progress = progress.get_or_insert_with(|| Progress::begun(received_bytes));
+                // The client's time does not run while it is kept waiting.
+                progress.pause(self.hold(self.received.size_with_room(need)));
+                let is_in_the_way = self.memory.is_used() && self.memory.pool().is_waited_for();
+                let within = is_in_the_way.then(|| self.progress_interval());
+                if progress.is_too_slow(received_bytes, self.message_timeout, within) {
                     self.counters.timed_out.fetch_add(1, Relaxed);
                     return Err(End::TimedOut);
                 }
@@ -193,9 +188,10 @@ impl<'s> Connection<'s> {
         out: &mut Vec<u8>,
         scratch: &mut Vec<u8>,
     ) -> Result<(), End> {
-        if self.resting && within_message {
-            self.socket.set_read_timeout(Some(self.wait()))?;
-            self.resting = false;
+        if within_message {
+            // Who holds memory is looked at more often.
+            let wait = if self.memory.is_used() { self.wait().min(self.progress_interval()) } else { self.wait() };
+            self.wait_at_most(Some(wait))?;
         }
         let mut socket = self.socket;
         match socket.read(self.received.room(need)) {
@@ -211,13 +207,25 @@ impl<'s> Connection<'s> {
                 if !within_message {
                     self.received.rest();
                     (*out, *scratch) = (Vec::new(), Vec::new());
-                    self.socket.set_read_timeout(None)?;
-                    self.resting = true;
+                    self.wait_at_most(None)?;
                 }
                 Ok(())
             }
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Sets the socket's timeout, if it is another.
+    fn wait_at_most(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if self.timeout != timeout {
+            self.socket.set_read_timeout(timeout)?;
+            self.timeout = timeout;
+        }
+        Ok(())
+    }
+
+    fn progress_interval(&self) -> Duration {
+        if self.memory.has_turn() { PROGRESS_INTERVAL_IN_TURN } else { PROGRESS_INTERVAL }
     }
 
     fn wait(&self) -> Duration {
@@ -233,13 +241,14 @@ impl<'s> Connection<'s> {
         scratch: &mut Vec<u8>,
     ) -> Result<(), End> {
         self.counters.traffic.mine().requests.fetch_add(1, Relaxed);
-        if self.resting {
-            // After a rest the client is active again: rest again only after another silence.
-            self.socket.set_read_timeout(Some(self.wait()))?;
-            self.resting = false;
-        }
+        // After a rest the client is active again: rest again only after another silence.
+        self.wait_at_most(Some(self.wait()))?;
         out.clear();
         self.last_reply_id = self.last_reply_id.wrapping_add(1);
+        // What a compressed message becomes is held before it is inflated.
+        if let Some(inflated_bytes) = frame::inflated_bytes(&self.received.received()[..length_bytes]) {
+            let _ = self.hold(self.received.size_bytes() + inflated_bytes);
+        }
         let message = &self.received.received()[..length_bytes];
         match decode(message, scratch) {
             Ok(request) => {
@@ -317,6 +326,41 @@ impl<'s> Connection<'s> {
         socket.write_all(bytes)?;
         self.counters.traffic.mine().bytes_out.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
+    }
+}
+
+/// How a message comes along.
+struct Progress {
+    begun: Instant,
+    /// When it was last looked at, and how much had come by then.
+    seen: (Instant, usize),
+}
+
+impl Progress {
+    fn begun(received_bytes: usize) -> Self {
+        let now = Instant::now();
+        Self { begun: now, seen: (now, received_bytes) }
+    }
+
+    /// So long nothing was read.
+    fn pause(&mut self, waited: Duration) {
+        self.begun += waited;
+        self.seen.0 += waited;
+    }
+
+    /// Whether to give the client up: its message takes too long; or it holds what others wait for, and sends next to nothing
+    /// `within` that time.
+    fn is_too_slow(&mut self, received_bytes: usize, message_timeout: Duration, within: Option<Duration>) -> bool {
+        let slow_line = Duration::from_secs((received_bytes / SLOW_LINE_BYTES_PER_SEC) as u64);
+        if self.begun.elapsed() >= message_timeout + slow_line {
+            return true;
+        }
+        let (seen_at, seen_bytes) = self.seen;
+        if seen_at.elapsed() < within.unwrap_or(PROGRESS_INTERVAL) {
+            return false;
+        }
+        self.seen = (Instant::now(), received_bytes);
+        within.is_some() && received_bytes - seen_bytes < PROGRESS_BYTES_MIN
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - a peer cannot make a connection hold more memory than the bytes it has really sent, nor an idle one more than a few
-//!   kilobytes;
+//!   kilobytes; all of them together hold no more than the pool for messages and one message;
 //! - a message once begun is finished in time or the connection is closed; between messages a client may be silent for
 //!   ever;
 //! - a malformed message ends its own connection and nothing else.

@@ -30,8 +30,8 @@ pub struct Options {
     pub connection_count_max: usize,
     /// How long a message may take from its first byte to its last, on a line that is not slow.
     pub message_timeout: Duration,
-    /// What all large messages may hold together while they are received and carried out. Where it is used up they are
-    /// slowed down, not refused. It must have room for the largest.
+    /// What messages may hold together while they arrive and are carried out; one at a time may hold more. Where it is used up,
+    /// the others are slowed down, not refused.
     pub message_memory: Arc<MemoryPool>,
 }
 

@@ -10,11 +10,14 @@ use crate::counters::Counters;
 use crate::listen::{self, Listener, Options};
 use crate::probe::ConnectionProbe;
 use crate::service::{ConnectionInfo, Peer, Service};
+use crate::waker::poll_until;
 use baton_types::MemoryPool;
 use baton_wire::MESSAGE_SIZE_MAX_BYTES;
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags};
 use socket2::{SockAddr, Socket};
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
@@ -25,6 +28,8 @@ use tracing::{debug, info, warn};
 
 /// How long to leave off accepting when the process has no file descriptor or thread left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// How often the log says that connections cannot be accepted.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What the accept threads and the connections share.
 struct Shared {
@@ -130,7 +135,39 @@ impl Drop for Server {
     }
 }
 
+/// A descriptor kept back, so that whoever comes when there are no others can be accepted and closed. Otherwise they would
+/// wait, each for its own timeout, and the listener would be told of them again and again.
+struct Spare(Option<File>);
+
+impl Spare {
+    fn new() -> Self {
+        Self(File::open("/dev/null").ok())
+    }
+
+    /// Waits a moment for somebody, accepts and closes the connection; tells whether somebody was there. (Without a
+    /// descriptor, accepting fails at once, whether anybody is there or not.)
+    fn turn_one_away(&mut self, listener: &Listener) -> bool {
+        let mut waits = [PollFd::new(&listener.socket, PollFlags::IN)];
+        poll_until(&mut waits, Some(EXHAUSTED_PAUSE));
+        if waits[0].revents().is_empty() {
+            return false;
+        }
+        self.0 = None;
+        let turned_away = listener.socket.accept().is_ok();
+        *self = Self::new();
+        turned_away
+    }
+}
+
+/// Whether no descriptor is left, to the process or to the machine.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
+}
+
 fn accept_all<S: Service>(listener: &Listener, shared: &Arc<Shared>, service: &Arc<S>) {
+    let mut spare = Spare::new();
+    let mut warned: Option<Instant> = None;
     while !shared.stopping.load(Relaxed) {
         match listener.socket.accept() {
             Ok((socket, address)) => admit(socket, &address, shared, service),
@@ -138,8 +175,15 @@ fn accept_all<S: Service>(listener: &Listener, shared: &Arc<Shared>, service: &A
             // The client gave up before it was accepted.
             Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
             Err(e) => {
-                warn!(target: "NETWORK", id = 23023, error = %e, "Error accepting new connection");
-                std::thread::sleep(EXHAUSTED_PAUSE);
+                if warned.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+                    warned = Some(Instant::now());
+                    warn!(target: "NETWORK", id = 23023, error = %e, "Error accepting new connection");
+                }
+                if !is_out_of_descriptors(&e) {
+                    std::thread::sleep(EXHAUSTED_PAUSE);
+                } else if spare.turn_one_away(listener) {
+                    shared.counters.rejected.fetch_add(1, Relaxed);
+                }
             }
         }
     }
@@ -212,7 +256,7 @@ impl<S: Service> Registered<S> {
             &self.shared.counters,
             &self.shared.stopping,
             self.shared.message_timeout,
-            self.shared.message_memory.account(MESSAGE_SIZE_MAX_BYTES),
+            self.shared.message_memory.account(2 * MESSAGE_SIZE_MAX_BYTES),
         );
         match connection.run(&mut handler) {
             End::Clean | End::Asked => {}

@@ -9,6 +9,7 @@
 //!   an index multikey has the entry written again as the queue has it, and not at all if the collection is gone by then.
 //! - An index is its id. Altering its definition makes another object for it, which shares what is known of the index.
 
+use crate::capped::Starts;
 use crate::counters::{Counters, Counts};
 use crate::format::{CollectionId, IndexId};
 use crate::index::field_kinds;
@@ -354,6 +355,8 @@ pub(crate) struct Shared {
     pub(crate) ddl: RwLock<()>,
     /// The next record key of a capped collection.
     pub(crate) next_sequence: AtomicU64,
+    /// Where a capped collection begins.
+    pub(crate) starts: Starts,
 }
 
 impl Collection {

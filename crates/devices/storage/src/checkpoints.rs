@@ -59,7 +59,7 @@ pub struct CheckpointInfo {
 
 /// The folder of a database's checkpoints.
 fn folder_of(database: &Path) -> PathBuf {
-    database.with_extension("checkpoints")
+    database.with_extension(crate::format::beside::CHECKPOINTS)
 }
 
 fn failed(error: &std::io::Error) -> Error {

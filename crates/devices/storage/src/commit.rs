@@ -250,6 +250,11 @@ impl CommitQueue {
         self.stamps.settle_at()
     }
 
+    /// The highest stamp that any version has.
+    pub(crate) fn highest_stamp(&self) -> u64 {
+        self.stamps.highest()
+    }
+
     fn tell_progress(&self) {
         if let Some(listener) = self.progress.get() {
             listener();

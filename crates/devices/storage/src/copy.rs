@@ -133,12 +133,18 @@ impl Storage {
     ) -> Result<()> {
         let total = source.counts().documents.max(0) as u64;
         let mut done = 0;
+        let is_capped = copy.kind == CollectionKind::Capped;
+        let bounds = if is_capped { self.newest_that_fit(source, copy)? } else { Bounds::default() };
         let mut transaction = Transaction::default();
         let view = self.view();
-        let mut documents = view.documents(source, &Bounds::default(), Order::Forward);
+        let mut documents = view.documents(source, &bounds, Order::Forward);
         while let Some((_, document)) = documents.next_document()? {
             loop {
-                match self.insert(&mut transaction, copy, document, None) {
+                let added = match is_capped {
+                    true => self.append_to_copy(&mut transaction, copy, document),
+                    false => self.insert(&mut transaction, copy, document, None),
+                };
+                match added {
                     Ok(Inserted::Added) => break,
                     Ok(Inserted::CommitFirst) => {
                         self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;

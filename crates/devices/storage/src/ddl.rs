@@ -17,7 +17,7 @@ pub use logged::{IndexModification, LoggedCommand, Modification};
 
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, IndexState, replaced};
 use crate::commit::Durability;
-use crate::format::{CollectionId, IndexId, family};
+use crate::format::{CollectionId, IndexId, dropped_key, family};
 use crate::index::{Entries, entries_of, entries_of_fact, entry_key};
 use crate::index_demands;
 use crate::oplog::{OplogEntry, OplogKind};
@@ -28,11 +28,11 @@ use crate::view::{Bounds, Order};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
-use cleanup::dropped_key;
 use std::sync::Arc;
 
 /// Documents an index build puts into one transaction.
 const BUILD_BATCH_DOCUMENTS: usize = 256;
+
 /// What `create` did.
 pub enum CreateOutcome {
     /// It made the collection.
@@ -104,6 +104,9 @@ pub(crate) fn forget(transaction: &mut Transaction, of: &Quiet<'_>) {
     let collection = of.collection();
     transaction.remove_entry(of);
     transaction.delete(family::META, &crate::format::counts_key(collection.id));
+    if collection.kind == CollectionKind::Capped {
+        transaction.delete(family::META, &crate::format::capped_start_key(collection.id));
+    }
     let indexes = collection.indexes();
     for id in std::iter::once(collection.id).chain(indexes.iter().map(|index| index.id)) {
         transaction.put(family::META, &dropped_key(id), &[]);

@@ -30,6 +30,18 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// All of them.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 7] = [
+        Self::LastVote,
+        Self::Configuration,
+        Self::CommitPoint,
+        Self::RollbackId,
+        Self::Cloning,
+        Self::WholeFrom,
+        Self::Stamp,
+    ];
+
     /// Its name in the meta family.
     pub(crate) fn key(self) -> &'static [u8] {
         match self {

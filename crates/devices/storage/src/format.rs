@@ -8,8 +8,8 @@ use baton_types::{Result, Timestamp};
 use bson::RawBsonRef;
 use smallvec::SmallVec;
 
-/// Version of everything in this file; a data directory with another one is refused.
-pub const FORMAT_VERSION: i32 = 1;
+/// Version of everything in this file. What a data directory of another one gets: see `upgrade`.
+pub const FORMAT_VERSION: i32 = 2;
 
 /// Identifies a collection for as long as its data directory lives.
 pub type CollectionId = u32;
@@ -86,14 +86,142 @@ pub fn oplog_timestamp(key: &[u8]) -> Option<Timestamp> {
 
 /// Where a collection's counters lie in [`family::META`].
 pub fn counts_key(collection: CollectionId) -> [u8; 5] {
-    let [a, b, c, d] = prefix(collection);
-    [b'c', a, b, c, d]
+    meta::of(meta::COUNTS, collection)
 }
 
-/// Names in [`family::META`].
+/// Where the start of a capped collection lies in [`family::META`].
+pub fn capped_start_key(collection: CollectionId) -> [u8; 5] {
+    meta::of(meta::CAPPED_START, collection)
+}
+
+/// Where it is noted, in [`family::META`], that the keys of an id are to be deleted.
+pub fn dropped_key(id: u32) -> [u8; 5] {
+    meta::of(meta::DROPPED, id)
+}
+
+/// Names in [`family::META`]. Beside these there are the facts of [`crate::facts`].
 pub mod meta {
     /// Format version, as four little-endian bytes.
     pub const FORMAT: &[u8] = b"format";
     /// Next collection or index id, as four little-endian bytes.
     pub const NEXT_ID: &[u8] = b"next-id";
+    /// With a collection's id: its counters.
+    pub const COUNTS: u8 = b'c';
+    /// With a capped collection's id: below what record key it has nothing.
+    pub const CAPPED_START: u8 = b'b';
+    /// With a collection's or index's id: its keys are to be deleted.
+    pub const DROPPED: u8 = b'd';
+
+    /// A name with an id behind it.
+    pub fn of(name: u8, id: u32) -> [u8; 5] {
+        let [a, b, c, d] = super::prefix(id);
+        [name, a, b, c, d]
+    }
+}
+
+/// What lies beside the database, in the data directory, by the ending of its name.
+pub mod beside {
+    /// The member's files as of a moment, for another to copy.
+    pub const CHECKPOINTS: &str = "checkpoints";
+    /// Another member's files, on their way here.
+    pub const INCOMING: &str = "incoming";
+    /// Says that these are whole.
+    pub const ARRIVED: &str = "arrived";
+    /// What was there before.
+    pub const OUTGOING: &str = "outgoing";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Fact;
+    use crate::tasks::AlwaysOpen;
+    use crate::{CollectionOptions, Durability, Storage, StorageOptions, Transaction};
+    use baton_types::Namespace;
+    use bson::rawdoc;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    const DRAWN: &str = include_str!("../../../../docs/storage-format.md");
+
+    /// The first cells of the table below a heading, without quotes and what is joined to them.
+    fn drawn(heading: &str) -> BTreeSet<String> {
+        let section = DRAWN.split(heading).nth(1).unwrap_or_else(|| panic!("no {heading}"));
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        rows.map(|row| row.split('`').nth(1).unwrap_or_default().to_owned()).collect()
+    }
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn meta_names() -> BTreeSet<String> {
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let mut names = BTreeSet::from([text(meta::FORMAT), text(meta::NEXT_ID)]);
+        names.extend([meta::COUNTS, meta::CAPPED_START, meta::DROPPED].map(|name| text(&[name])));
+        names.extend(Fact::ALL.map(|fact| text(fact.key())));
+        names
+    }
+
+    /// Fails if a family, a key or a name is in the code and not in docs/storage-format.md, or the other way round.
+    #[test]
+    fn the_document_names_what_is_there() {
+        assert!(DRAWN.starts_with(&format!("# Storage format, version {FORMAT_VERSION}\n")));
+        let families = [
+            family::CATALOG,
+            family::DOCUMENTS,
+            family::INDEXES,
+            family::OPLOG,
+            family::SESSIONS,
+            family::META,
+            rust_rocksdb::DEFAULT_COLUMN_FAMILY_NAME,
+        ];
+        assert_eq!(drawn("## Column families"), set(&families));
+        assert_eq!(drawn("## The meta family"), meta_names());
+        let mut beside = drawn("## Beside the database");
+        for ending in [beside::CHECKPOINTS, beside::INCOMING, beside::ARRIVED, beside::OUTGOING] {
+            assert!(beside.iter().any(|name| name.starts_with(&format!("rocksdb.{ending}"))), "{ending}: {beside:?}");
+        }
+        beside.retain(|name| !name.starts_with("rocksdb."));
+        assert_eq!(beside, set(&["rocksdb", "rollback/<uuid>", "initial-sync-log", "mongod.lock"]));
+    }
+
+    /// Fails if something is written to a family or under a name that the lists above do not have.
+    #[test]
+    fn a_directory_in_use_has_no_other_keys() {
+        let directory = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
+        let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
+        let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap_or_else(|e| panic!("{e}"));
+        let create = |name: &str, options: &bson::RawDocument, uuid: u8| {
+            let namespace = Namespace::new("test", name).unwrap_or_else(|e| panic!("{e}"));
+            let options = CollectionOptions::parse(options).unwrap_or_else(|e| panic!("{e}"));
+            match storage.create_collection(&namespace, options, [uuid; 16]) {
+                Ok(crate::CreateOutcome::Created(collection)) => collection,
+                _ => panic!("not created"),
+            }
+        };
+        create("plain", &bson::RawDocumentBuf::new(), 1);
+        let ring = create("ring", &rawdoc! { "capped": true, "size": 4096, "max": 2 }, 2);
+        for n in 0..1200 {
+            let mut transaction = Transaction::default();
+            storage.insert(&mut transaction, &ring, &rawdoc! { "_id": n }, None).unwrap_or_else(|e| panic!("{e}"));
+            storage.commit(transaction, Durability::Applied).unwrap_or_else(|e| panic!("{e}"));
+        }
+        for fact in Fact::ALL {
+            storage.put_fact(fact, b"12345678");
+        }
+        let mut seen = BTreeSet::new();
+        let names = meta_names();
+        for item in storage.db().iterator_cf(storage.family(family::META), rust_rocksdb::IteratorMode::Start) {
+            let (key, _) = item.unwrap_or_else(|e| panic!("{e}"));
+            let is_named = key.len() > 1 && names.contains(&*String::from_utf8_lossy(&key));
+            let name = if is_named { &key[..] } else { &key[..1] };
+            assert!(is_named || key.len() == 5, "{key:?}");
+            seen.insert(String::from_utf8_lossy(name).into_owned());
+        }
+        assert!(seen.is_subset(&names), "{seen:?}");
+        let missing: BTreeSet<_> = names.difference(&seen).cloned().collect();
+        assert_eq!(missing, set(&["d"]), "all were to be seen but what was dropped and is gone");
+    }
 }

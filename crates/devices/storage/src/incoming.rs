@@ -22,7 +22,7 @@
 
 use crate::commit::Durability;
 use crate::facts::Fact;
-use crate::format::family;
+use crate::format::{beside, family};
 use crate::incoming_file::IncomingFile;
 use crate::options::StorageOptions;
 use crate::storage::Storage;
@@ -41,15 +41,15 @@ pub struct Incoming {
 }
 
 fn incoming_of(database: &Path) -> PathBuf {
-    database.with_extension("incoming")
+    database.with_extension(beside::INCOMING)
 }
 
 fn outgoing_of(database: &Path) -> PathBuf {
-    database.with_extension("outgoing")
+    database.with_extension(beside::OUTGOING)
 }
 
 fn arrived_of(database: &Path) -> PathBuf {
-    database.with_extension("arrived")
+    database.with_extension(beside::ARRIVED)
 }
 
 fn failed(what: &Path, error: &io::Error) -> Error {

@@ -10,6 +10,7 @@
 
 use crate::catalog::{Index, IndexFieldKind};
 use crate::format::prefix;
+use baton_document::hash::index_hash;
 use baton_document::index_keys::index_keys;
 use baton_document::keys::{self, Direction};
 use baton_document::path::Path;
@@ -61,15 +62,6 @@ pub(crate) fn field_kinds(key: &RawDocument) -> Result<Vec<(Path, IndexFieldKind
     Ok(fields)
 }
 
-/// The hash that a hashed index stores, and that a query on it looks for.
-pub fn hash_value(value: Option<RawBsonRef<'_>>) -> Result<i64> {
-    let mut bytes = Vec::new();
-    keys::encode(&mut bytes, value.unwrap_or(RawBsonRef::Null), Direction::Ascending);
-    // Stable over versions and machines: these hashes are on disk.
-    let hash = ahash::RandomState::with_seeds(0x6261_746f, 0x6e20_6861, 0x7368_6564, 0x2069_6478).hash_one(&bytes);
-    Ok(hash as i64)
-}
-
 /// What a document puts into an index.
 pub(crate) fn entries_of(index: &Index, document: &RawDocument) -> Result<Entries> {
     let definition = &index.definition;
@@ -113,7 +105,7 @@ fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) ->
     for ((_, kind), value) in fields.iter().zip(values) {
         match kind {
             IndexFieldKind::Hashed => {
-                keys::encode(&mut encoded, RawBsonRef::Int64(hash_value(Some(*value))?), Direction::Ascending);
+                keys::encode(&mut encoded, RawBsonRef::Int64(index_hash(Some(*value))?), Direction::Ascending);
                 lossless = false;
             }
             IndexFieldKind::Ascending | IndexFieldKind::Unsearchable => {

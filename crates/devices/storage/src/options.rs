@@ -25,6 +25,8 @@ pub struct StorageOptions {
     pub background_jobs: i32,
     /// How far back documents can be read as they were, in seconds. Older versions go with the next compaction.
     pub history_secs: u32,
+    /// Tables kept open, so a share of the process's file descriptors. What is read beyond them is opened anew each time.
+    pub open_tables_max: i32,
 }
 
 impl Default for StorageOptions {
@@ -35,6 +37,7 @@ impl Default for StorageOptions {
             oplog_retention_secs_min: 0,
             background_jobs: 2,
             history_secs: 10,
+            open_tables_max: 4096,
         }
     }
 }
@@ -80,7 +83,7 @@ impl StorageOptions {
         options.set_recycle_log_file_num(RECYCLED_LOG_FILES);
         options.set_bytes_per_sync(MIB as u64);
         options.set_compaction_readahead_size(2 * MIB);
-        options.set_max_open_files(4096);
+        options.set_max_open_files(self.open_tables_max);
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(8 * MIB);
         options.set_stats_dump_period_sec(0);

@@ -241,6 +241,9 @@ impl Storage {
             (Some(now), Some(old)) => self.update(transaction, collection, record, (now, old), old, None),
             (Some(now), None) => self.delete(transaction, collection, record, now, None),
             (None, Some(old)) => {
+                if collection.kind == CollectionKind::Capped {
+                    self.forget_start(transaction, collection);
+                }
                 for index in collection.indexes().iter() {
                     let entries = entries_of(index, old)?;
                     self.note_multikey(transaction, collection, index, entries.multikey);

@@ -18,6 +18,7 @@ use crate::retention::Retention;
 use crate::sessions::{SessionHandle, SessionTable};
 use crate::tasks::{Gate, TaskListener, TaskRegistry};
 use crate::transaction::Transaction;
+use crate::upgrade::OLDEST_VERSION;
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp};
@@ -42,6 +43,8 @@ pub struct Storage {
     /// Held by the one who applies what another member logged, and while this member becomes primary.
     pub(crate) following: Mutex<()>,
     pub(crate) next_id: AtomicU32,
+    /// Counts what is seen of which later views need see no more: see `capped`.
+    pub(crate) moment: AtomicU64,
     /// Since when the catalog reads documents rightly: no collection was dropped or renamed and no index completed after
     /// this. What is created anew does not count; it has nothing older to read.
     catalog_stable_from: AtomicU64,
@@ -73,7 +76,7 @@ impl Storage {
         let db = Arc::new(db);
         log_switch.watch(&db);
         crash_point!("recovery-log-replayed");
-        let next_id = Self::check_format(&db)?;
+        let (format, next_id) = Self::check_format(&db)?;
         let locks = Arc::new(LockTable::default());
         let hasher = RandomState::new();
         let in_flight = Arc::new(InFlight::new(hasher.clone()));
@@ -98,6 +101,7 @@ impl Storage {
             catalog_turn: Mutex::new(()),
             following: Mutex::new(()),
             next_id: AtomicU32::new(next_id),
+            moment: AtomicU64::new(0),
             catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(stamp)),
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
@@ -114,28 +118,32 @@ impl Storage {
         storage.finish_interrupted_ddl()?;
         crash_point!("recovery-ddl-finished");
         storage.load_capped_positions()?;
+        storage.upgrade(format)?;
         Ok(storage)
     }
 
-    fn check_format(db: &DB) -> Result<u32> {
+    /// The directory's format and the next id.
+    fn check_format(db: &DB) -> Result<(i32, u32)> {
         let family = db.cf_handle(family::META).unwrap_or_else(|| unreachable!("opened"));
         let stored = |name: &[u8]| -> Result<Option<[u8; 4]>> {
             Ok(db.get_pinned_cf(family, name).map_err(read_failure)?.and_then(|value| value.as_ref().try_into().ok()))
         };
-        match stored(meta::FORMAT)? {
-            Some(version) if i32::from_le_bytes(version) == FORMAT_VERSION => {}
-            Some(version) => {
-                let found = i32::from_le_bytes(version);
-                return Err(Error::new(
-                    ErrorCode::UnsupportedFormat,
-                    format!(
-                        "The data directory has storage format {found}; this Baton reads {FORMAT_VERSION}. Use the Baton that wrote it, or restore a dump"
-                    ),
-                ));
+        let found = match stored(meta::FORMAT)? {
+            Some(version) => i32::from_le_bytes(version),
+            None => {
+                db.put_cf(family, meta::FORMAT, FORMAT_VERSION.to_le_bytes()).map_err(read_failure)?;
+                FORMAT_VERSION
             }
-            None => db.put_cf(family, meta::FORMAT, FORMAT_VERSION.to_le_bytes()).map_err(read_failure)?,
+        };
+        if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&found) {
+            return Err(Error::new(
+                ErrorCode::UnsupportedFormat,
+                format!(
+                    "The data directory has storage format {found}; this Baton reads {OLDEST_VERSION} to {FORMAT_VERSION}. Use the Baton that wrote it, or restore a dump"
+                ),
+            ));
         }
-        Ok(stored(meta::NEXT_ID)?.map_or(1, u32::from_le_bytes))
+        Ok((found, stored(meta::NEXT_ID)?.map_or(1, u32::from_le_bytes)))
     }
 
     /// The OpTime of the oplog's newest entry.
@@ -172,15 +180,6 @@ impl Storage {
         }
         catalog.insert(Arc::new(Collection::oplog()?));
         Ok(catalog)
-    }
-
-    fn load_capped_positions(&self) -> Result<()> {
-        for collection in self.catalog().iter().filter(|c| c.kind == crate::CollectionKind::Capped) {
-            let mut cursor = self.view().documents(collection, &crate::Bounds::default(), crate::Order::Backward);
-            let last = cursor.next_document()?.and_then(|(key, _)| key.try_into().ok()).map_or(0, u64::from_be_bytes);
-            collection.shared.next_sequence.store(last + 1, Ordering::Relaxed);
-        }
-        Ok(())
     }
 
     pub(crate) fn db(&self) -> &DB {

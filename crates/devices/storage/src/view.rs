@@ -15,6 +15,7 @@ use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::{DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
 use std::ops::Deref;
+use std::sync::atomic::Ordering;
 
 /// Which way a range is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +42,15 @@ pub struct View<'s> {
     snapshot: SnapshotWithThreadMode<'s, DB>,
     /// The time as of which versioned families are read, as their keys have it.
     at: [u8; 8],
+    /// What was seen until then this sees, too.
+    moment: u64,
 }
 
 impl<'s> View<'s> {
     pub(crate) fn new(storage: &'s Storage) -> Self {
-        Self { storage, snapshot: storage.db().snapshot(), at: NEWEST }
+        // Asked before the snapshot is taken.
+        let moment = storage.moment.load(Ordering::SeqCst);
+        Self { storage, snapshot: storage.db().snapshot(), at: NEWEST, moment }
     }
 
     /// Storage as of a cluster time that the caller knows to be kept.
@@ -75,7 +80,12 @@ impl<'s> View<'s> {
         let (family, skip, low, high) = match collection.kind {
             CollectionKind::Oplog => (family::OPLOG, 0, bounds.from.clone(), bounds.to.clone()),
             CollectionKind::Clustered | CollectionKind::Capped | CollectionKind::View => {
-                let (low, high) = absolute(collection.id, bounds);
+                let (mut low, high) = absolute(collection.id, bounds);
+                if collection.kind == CollectionKind::Capped
+                    && let Some(start) = collection.shared.starts.of_view(self.moment, u64::from_le_bytes(self.at))
+                {
+                    low = low.max(document_key(collection.id, &start.to_be_bytes()).to_vec());
+                }
                 (family::DOCUMENTS, PREFIX_BYTES, low, Some(high))
             }
         };

@@ -5,7 +5,7 @@
 //! under the lock.
 
 use crate::catalog::{Collection, CollectionKind, Index};
-use crate::format::{RecordKey, document_key, family, record_key};
+use crate::format::{document_key, family, record_key};
 use crate::index::{Entry, encodes_to, entries_of, entries_of_fact, entry_key};
 use crate::index_demands;
 use crate::machine::read_failure;
@@ -19,7 +19,6 @@ use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Makes a change part of a retryable write.
 #[derive(Clone, Copy)]
@@ -219,7 +218,7 @@ impl Storage {
     }
 
     /// Takes a document and its index entries away, without an oplog entry.
-    fn remove(
+    pub(crate) fn remove(
         &self,
         transaction: &mut Transaction,
         collection: &Arc<Collection>,
@@ -316,54 +315,6 @@ impl Storage {
             transaction.note_multikey(collection);
         }
     }
-
-    /// The next record key of a capped collection.
-    ///
-    /// One capped insert at a time: its order is the collection's order. `None` if this transaction already holds one.
-    fn next_capped_record(
-        &self,
-        transaction: &mut Transaction,
-        collection: &Arc<Collection>,
-        document: &RawDocument,
-    ) -> Result<Option<RecordKey>> {
-        if !transaction.is_empty() || !transaction.locks.is_empty() {
-            return Ok(None);
-        }
-        let bytes_max = capped_limits(collection).0;
-        if document.as_bytes().len() as i64 > bytes_max {
-            return Err(Error::new(
-                ErrorCode::BadValue,
-                format!("object to insert exceeds cappedMaxSize of {bytes_max} bytes"),
-            ));
-        }
-        self.locks.lock(&mut transaction.locks, collection.id, b"capped");
-        let sequence = collection.shared.next_sequence.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(RecordKey::from_slice(&sequence.to_be_bytes())))
-    }
-
-    /// Adds deletions of the oldest documents of a capped collection that no longer fit beside a new one of `size` bytes.
-    ///
-    /// Only once nothing can refuse the new one any more: the transaction is committed even if it holds nothing else.
-    fn make_room(&self, transaction: &mut Transaction, collection: &Arc<Collection>, size: i64) -> Result<()> {
-        let (bytes_max, documents_max) = capped_limits(collection);
-        let counts = collection.counts();
-        let (mut documents, mut bytes) = (counts.documents + 1, counts.bytes + size);
-        let view = self.view();
-        let mut oldest = view.documents(collection, &crate::Bounds::default(), crate::Order::Forward);
-        while bytes > bytes_max || documents_max.is_some_and(|max| documents > max) {
-            let Some((record, before)) = oldest.next_document()? else { break };
-            documents -= 1;
-            bytes -= before.as_bytes().len() as i64;
-            self.remove(transaction, collection, record, before)?;
-        }
-        Ok(())
-    }
-}
-
-/// The most bytes and, if limited, documents of a capped collection.
-fn capped_limits(collection: &Collection) -> (i64, Option<i64>) {
-    let Some(limits) = collection.options.capped else { unreachable!("a capped collection") };
-    limits
 }
 
 /// A document's `_id`.

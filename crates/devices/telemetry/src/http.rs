@@ -1,26 +1,28 @@
 //! The HTTP pages: `/` the status, `/metrics` for Prometheus, `/healthz` for whoever restarts things.
 //!
-//! Small enough to be ours: libraries at hand read header lines without a bound and wait for them without a limit. One
-//! request a connection, GET and HEAD only, no body is read.
+//! The server is ours: one request a connection, GET and HEAD only, no body is read. Its heads are parsed by `httparse`.
 //!
-//! Invariants, whatever a client sends: at most [`CONNECTION_COUNT_MAX`] connections at once, each for at most
-//! [`REQUEST_TIMEOUT`] each way and 8 KiB of head; a page that panics costs its own connection.
+//! Invariants, whatever a client sends: at most so many connections at once, each for at most [`REQUEST_TIMEOUT`] each way
+//! and 8 KiB of head; who does not finish a request makes room for who does; a page that panics costs its own connection;
+//! nothing is shown under a name that is not this member's.
 //! What it does not do: TLS, authentication, anything that changes the member.
 
+mod connections;
+mod head;
+
+use connections::{Connections, Place};
+use head::{Head, Host, Request};
 use parking_lot::Mutex;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// More connections at once are closed unanswered.
-pub const CONNECTION_COUNT_MAX: usize = 64;
 /// How long a client may take to send its request, and again to take the answer.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-const HEAD_SIZE_MAX_BYTES: usize = 8 * 1024;
 const STACK_SIZE_BYTES: usize = 512 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -32,6 +34,8 @@ pub struct Pages {
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
     /// Whether the member is well; if not, why.
     pub health: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Names of this member, beside its addresses and localhost; with or without a port.
+    pub names: Box<dyn Fn() -> Vec<String> + Send + Sync>,
 }
 
 /// A running HTTP server.
@@ -43,11 +47,11 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Binds the addresses and serves.
+    /// Binds the addresses and serves at most so many connections at once.
     ///
     /// # Errors
     /// If an address cannot be bound.
-    pub fn start(addresses: &[SocketAddr], pages: Pages) -> io::Result<Self> {
+    pub fn start(addresses: &[SocketAddr], connection_count_max: usize, pages: Pages) -> io::Result<Self> {
         let listeners: Vec<_> = addresses
             .iter()
             .map(|address| {
@@ -62,7 +66,7 @@ impl HttpServer {
             listeners,
             acceptors: Mutex::new(Vec::new()),
         };
-        let (pages, open) = (Arc::new(pages), Arc::new(AtomicUsize::new(0)));
+        let (pages, open) = (Arc::new(pages), Connections::new(connection_count_max));
         for listener in &server.listeners {
             let (listener, pages, open) = (listener.clone(), pages.clone(), open.clone());
             let stopping = server.stopping.clone();
@@ -97,23 +101,7 @@ impl Drop for HttpServer {
     }
 }
 
-/// Counts a connection while it lives, also through a panic.
-struct Open(Arc<AtomicUsize>);
-
-impl Open {
-    fn one_more(count: &Arc<AtomicUsize>) -> Option<Self> {
-        let open = Self(count.clone());
-        (count.fetch_add(1, Relaxed) < CONNECTION_COUNT_MAX).then_some(open)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-fn accept_all(listener: &TcpListener, stopping: &AtomicBool, pages: &Arc<Pages>, count: &Arc<AtomicUsize>) {
+fn accept_all(listener: &TcpListener, stopping: &AtomicBool, pages: &Arc<Pages>, open: &Arc<Connections>) {
     while !stopping.load(Relaxed) {
         let Ok((stream, _)) = listener.accept() else {
             // Stopping, or out of descriptors.
@@ -123,22 +111,27 @@ fn accept_all(listener: &TcpListener, stopping: &AtomicBool, pages: &Arc<Pages>,
             continue;
         };
         // Turned away by dropping the stream.
-        let Some(open) = Open::one_more(count) else { continue };
+        let Some(place) = open.admit(stream) else { continue };
         let pages = pages.clone();
         let _ = std::thread::Builder::new().name("http".into()).stack_size(STACK_SIZE_BYTES).spawn(move || {
-            let _open = open;
             // A client that breaks off is its own affair.
-            let _ = serve(stream, &pages);
+            let _ = serve(&place, &pages);
         });
     }
 }
 
-fn serve(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
-    let answer = match read_head(&mut stream, Instant::now() + REQUEST_TIMEOUT)? {
-        Head::Whole(head) => route(&head, pages),
+fn serve(place: &Place, pages: &Pages) -> io::Result<()> {
+    let mut stream = place.stream();
+    let head = head::read(stream, Instant::now() + REQUEST_TIMEOUT)?;
+    if !place.complete() {
+        return Ok(());
+    }
+    let answer = match head {
+        Head::Request(request) => route(&request, pages),
         Head::TooLong => Answer::plain("431 Request Header Fields Too Large", "the request's head is too long\n"),
+        Head::NotHttp => Answer::plain("400 Bad Request", "this is not HTTP\n"),
     };
-    answer.send(&mut stream, Instant::now() + REQUEST_TIMEOUT)?;
+    answer.send(stream, Instant::now() + REQUEST_TIMEOUT)?;
     // What the client still sends is read for a moment: closing over unread bytes would reset the connection, and the
     // reset could overtake the answer.
     stream.shutdown(std::net::Shutdown::Write)?;
@@ -150,31 +143,6 @@ fn serve(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-enum Head {
-    Whole(Vec<u8>),
-    TooLong,
-}
-
-fn read_head(stream: &mut TcpStream, deadline: Instant) -> io::Result<Head> {
-    let (mut head, mut part) = (Vec::new(), [0; 1024]);
-    loop {
-        stream.set_read_timeout(Some(remaining(deadline)?))?;
-        let count = stream.read(&mut part)?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        head.extend_from_slice(&part[..count]);
-        // A first line without an end that cannot become a request needs no waiting for one.
-        let hopeless = head.len() >= 4 && !head[..4].is_ascii();
-        if hopeless || head.windows(4).any(|w| w == b"\r\n\r\n") || head.windows(2).any(|w| w == b"\n\n") {
-            return Ok(Head::Whole(head));
-        }
-        if head.len() > HEAD_SIZE_MAX_BYTES {
-            return Ok(Head::TooLong);
-        }
-    }
 }
 
 fn remaining(deadline: Instant) -> io::Result<Duration> {
@@ -196,7 +164,7 @@ impl Answer {
         Self { status, content_type: "text/plain; charset=utf-8", body: body.into(), with_body: true }
     }
 
-    fn send(&self, stream: &mut TcpStream, deadline: Instant) -> io::Result<()> {
+    fn send(&self, mut stream: &TcpStream, deadline: Instant) -> io::Result<()> {
         let mut bytes = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nAllow: GET, HEAD\r\nConnection: close\r\n\r\n",
@@ -220,22 +188,20 @@ impl Answer {
     }
 }
 
-fn route(head: &[u8], pages: &Pages) -> Answer {
-    let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
-    let line = std::str::from_utf8(line).unwrap_or_default().trim_end();
-    let mut words = line.split(' ');
-    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
-    else {
-        return Answer::plain("400 Bad Request", "this is not HTTP\n");
-    };
-    if !version.starts_with("HTTP/1.") {
-        return Answer::plain("400 Bad Request", "HTTP/1.0 or HTTP/1.1, please\n");
+fn route(request: &Request, pages: &Pages) -> Answer {
+    if request.host == Host::Invalid {
+        return Answer::plain("400 Bad Request", "exactly one Host header, please\n");
     }
-    if !matches!(method, "GET" | "HEAD") {
+    if !request.host.is_address() && !(pages.names)().iter().any(|name| request.host.is(name)) {
+        return Answer::plain(
+            "421 Misdirected Request",
+            "this member has another name: ask by its address, as localhost, or by the host that its set knows it by\n",
+        );
+    }
+    if !matches!(request.method.as_str(), "GET" | "HEAD") {
         return Answer::plain("405 Method Not Allowed", "GET or HEAD, please\n");
     }
-    let path = target.split(['?', '#']).next().unwrap_or_default();
-    let mut answer = match path {
+    let mut answer = match request.path.as_str() {
         "/" => Answer { content_type: "text/html; charset=utf-8", ..Answer::plain("200 OK", (pages.status)()) },
         "/metrics" => Answer {
             content_type: "text/plain; version=0.0.4; charset=utf-8",
@@ -247,6 +213,6 @@ fn route(head: &[u8], pages: &Pages) -> Answer {
         },
         _ => Answer::plain("404 Not Found", "there are /, /metrics and /healthz\n"),
     };
-    answer.with_body = method == "GET";
+    answer.with_body = request.method == "GET";
     answer
 }

@@ -8,13 +8,12 @@ use crate::access::{Access, Entries, Examined, Given};
 use crate::oplog_range::oplog_range;
 use crate::query::{Hint, QuerySpec};
 use ahash::RandomState;
+use baton_document::hash::index_hash;
 use baton_document::keys::Direction;
 use baton_query::planner::{
     self, IndexBounds, IndexField, IndexSpec, KeyOrder, Plan, Projected, TrialLimits, TrialResult,
 };
-use baton_storage::{
-    Bounds, Collection, CollectionKind, IndexFieldKind, IndexState, Order, RecordKey, Storage, hash_value,
-};
+use baton_storage::{Bounds, Collection, CollectionKind, IndexFieldKind, IndexState, Order, RecordKey, Storage};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Document, doc};
 use hashbrown::HashSet;
@@ -98,7 +97,7 @@ fn specs(collection: &Collection, hint: Option<&Hint>) -> Vec<Arc<IndexSpec>> {
                 let order = match kind {
                     IndexFieldKind::Ascending => KeyOrder::Ordered(Direction::Ascending),
                     IndexFieldKind::Descending => KeyOrder::Ordered(Direction::Descending),
-                    IndexFieldKind::Hashed => KeyOrder::Hashed(hash_value),
+                    IndexFieldKind::Hashed => KeyOrder::Hashed(index_hash),
                     IndexFieldKind::Unsearchable => KeyOrder::Unsearchable("text"),
                 };
                 IndexField { path: path.clone(), order }

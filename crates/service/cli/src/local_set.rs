@@ -8,10 +8,12 @@
 
 use crate::connection::{Connection, Timeouts};
 use crate::shares::Shares;
+use baton_node::contents;
 use baton_node::signals::Signals;
 use bson::{Bson, Document, doc};
+use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,7 +58,8 @@ impl LocalSet {
     ///
     /// # Errors
     /// With a text for the operator; nothing is left running then.
-    pub fn start(name: &str, count: u16, port: u16, data: &std::path::Path) -> Result<Self, String> {
+    pub fn start(name: &str, count: u16, port: u16, data: &Path) -> Result<Self, String> {
+        check_folder(count, data)?;
         let mut set = Self { name: name.to_owned(), shares: Shares::of(count, data), members: Vec::new() };
         for index in 0..count {
             let port = port.checked_add(index).ok_or("the ports do not fit below 65536")?;
@@ -132,10 +135,37 @@ impl LocalSet {
         let reply = connection.ask("admin", doc! { "replSetInitiate": configuration })?;
         /// The members are in a set already: it is gone on with.
         const ALREADY_INITIALIZED: i32 = 23;
-        if reply.get_f64("ok").unwrap_or_default() == 1.0 || reply.get_i32("code").ok() == Some(ALREADY_INITIALIZED) {
+        if reply.get_f64("ok").unwrap_or_default() == 1.0 {
             return Ok(());
         }
+        if reply.get_i32("code").ok() == Some(ALREADY_INITIALIZED) {
+            return self.check_hosts(&mut connection);
+        }
         Err(reply.get_str("errmsg").unwrap_or("the set was not initiated").to_owned())
+    }
+
+    /// Whether the set that the members are in is one of these hosts: no other port leads to it.
+    fn check_hosts(&self, connection: &mut Connection) -> Result<(), String> {
+        let reply = connection.ask("admin", doc! { "replSetGetConfig": 1 })?;
+        let members = reply.get_document("config").and_then(|config| config.get_array("members"));
+        let Ok(members) = members else { return Ok(()) };
+        let host = |member: &Bson| member.as_document().and_then(|m| m.get_str("host").ok()).map(str::to_owned);
+        let configured: BTreeSet<String> = members.iter().filter_map(host).collect();
+        let wanted: BTreeSet<String> = self.hosts().into_iter().collect();
+        if wanted.is_subset(&configured) {
+            return Ok(());
+        }
+        let data = self.members[0].data.parent().unwrap_or(&self.members[0].data).display();
+        let first = configured.iter().next().and_then(|host| host.rsplit_once(':')).map_or("?", |(_, port)| port);
+        let advice = match configured.is_subset(&wanted) {
+            true => format!("--members {}", configured.len()),
+            false => format!("--port {first}"),
+        };
+        Err(format!(
+            "{data} holds a set whose members are {}, and here they would be {}. Start it with {advice}, or another set with another --data",
+            configured.iter().cloned().collect::<Vec<_>>().join(", "),
+            wanted.iter().cloned().collect::<Vec<_>>().join(", ")
+        ))
     }
 
     fn await_primary(&self, deadline: Instant) -> Result<(), String> {
@@ -181,6 +211,25 @@ impl LocalSet {
             self.members[index].stop();
         }
     }
+}
+
+/// Whether a set of so many members can be made in this folder, or goes on there.
+fn check_folder(count: u16, data: &Path) -> Result<(), String> {
+    let shown = data.display();
+    if data.join(contents::DATABASE).exists() {
+        return Err(format!(
+            "{shown} holds the data of one member alone. Start it with --members 1, or a set with another --data; to give that member \
+             others, see docs/replication.md"
+        ));
+    }
+    let entries = std::fs::read_dir(data).into_iter().flatten().filter_map(Result::ok);
+    let there = entries.filter(|entry| contents::is_member(&entry.path())).count();
+    if there > usize::from(count) {
+        return Err(format!(
+            "{shown} holds a set of {there} members. Start it with --members {there}, or another with another --data"
+        ));
+    }
+    if there == 0 { contents::check(data) } else { Ok(()) }
 }
 
 impl Process {

@@ -172,6 +172,11 @@ fn run(mut config: Config, started: impl FnOnce(&Member)) -> ExitCode {
         Ok(signals) => signals,
         Err(e) => return fail(&StartError { reason: format!("Signals cannot be handled: {e}"), exit_code: 100 }),
     };
+    // A log beside the data would be the first file in a directory that is not ours.
+    let is_beside = config.log.path.as_deref().and_then(Path::parent) == Some(&config.options.data_directory);
+    if is_beside && let Err(reason) = baton_node::contents::check(&config.options.data_directory) {
+        return fail(&StartError { reason, exit_code: 100 });
+    }
     let log = match open_log(&config.log) {
         Ok(log) => log,
         Err(reason) => return fail(&StartError { reason, exit_code: 2 }),

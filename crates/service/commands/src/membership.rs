@@ -61,9 +61,12 @@ pub fn initiate_alone(server: &Arc<Server>, set: &ReplicaSet) -> Result<()> {
     /// A member alone elects itself at once; what takes time is the disk.
     const PATIENCE: Duration = Duration::from_secs(30);
     let Some(replication) = server.replication() else { return Ok(()) };
-    if replication.view().configuration.is_none() {
-        let configuration = Configuration::initial(&set.name, &set.me, ObjectId::new())?;
-        replication.order(Order::Initiate(Box::new(configuration)))?;
+    match &replication.view().configuration {
+        None => {
+            let configuration = Configuration::initial(&set.name, &set.me, ObjectId::new())?;
+            replication.order(Order::Initiate(Box::new(configuration)))?;
+        }
+        Some(configuration) => check_alone(configuration, &set.me)?,
     }
     let deadline = Instant::now() + PATIENCE;
     while !server.topology.is_writable_primary() && Instant::now() < deadline {
@@ -74,6 +77,25 @@ pub fn initiate_alone(server: &Arc<Server>, set: &ReplicaSet) -> Result<()> {
         server.topology.wait_for_change(seen, deadline, || Ok::<(), Error>(()))?;
     }
     Ok(())
+}
+
+/// Whether `me` is the one member of the set: no other becomes primary by itself.
+fn check_alone(configuration: &Configuration, me: &str) -> Result<()> {
+    let hosts: Vec<&str> = configuration.members.iter().map(|member| member.host.as_str()).collect();
+    let advice = match hosts.as_slice() {
+        [host] if *host == me => return Ok(()),
+        [host] => {
+            let port = host.rsplit_once(':').map_or("?", |(_, port)| port);
+            format!("start it with --port {port}, or another set in another directory")
+        }
+        _ => "start each of its members with 'baton serve --replSet', or another set in another directory".to_owned(),
+    };
+    let message = format!(
+        "The data are those of a member of the set {} of {}; this would be {me} alone: {advice}",
+        configuration.set_name,
+        hosts.join(", ")
+    );
+    Err(Error::new(ErrorCode::InvalidReplicaSetConfig, message))
 }
 
 /// For how long a member that stops does not stand for election: longer than it takes.

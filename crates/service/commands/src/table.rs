@@ -95,6 +95,7 @@ pub const DEFAULT: CommandSpec = CommandSpec {
 
 /// All commands, sorted by name.
 pub static COMMANDS: &[&CommandSpec] = &[
+    &hash_bson_element::SPEC,
     &is_self::SPEC,
     &transactions::ABORT,
     &aggregate::SPEC,

@@ -3,8 +3,10 @@
 //! Entry points: [`Member::start`], [`Member::run`], [`Member::stop`].
 //! What it deliberately does not do: parse flags (the command line), or know a command (the commands).
 
+pub mod contents;
 #[cfg(feature = "crash-points")]
 mod crash_points;
+mod descriptors;
 mod lock;
 mod member;
 mod metrics;

@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// The file's name, which is mongod's: a mongod on the same directory is refused as well.
-const FILE_NAME: &str = "mongod.lock";
+pub(crate) const FILE_NAME: &str = "mongod.lock";
 
 /// A data directory that is ours.
 #[derive(Debug)]
@@ -25,8 +25,9 @@ impl DirectoryLock {
     /// Makes the directory if it is not there, and locks it.
     ///
     /// # Errors
-    /// With a text for the operator: who holds it, or why it cannot be used.
+    /// With a text for the operator: who holds it, what is there instead, or why it cannot be used.
     pub fn acquire(directory: &Path) -> Result<Self, String> {
+        crate::contents::check(directory)?;
         std::fs::create_dir_all(directory)
             .map_err(|e| format!("Data directory {} cannot be made: {e}", directory.display()))?;
         let path = directory.join(FILE_NAME);

@@ -4,6 +4,7 @@
 //! write is on disk and the next start replays nothing.
 //! What it deliberately does not do: read flags, or decide when to stop. The command line does.
 
+use crate::descriptors::Descriptors;
 use crate::lock::DirectoryLock;
 use crate::options::Options;
 use crate::service::Commands;
@@ -82,7 +83,8 @@ impl Member {
         let pid_file = options.pid_file.as_deref().map(PidFile::write).transpose()?;
         #[cfg(feature = "crash-points")]
         crate::crash_points::arm().map_err(|reason| StartError::new(2, reason))?;
-        let storage = open_storage(options)?;
+        let descriptors = Descriptors::claim().map_err(|e| StartError::new(100, e))?;
+        let storage = open_storage(options, descriptors)?;
         let port = port_of(options)?;
         let counters = NetworkCounters::default();
         let server = Server::new(Parts {
@@ -106,7 +108,7 @@ impl Member {
                 hosts: options.bind_ip.clone(),
                 port,
                 unix_socket: options.unix_socket_directory.as_ref().map(|d| d.join(format!("mongodb-{port}.sock"))),
-                connection_count_max: options.connection_count_max,
+                connection_count_max: descriptors.connections_of(options.connection_count_max),
                 message_memory: Arc::clone(&server.request_memory),
                 ..baton_net::Options::default()
             },
@@ -121,7 +123,7 @@ impl Member {
                 membership::initiate_alone(&server, &set).map_err(failed)?;
             }
         }
-        let http = start_http(options, &server, &network);
+        let http = start_http(options, descriptors, &server, &network);
         info!(target: "NETWORK", id = 23016, port, "Waiting for connections");
         Ok(Self { server, network, storage, http, upkeep: Some(upkeep), pid_file, _lock: lock })
     }
@@ -212,14 +214,15 @@ impl Member {
     }
 }
 
-fn open_storage(options: &Options) -> Result<Arc<Storage>, StartError> {
+fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Storage>, StartError> {
     let storage_options = StorageOptions {
         cache_bytes: options.cache_bytes(),
         oplog_bytes_max: options.oplog_bytes(),
         oplog_retention_secs_min: options.oplog_retention_secs_min,
+        open_tables_max: descriptors.tables,
         ..StorageOptions::default()
     };
-    let path = options.data_directory.join("rocksdb");
+    let path = options.data_directory.join(crate::contents::DATABASE);
     baton_storage::take_over(&path, &storage_options).map_err(|e| StartError::new(100, e.message))?;
     Storage::open(&path, storage_options, Arc::new(AlwaysOpen)).map_err(|e| StartError::new(100, e.message))
 }
@@ -271,7 +274,12 @@ fn append_network_status(status: &mut DocumentWriter<'_>, counters: &baton_net::
 }
 
 /// The pages for eyes and for Prometheus. A member without them is still a member, so a taken port is only a warning.
-fn start_http(options: &Options, server: &Arc<Server>, network: &baton_net::Server) -> Option<HttpServer> {
+fn start_http(
+    options: &Options,
+    descriptors: Descriptors,
+    server: &Arc<Server>,
+    network: &baton_net::Server,
+) -> Option<HttpServer> {
     /// How far above the member's port its pages are.
     const PORT_DISTANCE: u16 = 1000;
     if !options.http {
@@ -285,7 +293,9 @@ fn start_http(options: &Options, server: &Arc<Server>, network: &baton_net::Serv
     let process = Metrics::new().map_err(|e| warn!(target: "NETWORK", error = %e, "No metrics of the process")).ok();
     let (status_server, metrics_server, counters) = (server.clone(), server.clone(), network.counters());
     let (status_counters, health) = (network.counters(), server.clone());
+    let (named, given_names) = (server.clone(), options.bind_ip.clone());
     let pages = Pages {
+        names: Box::new(move || names_of(&named, &given_names)),
         status: Box::new(move || status_page::render(&status_server, &status_counters.snapshot())),
         metrics: Box::new(move || {
             let mut text = process.as_ref().map(Metrics::render).unwrap_or_default();
@@ -296,13 +306,25 @@ fn start_http(options: &Options, server: &Arc<Server>, network: &baton_net::Serv
             if health.operations.is_shutting_down() { Err("the member is stopping".into()) } else { Ok(()) }
         }),
     };
-    match HttpServer::start(&addresses?, pages) {
+    match HttpServer::start(&addresses?, descriptors.http, pages) {
         Ok(http) => Some(http),
         Err(error) => {
             warn!(target: "NETWORK", error = %error, "There is no status page");
             None
         }
     }
+}
+
+/// The names by which this member may be asked for its pages: those it listens on, the machine's, and the set's hosts.
+fn names_of(server: &Server, bind_ip: &[String]) -> Vec<String> {
+    let mut names = bind_ip.to_vec();
+    names.push(host::name());
+    if let Some(set) = server.topology.set() {
+        let hosts = set.configuration().map(|c| c.members.iter().map(|m| m.host.clone()).collect::<Vec<_>>());
+        names.extend(hosts.unwrap_or_default());
+        names.push(set.me.clone());
+    }
+    names
 }
 
 /// The port to use. Port 0 is settled here, because the replica set's address has it in it.

@@ -9,6 +9,7 @@
 
 pub mod decimal;
 pub mod geometry;
+pub mod hash;
 pub mod index_keys;
 pub mod keys;
 pub mod number;

@@ -12,7 +12,7 @@ mod striped;
 
 pub use class::Class;
 pub use error::{Error, ErrorCode, Result};
-pub use memory::{MemoryAccount, MemoryPool};
+pub use memory::{MemoryAccount, MemoryPool, MemoryWait};
 pub use namespace::{Namespace, check_database};
 pub use optime::{OpTime, Term, Timestamp};
 pub use striped::Striped;

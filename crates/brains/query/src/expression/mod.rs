@@ -20,6 +20,7 @@ mod convert;
 mod date;
 mod dependencies;
 mod depth;
+mod hashed_key;
 mod named;
 mod node;
 mod object;

@@ -7,8 +7,8 @@ use super::node::{Argument, Node};
 use super::parse::Parser;
 use super::value::Value;
 use super::{
-    arithmetic, array, bits, boolean, comparison, conditional, convert, date, object, reduction, regex, rounding,
-    selection, set, size, sort_array, string, trigonometry, trim, variables,
+    arithmetic, array, bits, boolean, comparison, conditional, convert, date, hashed_key, object, reduction, regex,
+    rounding, selection, set, size, sort_array, string, trigonometry, trim, variables,
 };
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
@@ -242,6 +242,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
     one("$toDate", convert::to_date),
     one("$toDecimal", convert::to_decimal),
     one("$toDouble", convert::to_double),
+    one("$toHashedIndexKey", hashed_key::to_hashed_index_key),
     one("$toInt", convert::to_int),
     one("$toLong", convert::to_long),
     one("$toLower", string::to_lower),

@@ -11,6 +11,7 @@ use super::interval::IntervalSet;
 use super::key_ranges::IndexBounds;
 use super::leaves::Leaf;
 use crate::matcher::{Matcher, Operator, Predicate};
+use baton_document::hash::{Forms, forms};
 use baton_types::Result;
 use bson::RawBsonRef;
 use std::collections::BTreeSet;
@@ -118,7 +119,16 @@ fn hashed(predicate: &Predicate, hash: super::HashFunction) -> Result<Option<bou
             }
             _ => {}
         }
-        points.push(IntervalSet::point(RawBsonRef::Int64(hash(Some(value))?)));
+        // Whatever is equal to the value must be found, and a double and a decimal may be equal and hash differently.
+        match forms(value) {
+            Forms::One => points.push(IntervalSet::point(RawBsonRef::Int64(hash(Some(value))?))),
+            Forms::Integers(double, decimal) => {
+                for integer in [double, decimal] {
+                    points.push(IntervalSet::point(RawBsonRef::Int64(hash(Some(RawBsonRef::Int64(integer)))?)));
+                }
+            }
+            Forms::Many => return Ok(None),
+        }
     }
     Ok(Some(bounds::Bounds { set: IntervalSet::union_of(points), precision: Precision::NeedsFilter }))
 }

@@ -6,7 +6,7 @@
 use crate::catalog::IndexState;
 use crate::commit::Durability;
 use crate::facts::Fact;
-use crate::format::{family, prefix, prefix_end};
+use crate::format::{dropped_key, family, meta, prefix, prefix_end};
 use crate::machine::read_failure;
 use crate::storage::Storage;
 use crate::tasks::TaskKind;
@@ -16,8 +16,6 @@ use rust_rocksdb::IteratorMode;
 
 /// Keys of a dropped range deleted in one transaction.
 const DELETES_MAX: usize = 4096;
-/// Name prefix, in the meta family, of ids whose keys are to be deleted.
-const DROPPED: u8 = b'd';
 
 impl Storage {
     /// What a crash interrupted. Only while the data directory is opened: later, an index being built is nobody's remains.
@@ -45,10 +43,10 @@ impl Storage {
         let mut dropped = Vec::new();
         for item in self
             .db()
-            .iterator_cf(self.family(family::META), IteratorMode::From(&[DROPPED], rust_rocksdb::Direction::Forward))
+            .iterator_cf(self.family(family::META), IteratorMode::From(&[meta::DROPPED], rust_rocksdb::Direction::Forward))
         {
             let (key, _) = item.map_err(read_failure)?;
-            match key.strip_prefix(&[DROPPED]).and_then(|id| <[u8; 4]>::try_from(id).ok()) {
+            match key.strip_prefix(&[meta::DROPPED]).and_then(|id| <[u8; 4]>::try_from(id).ok()) {
                 Some(id) => dropped.push(u32::from_be_bytes(id)),
                 None => break,
             }
@@ -67,7 +65,7 @@ impl Storage {
     }
 
     /// Deletes every key of an id in one family: whole files first, then what is left, key by key.
-    fn delete_extent(&self, family: &'static str, id: u32) -> Result<()> {
+    pub(crate) fn delete_extent(&self, family: &'static str, id: u32) -> Result<()> {
         self.db().delete_file_in_range_cf(self.family(family), prefix(id), prefix_end(id)).map_err(read_failure)?;
         loop {
             let mut transaction = Transaction::default();
@@ -103,10 +101,4 @@ impl Storage {
         }
         Ok(())
     }
-}
-
-/// The key that says that an id's keys are to be deleted.
-pub(super) fn dropped_key(id: u32) -> [u8; 5] {
-    let [a, b, c, d] = prefix(id);
-    [DROPPED, a, b, c, d]
 }

@@ -4,8 +4,9 @@ use crate::call::{Call, Reply};
 use crate::ddl::views::SYSTEM_VIEWS;
 use crate::ddl::{list_batch_size, open_list, stored_context};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_document::hash::hash;
 use baton_query::matcher::Matcher;
-use baton_storage::{Collection, CollectionKind, hash_value};
+use baton_storage::{Collection, CollectionKind};
 use baton_types::{Namespace, Result};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -77,8 +78,8 @@ fn info(uuid: [u8; 16]) -> RawDocumentBuf {
 /// Where mongod keeps views. Here the catalog does, so its UUID is made of the database's name.
 fn system_views(db: &str) -> Result<RawDocumentBuf> {
     let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&hash_value(Some(RawBsonRef::String(db)))?.to_be_bytes());
-    uuid[8..].copy_from_slice(&hash_value(Some(RawBsonRef::Symbol(db)))?.to_be_bytes());
+    uuid[..8].copy_from_slice(&hash(RawBsonRef::String(db), 0)?.to_be_bytes());
+    uuid[8..].copy_from_slice(&hash(RawBsonRef::String(db), 1)?.to_be_bytes());
     uuid[6] = (uuid[6] & 0x0f) | 0x40;
     uuid[8] = (uuid[8] & 0x3f) | 0x80;
     Ok(rawdoc! {

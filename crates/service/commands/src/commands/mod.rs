@@ -38,6 +38,7 @@ pub mod get_default_rw_concern;
 pub mod get_log;
 pub mod get_more;
 pub mod get_parameter;
+pub mod hash_bson_element;
 pub mod hello;
 pub mod host_info;
 pub mod initial_sync_status;

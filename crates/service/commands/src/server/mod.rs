@@ -139,6 +139,8 @@ pub struct Server {
     pub stage_memory: Arc<MemoryPool>,
     /// What large requests hold while they are received and carried out.
     pub request_memory: Arc<MemoryPool>,
+    /// What filters, updates and pipelines of large requests may hold once they are parsed; one at a time may hold more.
+    pub parsed_memory: Arc<MemoryPool>,
     /// What large replies hold until they are sent. Not the requests' own, so that who reads slowly keeps nobody from
     /// asking.
     pub reply_memory: Arc<MemoryPool>,
@@ -162,6 +164,8 @@ pub struct ShutdownRequest {
 pub const STAGE_MEMORY_BYTES: usize = 16 * 1024 * 1024;
 /// What large requests may hold, in bytes: one of the largest, and some.
 const REQUEST_MEMORY_BYTES: usize = 50 * 1024 * 1024;
+/// What parsed requests may hold, in bytes.
+const PARSED_MEMORY_BYTES: usize = 32 * 1024 * 1024;
 /// What large replies may hold, in bytes: two of the largest. Where none is left, batches are small.
 const REPLY_MEMORY_BYTES: usize = 34 * 1024 * 1024;
 
@@ -184,6 +188,7 @@ impl Server {
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
             stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 8),
             request_memory: MemoryPool::new(REQUEST_MEMORY_BYTES),
+            parsed_memory: MemoryPool::new(PARSED_MEMORY_BYTES),
             reply_memory: MemoryPool::new(REPLY_MEMORY_BYTES),
             storage: parts.storage,
             ttl: crate::ttl::Figures::default(),

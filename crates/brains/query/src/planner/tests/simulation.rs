@@ -31,10 +31,7 @@ pub(super) fn encoded(value: RawBsonRef<'_>) -> Vec<u8> {
 }
 
 /// A hash with many collisions.
-pub(super) const HASH: HashFunction = |value| {
-    let bytes = encoded(value.unwrap_or(RawBsonRef::Null));
-    Ok(bytes.iter().fold(7_i64, |hash, byte| (hash * 31 + i64::from(*byte)) % 5))
-};
+pub(super) const HASH: HashFunction = |value| Ok(baton_document::hash::index_hash(value)? % 5);
 
 impl Store {
     /// Indexes documents; one that an index cannot hold is left out of the collection.

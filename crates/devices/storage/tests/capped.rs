@@ -1,0 +1,212 @@
+//! Capped collections: what is dropped from their old end costs nobody anything afterwards.
+//!
+//! Counted is what RocksDB walks over on the way to what is asked for, not time.
+
+#![allow(clippy::unwrap_used)]
+
+use baton_storage::tasks::AlwaysOpen;
+use baton_storage::{
+    Bounds, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, Inserted, Order, Storage,
+    StorageOptions, Transaction, View,
+};
+use baton_types::Namespace;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use rust_rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A collection that has room for some 40 of the documents below.
+const SIZE: i64 = 4096;
+
+fn open(path: &Path) -> Arc<Storage> {
+    let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
+    Storage::open(path, options, Arc::new(AlwaysOpen)).unwrap()
+}
+
+fn name(coll: &str) -> Namespace {
+    Namespace::new("test", coll).unwrap()
+}
+
+fn create(storage: &Storage, coll: &str, options: &RawDocument, uuid: u8) -> Arc<Collection> {
+    let options = CollectionOptions::parse(options).unwrap();
+    match storage.create_collection(&name(coll), options, [uuid; 16]).unwrap() {
+        CreateOutcome::Created(collection) | CreateOutcome::Exists(collection) => collection,
+    }
+}
+
+fn capped(storage: &Storage) -> Arc<Collection> {
+    create(storage, "ring", &rawdoc! { "capped": true, "size": SIZE }, 1)
+}
+
+fn document(id: i32) -> RawDocumentBuf {
+    rawdoc! { "_id": id, "text": "x".repeat(64) }
+}
+
+fn insert(storage: &Storage, collection: &Arc<Collection>, ids: std::ops::Range<i32>) {
+    for id in ids {
+        let mut transaction = Transaction::default();
+        let inserted = storage.insert(&mut transaction, collection, &document(id), None).unwrap();
+        assert_eq!(inserted, Inserted::Added);
+        storage.commit(transaction, Durability::Applied).unwrap();
+    }
+}
+
+fn ids(view: &View<'_>, collection: &Collection, order: Order) -> Vec<i32> {
+    let mut cursor = view.documents(collection, &Bounds::default(), order);
+    let mut ids = Vec::new();
+    while let Some((_, document)) = cursor.next_document().unwrap() {
+        ids.push(document.get_i32("_id").unwrap());
+    }
+    ids
+}
+
+/// How many keys RocksDB walked over in vain.
+fn walked_over(work: impl FnOnce()) -> u64 {
+    set_perf_stats(PerfStatsLevel::EnableCount);
+    let mut counters = PerfContext::default();
+    counters.reset();
+    work();
+    let walked =
+        counters.metric(PerfMetric::InternalDeleteSkippedCount) + counters.metric(PerfMetric::InternalKeySkippedCount);
+    set_perf_stats(PerfStatsLevel::Disable);
+    walked
+}
+
+#[test]
+fn an_insert_into_a_full_collection_costs_as_much_after_four_thousand_as_at_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let ring = capped(&storage);
+    insert(&storage, &ring, 0..500);
+    let early = walked_over(|| insert(&storage, &ring, 500..600));
+    insert(&storage, &ring, 600..4_000);
+    let late = walked_over(|| insert(&storage, &ring, 4_000..4_100));
+    assert!(late <= 2 * early + 1000, "{early} keys walked over for a hundred inserts, then {late}");
+    // Each of the hundred would walk over four thousand; so it does over what was dropped since the start was noted.
+    assert!(late <= 100 * 200, "{late}");
+}
+
+#[test]
+fn a_reader_from_either_end_walks_over_nothing_that_was_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let ring = capped(&storage);
+    insert(&storage, &ring, 0..3_000);
+    let mut seen = (Vec::new(), Vec::new());
+    let walked = walked_over(|| {
+        seen = (ids(&storage.view(), &ring, Order::Forward), ids(&storage.view(), &ring, Order::Backward));
+    });
+    assert!(walked <= 1000, "{walked} keys for two reads of {} documents", seen.0.len());
+    assert_eq!(seen.0.last(), Some(&2_999));
+    assert!(seen.0.len() > 20 && seen.0.is_sorted());
+    seen.1.reverse();
+    assert_eq!(seen.0, seen.1);
+}
+
+/// Fails if the start of now cuts off what an older view still sees.
+#[test]
+fn a_view_sees_all_that_was_there_when_it_was_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let ring = capped(&storage);
+    insert(&storage, &ring, 0..1_000);
+    let (view, then) = (storage.view(), storage.queue().applied().timestamp);
+    let before = ids(&view, &ring, Order::Forward);
+    insert(&storage, &ring, 1_000..3_000);
+    assert_eq!(ids(&view, &ring, Order::Forward), before);
+    assert_eq!(ids(&storage.view_at(Some(then)).unwrap(), &ring, Order::Forward), before, "as of that time");
+    assert_ne!(ids(&storage.view(), &ring, Order::Forward), before);
+}
+
+#[test]
+fn after_a_restart_it_goes_on_where_it_was_without_looking_for_its_beginning() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let ring = capped(&storage);
+    insert(&storage, &ring, 0..5_000);
+    let before = ids(&storage.view(), &ring, Order::Forward);
+    drop(storage);
+    let mut storage = None;
+    let walked = walked_over(|| storage = Some(open(directory.path())));
+    assert!(walked <= 4_000, "{walked} keys walked over at the start");
+    let storage = storage.unwrap();
+    let ring = storage.collection(&name("ring")).unwrap();
+    assert_eq!(ids(&storage.view(), &ring, Order::Forward), before);
+    insert(&storage, &ring, 5_000..5_100);
+    assert_eq!(ids(&storage.view(), &ring, Order::Forward).last(), Some(&5_099));
+}
+
+/// Fails if record keys begin anew below the start that was kept: what is inserted then is seen by nobody.
+#[test]
+fn a_collection_that_was_emptied_shows_what_comes_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let ring = capped(&storage);
+    insert(&storage, &ring, 0..5_000);
+    let mut records = Vec::new();
+    let view = storage.view();
+    let mut cursor = view.documents(&ring, &Bounds::default(), Order::Forward);
+    while let Some((record, document)) = cursor.next_document().unwrap() {
+        records.push((record.to_vec(), document.to_owned()));
+    }
+    drop((cursor, view));
+    for (record, before) in records {
+        let mut transaction = Transaction::default();
+        storage.lock_document(&mut transaction, &ring, &record);
+        storage.delete(&mut transaction, &ring, &record, &before, None).unwrap();
+        storage.commit(transaction, Durability::Applied).unwrap();
+    }
+    drop(ring);
+    drop(storage);
+    let storage = open(directory.path());
+    let ring = storage.collection(&name("ring")).unwrap();
+    insert(&storage, &ring, 5_000..5_003);
+    assert_eq!(ids(&storage.view(), &ring, Order::Forward), [5_000, 5_001, 5_002]);
+}
+
+#[test]
+fn a_capped_copy_has_the_newest_that_fit_and_costs_as_much_as_they_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let plain = create(&storage, "plain", &RawDocumentBuf::new(), 2);
+    insert(&storage, &plain, 0..5_000);
+    let options = rawdoc! { "capped": true, "size": 100_000 };
+    let mut steps = 0;
+    let before = storage.queue().applied();
+    let walked = walked_over(|| {
+        let request = CopyRequest {
+            from: &name("plain"),
+            source: plain.id,
+            to: &name("plain"),
+            temporary: &name("tmp"),
+            options: CollectionOptions::parse(&options).unwrap(),
+            uuid: [3; 16],
+            with_indexes: false,
+            drop_target: true,
+            drop_source: false,
+        };
+        storage
+            .copy_collection(&request, &mut |_, _| {
+                steps += 1;
+                Ok(())
+            })
+            .unwrap();
+    });
+    let copy = storage.collection(&name("plain")).unwrap();
+    let kept = ids(&storage.view(), &copy, Order::Forward);
+    assert_eq!(kept.last(), Some(&4_999));
+    assert!(kept.is_sorted() && copy.counts().bytes <= 100_000, "{:?}", copy.counts());
+    assert!(copy.counts().bytes + document(0).as_bytes().len() as i64 > 100_000, "more would fit: {:?}", copy.counts());
+    assert!(walked <= 30_000, "{walked} keys walked over");
+    // A transaction holds many of them, and what does not fit is not copied first.
+    let mut entries = 0;
+    let view = storage.view();
+    let oplog = storage.collection(&Namespace::new("local", "oplog.rs").unwrap()).unwrap();
+    let mut cursor = view.documents(&oplog, &Storage::oplog_from(before.timestamp), Order::Forward);
+    while cursor.next_document().unwrap().is_some() {
+        entries += 1;
+    }
+    assert!(entries <= kept.len() + 10, "{entries} entries for {} documents", kept.len());
+    insert(&storage, &copy, 5_000..5_010);
+    assert_eq!(ids(&storage.view(), &copy, Order::Forward).last(), Some(&5_009));
+}
