@@ -344,19 +344,21 @@ fn from_object(name: &str, mut pair: Document) -> Result<(String, Bson)> {
             format!("{name} requires an object keys of 'k' and 'v'. Found incorrect number of keys:{}", pair.len()),
         ));
     }
+    if !pair.contains_key("k") || !pair.contains_key("v") {
+        let found = value::display(&Some(Bson::Document(pair)));
+        let message =
+            format!("{name} requires an object with keys 'k' and 'v'. Missing either or both keys from: {found}");
+        return Err(Error::location(40393, message));
+    }
     match (pair.remove("k"), pair.remove("v")) {
         (Some(Bson::String(key)), Some(value)) => Ok((key, value)),
-        (Some(key), Some(_)) => Err(Error::location(
-            40394,
-            format!(
-                "{name} requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. Found type: {}",
-                value::bson_type_name(&key)
-            ),
-        )),
-        _ => Err(Error::location(
-            40393,
-            format!("{name} requires an object with keys 'k' and 'v'. Missing either or both keys"),
-        )),
+        (key, _) => {
+            let kind = key.as_ref().map_or("missing", value::bson_type_name);
+            let message = format!(
+                "{name} requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. Found type: {kind}"
+            );
+            Err(Error::location(40394, message))
+        }
     }
 }
 

@@ -188,7 +188,10 @@ fn display_bson(value: &Bson) -> String {
         Bson::Double(number) => double_text(*number),
         Bson::String(text) => format!("\"{text}\""),
         Bson::Array(elements) => format!("[{}]", elements.iter().map(display_bson).collect::<Vec<_>>().join(", ")),
-        Bson::Document(document) => display_fields(document),
+        Bson::Document(document) => {
+            let fields = document.iter().map(|(name, value)| format!("{name}: {}", display_bson(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
         Bson::Boolean(truth) => truth.to_string(),
         Bson::Null => "null".to_owned(),
         Bson::RegularExpression(regex) => format!("/{}/{}", regex.pattern, regex.options),
@@ -208,14 +211,9 @@ fn display_bson(value: &Bson) -> String {
     }
 }
 
-fn display_fields(document: &Document) -> String {
-    let fields: Vec<String> = document.iter().map(|(name, value)| format!("{name}: {}", display_bson(value))).collect();
-    if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
-}
-
-/// A document as error messages show it.
+/// A part of a query as error messages show it.
 pub(crate) fn display_document(document: &RawDocument) -> String {
-    Document::try_from(document).map_or_else(|_| "{...}".to_owned(), |document| display_fields(&document))
+    crate::show::document(document)
 }
 
 /// Roughly what a value takes in memory, in bytes.

@@ -56,7 +56,20 @@ pub(super) fn elem_match(parser: &Parser<'_>, value: RawBsonRef<'_>, depth: usiz
 fn is_on_element_itself(doc: &RawDocument) -> Result<bool> {
     let Some(first) = doc.iter_elements().next() else { return Ok(false) };
     let name = first?.key().as_str();
-    let combines = matches!(name, "$and" | "$or" | "$nor" | "$where" | "$expr" | "$jsonSchema" | "$comment");
+    let combines = matches!(
+        name,
+        "$and"
+            | "$or"
+            | "$nor"
+            | "$where"
+            | "$expr"
+            | "$jsonSchema"
+            | "$comment"
+            | "$alwaysTrue"
+            | "$alwaysFalse"
+            | "$sampleRate"
+            | "$text"
+    );
     Ok(is_operators(RawBsonRef::Document(doc), true) && !combines)
 }
 

@@ -14,6 +14,9 @@ use baton_types::{Error, Result};
 use bson::{RawBson, RawBsonRef, RawDocument};
 use std::sync::Arc;
 
+/// Most components of a path: as deep as the documents of clients may be nested.
+const PATH_COMPONENTS_MAX: usize = 180;
+
 /// Parses a filter.
 pub(super) fn filter(doc: &RawDocument, ctx: &Context) -> Result<Node> {
     Parser { ctx, nested: false }.document(doc, 1)
@@ -85,6 +88,7 @@ impl Parser<'_> {
                 "$ref" | "$id" | "$db" => children.push(Node::field(&Path::parse(name), literal(value)?)),
                 _ if name.starts_with('$') => children.extend(self.combination(name, value, depth)?),
                 _ => {
+                    check_path(name)?;
                     let path = Path::parse(name);
                     children.push(match value {
                         RawBsonRef::Document(inner) if is_operators(value, false) => {
@@ -117,10 +121,18 @@ impl Parser<'_> {
                 };
                 Node::Schema(Arc::new(Schema::parse(schema, self.ctx)?))
             }
+            "$sampleRate" if self.nested => {
+                return Err(Error::bad_value("$sampleRate can only be applied to the top-level document"));
+            }
             "$sampleRate" => Node::SampleRate(SampleRate::parse(value, self.ctx.seed)?),
             "$text" => return Err(Error::not_implemented("$text (text search)")),
             "$where" => {
                 return Err(Error::bad_value("$where is refused: Baton runs no JavaScript on the server; use $expr"));
+            }
+            "$not" => {
+                return Err(Error::bad_value(
+                    "unknown top level operator: $not. If you are trying to negate an entire expression, use $nor.",
+                ));
             }
             _ => {
                 return Err(Error::bad_value(format!(
@@ -196,7 +208,7 @@ impl Parser<'_> {
             "$exists" => field(Predicate::Exists).not(),
             "$type" => field(Predicate::Type(TypeSet::parse(path.as_str(), value)?)),
             "$mod" => field(Predicate::Mod(Modulo::parse(value)?)),
-            "$regex" => field(Predicate::Regex(Box::new(regex::parse(value, siblings.get("$options")?)?))),
+            "$regex" => field(Predicate::Regex(Box::new(regex::parse(value, siblings)?))),
             "$all" => arrays::all(self, path, value, depth)?,
             "$elemMatch" => field(arrays::elem_match(self, value, depth)?),
             "$size" => field(arrays::size(value)?),
@@ -208,6 +220,7 @@ impl Parser<'_> {
             | "$maxDistance" | "$minDistance" | "$uniqueDocs" => {
                 return Err(Error::not_implemented(format!("{name} (geospatial search)")));
             }
+            "$where" => return Err(Error::bad_value("$where cannot be applied to a field")),
             _ => return Err(Error::bad_value(format!("unknown operator: {name}"))),
         })
     }
@@ -257,6 +270,14 @@ fn constant(name: &str, value: RawBsonRef<'_>, node: Node) -> Result<Node> {
     } else {
         Err(Error::failed_to_parse(format!("{name} must be an integer value of 1")))
     }
+}
+
+/// A path has no more components than documents have levels.
+fn check_path(path: &str) -> Result<()> {
+    if path.split('.').count() <= PATH_COMPONENTS_MAX {
+        return Ok(());
+    }
+    Err(Error::location(5_729_100, "FieldPath is too long"))
 }
 
 fn check_depth(depth: usize, doc: &RawDocument) -> Result<()> {

@@ -6,8 +6,8 @@
 
 use crate::pcre::Pattern;
 use baton_types::{Error, Result};
-use bson::RawBsonRef;
 use bson::raw::RawRegexRef;
+use bson::{RawBsonRef, RawDocument};
 use std::sync::Arc;
 
 /// MongoDB's code for a regular expression that does not compile.
@@ -76,22 +76,30 @@ impl RegexPredicate {
     }
 }
 
-/// Parses `$regex` with the `$options` beside it, if any.
-pub(super) fn parse(value: RawBsonRef<'_>, options: Option<RawBsonRef<'_>>) -> Result<RegexPredicate> {
-    let options = match options {
+/// Parses `$regex` with the `$options` beside it among its `siblings`, if any. Options may stand in both places only where
+/// those that stand first are empty.
+pub(super) fn parse(value: RawBsonRef<'_>, siblings: &RawDocument) -> Result<RegexPredicate> {
+    let options = match siblings.get("$options")? {
         None => None,
         Some(RawBsonRef::String(options)) => Some(options),
         Some(_) => return Err(Error::bad_value("$options has to be a string")),
     };
-    match value {
-        RawBsonRef::String(pattern) => RegexPredicate::new(pattern, options.unwrap_or("")),
-        RawBsonRef::RegularExpression(literal) => match options {
-            Some(_) if !literal.options.is_empty() => {
-                Err(Error::location(51075, "options set in both $regex and $options"))
-            }
-            Some(options) => RegexPredicate::new(literal.pattern.as_str(), options),
-            None => RegexPredicate::from_literal(literal),
-        },
-        _ => Err(Error::bad_value("$regex has to be a string")),
+    let literal = match value {
+        RawBsonRef::String(pattern) => return RegexPredicate::new(pattern, options.unwrap_or("")),
+        RawBsonRef::RegularExpression(literal) => literal,
+        _ => return Err(Error::bad_value("$regex has to be a string")),
+    };
+    let (pattern, own) = (literal.pattern.as_str(), literal.options.as_str());
+    let comes_first = |name: &str| {
+        let mut names = siblings.iter_elements().flatten().map(|element| element.key().as_str());
+        names.find(|found| matches!(*found, "$regex" | "$options")) == Some(name)
+    };
+    match options {
+        Some(options) if own.is_empty() => RegexPredicate::new(pattern, options),
+        Some(options) if comes_first("$regex") || !options.is_empty() => {
+            let code = if comes_first("$regex") { 51075 } else { 51074 };
+            Err(Error::location(code, "options set in both $regex and $options"))
+        }
+        _ => RegexPredicate::new(pattern, own),
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Invariants: the sequence of draws follows from the request's seed alone.
 
-use super::integer;
 use baton_document::number::Number;
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
@@ -25,10 +24,7 @@ impl SampleRate {
         };
         let rate = number.to_f64();
         if !(0.0..=1.0).contains(&rate) {
-            return Err(Error::bad_value(format!(
-                "numeric argument to $sampleRate must be in [0, 1], but found {}",
-                integer::display(value)
-            )));
+            return Err(Error::bad_value("numeric argument to $sampleRate must be in [0, 1]"));
         }
         Ok(Self { rate, state: Arc::new(AtomicU64::new(seed)) })
     }

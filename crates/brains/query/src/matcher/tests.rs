@@ -334,6 +334,13 @@ fn regular_expressions_speak_pcre() {
         &[doc! { "a": regex("x", "i") }, doc! { "a": ["X"] }],
         &[doc! { "a": regex("x", "") }, doc! { "a": 1 }],
     );
+    // Options that stand first and are empty give way.
+    assert_matches(
+        doc! { "a": { "$options": "", "$regex": regex("x", "i") } },
+        &[doc! { "a": "X" }],
+        &[doc! { "a": "y" }],
+    );
+    assert_matches(doc! { "a": { "$options": "i", "$regex": "x" } }, &[doc! { "a": "X" }], &[doc! { "a": "y" }]);
     assert_matches(doc! { "a": { "$eq": regex("x", "") } }, &[doc! { "a": regex("x", "") }], &[doc! { "a": "x" }]);
 }
 
@@ -455,6 +462,12 @@ fn malformed_filters_are_refused_with_mongodbs_errors() {
         (doc! { "a": { "$foo": 1 } }, 2, "unknown operator: $foo"),
         (doc! { "a": { "$gt": 1, "b": 2 } }, 2, "unknown operator: b"),
         (doc! { "$foo": 1 }, 2, "unknown top level operator: $foo"),
+        (doc! { "$not": { "a": 1 } }, 2, "If you are trying to negate an entire expression, use $nor."),
+        (doc! { "a": { "$where": "1" } }, 2, "$where cannot be applied to a field"),
+        (doc! { "a": { "$elemMatch": { "$sampleRate": 1 } } }, 2, "$sampleRate can only be applied to the top-level"),
+        (doc! { "a.".repeat(180) + "a": 1 }, 5_729_100, "FieldPath is too long"),
+        (doc! { "a": { "$options": "m", "$regex": regex("a", "i") } }, 51074, "options set in both"),
+        (doc! { "a": { "$regex": regex("a", "i"), "$options": "" } }, 51075, "options set in both"),
         (doc! { "$and": 1 }, 2, "$and must be an array"),
         (doc! { "$or": [] }, 2, "$and/$or/$nor must be a nonempty array"),
         (doc! { "$nor": [1] }, 2, "$or/$and/$nor entries need to be full objects"),

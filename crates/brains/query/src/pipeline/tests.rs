@@ -296,7 +296,14 @@ fn replace_root_promotes_a_document() {
     check(&[doc! { "$replaceRoot": { "newRoot": "$name" } }], &docs, &expected);
     check(&[doc! { "$replaceWith": "$name" }], &docs, &expected);
     let pipeline = parse(&[doc! { "$replaceWith": "$_id" }]).expect("it parses");
-    assert_eq!(run_parsed(&pipeline, &docs).expect_err("an int is no document").code.0, 40228);
+    let error = run_parsed(&pipeline, &docs).expect_err("an int is no document");
+    assert_eq!(error.code.0, 40228);
+    assert!(
+        error.message.contains(
+            "resulting value was: 1. Type of resulting value: 'int'. Input document: {_id: 1, name: {first: \"Gary\"}}"
+        ),
+        "{error}"
+    );
 }
 
 #[test]

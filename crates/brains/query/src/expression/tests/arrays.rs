@@ -96,6 +96,8 @@ fn arrays_are_searched_joined_and_made() {
             {"$arrayToObject": [[["a"]]]} => 40397 "size: 1",
             {"$arrayToObject": [[["a", 1], {"k": "b", "v": 2}]]} => 40396 "now found: object",
             {"$arrayToObject": [[{"k": "a"}]]} => 40392 "keys:1",
+            {"$arrayToObject": [[{"k": "a", "z": "b"}]]} => 40393 "Missing either or both keys from: {k: \"a\", z: \"b\"}",
+            {"$arrayToObject": [[{"v": 1, "k": 2}]]} => 40394 "Found type: int",
         ],
     );
 }

@@ -3,12 +3,12 @@
 //! Source: MongoDB manual, "$replaceRoot" and "$replaceWith".
 
 use crate::Context;
-use crate::expression::Expression;
-use crate::pipeline::field::raw_value;
+use crate::expression::{Expression, value};
 use crate::pipeline::stage::{Flow, Stage};
 use crate::show;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -56,16 +56,15 @@ impl ReplaceRootSpec {
 
     /// What `doc` becomes: 40228 where that is no document.
     pub fn apply(&self, doc: &RawDocument, ctx: &Context) -> Result<RawDocumentBuf> {
-        let value = self.new_root.evaluate(doc, ctx)?.map(raw_value).transpose()?;
-        match value {
-            Some(RawBson::Document(new_root)) => Ok(new_root),
+        match self.new_root.evaluate(doc, ctx)? {
+            Some(Bson::Document(new_root)) => Ok(RawDocumentBuf::try_from(&new_root)?),
             other => {
-                let shown = other.as_ref().map_or("MISSING".to_owned(), |v| show::value(v.as_raw_bson_ref()));
-                let kind = other.as_ref().map_or("missing", |v| show::type_name(v.as_raw_bson_ref().element_type()));
+                let kind = other.as_ref().map_or("missing", |value| show::type_name(value.element_type()));
                 let message = format!(
-                    "'newRoot' expression must evaluate to an object, but resulting value was: {shown}. Type of \
-                     resulting value: '{kind}'. Input document: {}",
-                    show::value(doc.into())
+                    "'newRoot' expression must evaluate to an object, but resulting value was: {}. Type of resulting \
+                     value: '{kind}'. Input document: {}",
+                    value::display(&other),
+                    value::display(&Some(Bson::Document(Document::try_from(doc)?)))
                 );
                 Err(Error::location(40228, message))
             }
