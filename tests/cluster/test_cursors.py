@@ -120,3 +120,44 @@ def test_a_cursor_dies_with_its_session(client, db):
             assert error.code in (43, 50738, 13)
             break
         assert time.monotonic() < deadline, "the cursor outlived its session"
+
+
+def test_a_first_batch_of_nothing_leaves_the_document_to_the_next(db):
+    """A find by `_id` alone takes the shortest way, and lost its document."""
+    db.many.insert_one({"_id": 1})
+    first = db.command("find", "many", filter={"_id": 1}, batchSize=0)["cursor"]
+    assert first["firstBatch"] == [] and first["id"] != 0
+    more = db.command("getMore", Int64(first["id"]), collection="many")["cursor"]
+    assert more["nextBatch"] == [{"_id": 1}] and more["id"] == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"tailable": True}, {"tailable": True, "awaitData": True}])
+def test_a_cursor_on_a_collection_that_is_not_there_is_closed_at_once(db, options):
+    """Drivers send `maxTimeMS` with the getMore of a cursor that awaits data: this one took it for another's, and refused."""
+    assert db.command("find", "nothing", batchSize=0, **options)["cursor"]["id"] == 0
+
+
+def test_lists_name_their_cursor_before_what_they_list(db):
+    """As MongoDB's do, while a find's batch is first."""
+    for number in range(3):
+        db.create_collection(f"c{number}")
+    for command in ({"listCollections": 1}, {"listIndexes": "c0"}):
+        assert list(db.command(command)["cursor"]) == ["id", "ns", "firstBatch"]
+    assert list(db.command("find", "c0")["cursor"]) == ["firstBatch", "id", "ns"]
+    first = db.command("listCollections", cursor={"batchSize": 1})["cursor"]
+    more = db.command("getMore", Int64(first["id"]), collection="$cmd.listCollections")["cursor"]
+    names = {each["name"] for each in first["firstBatch"] + more["nextBatch"]}
+    assert len(first["firstBatch"]) == 1 and names == {"c0", "c1", "c2"}
+
+
+@pytest.mark.parametrize("command", [
+    {"insert": None, "documents": [{"_id": 1}]}, {"update": None, "updates": [{"q": {}, "u": {"a": 1}, "upsert": True}]},
+    {"delete": None, "deletes": [{"q": {}, "limit": 1}]}, {"findAndModify": None, "query": {}, "remove": True}])
+def test_what_is_the_servers_own_is_not_written_to(db, command):
+    name = next(iter(command))
+    for collection, why in (("system.own", "Invalid system namespace: "), ("system.views", "cannot write to "),
+                            ("system.profile", "cannot write to ")):
+        with pytest.raises(OperationFailure, match=why) as refused:
+            db.command({**command, name: collection})
+        assert refused.value.code == 73
+    db.command({**command, name: "system.js"})

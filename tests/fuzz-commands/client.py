@@ -15,6 +15,7 @@ import bson
 
 import grammar
 import judge
+import values
 from draw import Draw
 from ledger import Ledger
 from raw import Raw
@@ -50,6 +51,9 @@ class Client(threading.Thread):
         self.connections = {}
         self.primary = 0
         self.count = 0
+        self.mood = self.draw.pick(*grammar.MOODS)
+        # The same for all.
+        self.favourite = Draw(seed).pick(*values.NAMES)
         self.ledger = Ledger(self, run.accounts)
 
     def run(self):
@@ -70,7 +74,7 @@ class Client(threading.Thread):
         if self.draw.chance(0.06):
             self.ledger.step()
             return
-        request = grammar.request(self.draw)
+        request = grammar.request(self.draw, self.mood, self.favourite)
         member = self.draw.randrange(len(self.run_.members)) if request.anywhere else self.primary
         try:
             if self.draw.chance(0.005):

@@ -15,9 +15,11 @@ Python, for a client costs little beside a member's work on its request, and bec
 
 import argparse
 import collections
+import contextlib
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -100,8 +102,16 @@ class Run:
                 under_way = direct.admin.command("currentOp")["inprog"]
         except pymongo.errors.PyMongoError as error:
             under_way.append(str(error))
+        self.save_stacks(record.member)
         self.fault("no reply", f"for {self.reply_seconds_max} s, {client.name}\n  {record}\n  under way: " + "\n  ".join(
             str(operation)[:600] for operation in under_way))
+
+    def save_stacks(self, member):
+        """What a member's threads are at, where there is a debugger."""
+        if shutil.which("gdb") and self.members[member].is_running():
+            with open(self.data / f"stacks-{member}.txt", "w") as output, contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(["gdb", "-p", str(self.members[member].pid), "-batch", "-ex", "thread apply all bt 25"],
+                               stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL, timeout=60)
 
     def round(self, number):
         """Clients and faults for a while, then the judgement."""

@@ -10,7 +10,10 @@ import crud
 import ddl
 import values
 
-KINDS = {"write": 10, "read": 8, "change": 4, "look": 2}
+# What a client is up to for a round: how often it does what.
+MOODS = (
+    {"write": 10, "read": 8, "change": 4, "look": 2}, {"write": 10, "read": 2, "change": 1, "look": 1},
+    {"write": 2, "read": 1, "change": 10, "look": 1}, {"write": 4, "read": 10, "change": 1, "look": 2})
 TABLES = {"write": crud.WRITES, "read": crud.READS, "change": ddl.CHANGES, "look": ddl.LOOKS}
 # Longer than a fail-over, shorter than the bound on replies.
 WAIT_MS_MAX = 20_000
@@ -33,18 +36,18 @@ class Request:
         return next(iter(self.body))
 
 
-def request(draw):
-    """The next request of a client."""
-    kind = draw.one_of(KINDS)
+def request(draw, mood, favourite):
+    """The next request of a client, on its favourite name more often than not."""
+    kind = draw.one_of(mood)
     command = draw.one_of(TABLES[kind])
     database = "fuzz" if draw.chance(0.9) else draw.pick(*values.DATABASES)
-    body = command(draw, draw.pick(*values.NAMES))
+    body = command(draw, favourite if draw.chance(0.5) else draw.pick(*values.NAMES))
     if command is ddl.rename:
         body["renameCollection"] = f"{database}.{body['renameCollection']}"
         body["to"] = f"{database if draw.chance(0.8) else draw.pick(*values.DATABASES)}.{body['to']}"
         database = "admin"
     made = Request(database, body)
-    if kind in ("write", "change") :
+    if kind in ("write", "change"):
         _add_write_concern(draw, body)
         if kind == "write" and draw.chance(0.3):
             made.retryable = crud.retryable(draw, body)

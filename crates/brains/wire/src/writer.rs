@@ -46,6 +46,19 @@ impl<'o> DocumentWriter<'o> {
         append_value(self.out, value);
     }
 
+    /// Appends a 64-bit field whose value is known later; returns where, for [`Self::fill_int64`].
+    pub fn reserve_int64(&mut self, key: impl AsRef<CStr>) -> usize {
+        self.append(key, 0_i64);
+        self.out.len() - 8
+    }
+
+    /// Gives a reserved field its value.
+    pub fn fill_int64(&mut self, at: usize, value: i64) {
+        if let Some(field) = self.out.get_mut(at..at + 8) {
+            field.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+
     /// Appends an element to the innermost open array.
     pub fn push<'v>(&mut self, value: impl Into<RawBsonRef<'v>>) {
         let value = value.into();

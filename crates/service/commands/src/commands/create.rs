@@ -26,6 +26,23 @@ pub fn check_name(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
+/// Refuses to write documents to what is the member's own.
+///
+/// # Errors
+/// `InvalidNamespace` (73).
+pub fn check_writable(namespace: &Namespace) -> Result<()> {
+    if !namespace.is_system() {
+        return Ok(());
+    }
+    let refuse = |why: String| Err(Error::new(ErrorCode::InvalidNamespace, why));
+    match (namespace.db(), namespace.coll()) {
+        (_, views::SYSTEM_VIEWS | "system.profile") => refuse(format!("cannot write to {namespace}")),
+        ("config" | "local", _) | (_, "system.js") => Ok(()),
+        ("admin", "system.roles" | "system.users" | "system.version" | "system.backup_users") => Ok(()),
+        _ => refuse(format!("Invalid system namespace: {namespace}")),
+    }
+}
+
 fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     let document = options::read(&mut call.fields, &namespace)?;

@@ -65,6 +65,7 @@ impl<'a> Element<'a> {
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
+    super::create::check_writable(&namespace)?;
     let deletes = call.documents("deletes")?;
     let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
     let variables = call.fields.optional("let")?;

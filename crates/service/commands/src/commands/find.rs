@@ -141,7 +141,15 @@ impl<'a> FindRequest<'a> {
 
     /// The `_id` if the filter is that alone, with a value that stands for itself.
     fn simple_id(&self) -> Option<RawBsonRef<'a>> {
-        if self.skip > 0 || self.tailable || self.hint.is_some() || self.min.is_some() || self.max.is_some() {
+        // A first batch of nothing leaves the cursor open, and the document to the next.
+        let opens_cursor = self.batch_size == Some(0) && !self.single_batch;
+        if opens_cursor
+            || self.skip > 0
+            || self.tailable
+            || self.hint.is_some()
+            || self.min.is_some()
+            || self.max.is_some()
+        {
             return None;
         }
         let mut elements = self.filter?.iter();
@@ -197,7 +205,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         return find_by_id(call, reply, &request, &storage, collection, id);
     }
     let context = crud::context(call, request.variables)?;
-    let opening = request.opening(namespace.clone());
+    let mut opening = request.opening(namespace.clone());
+    // There is nothing to come from what is not there, not even for a cursor that would wait.
+    opening.single_batch |= collection.is_none();
     if collection.as_ref().is_some_and(|collection| collection.kind == CollectionKind::View) {
         if request.tailable {
             return Err(Error::new(ErrorCode::OptionNotSupportedOnView, "tailable cursors are not supported on views"));
@@ -261,8 +271,7 @@ fn find_by_id(
     id: RawBsonRef<'_>,
 ) -> Result<()> {
     let record = record_key(id)?;
-    let found =
-        if request.batch_size == Some(0) && !request.single_batch { None } else { storage.get(collection, &record)? };
+    let found = storage.get(collection, &record)?;
     reply.begin_document(cstr!("cursor"));
     reply.begin_array(cstr!("firstBatch"));
     if let Some(bytes) = &found {

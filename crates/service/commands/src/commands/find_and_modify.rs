@@ -24,6 +24,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
+    super::create::check_writable(&namespace)?;
     let fields = &mut call.fields;
     let query: Option<&RawDocument> = fields.optional("query")?;
     let sort: Option<&RawDocument> = fields.optional("sort")?;

@@ -25,6 +25,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
+    super::create::check_writable(&namespace)?;
     let documents = call.documents("documents")?;
     let rules = InsertRules {
         ordered: call.fields.optional::<bool>("ordered")?.unwrap_or(true),

@@ -167,6 +167,7 @@ impl Sums {
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
+    super::create::check_writable(&namespace)?;
     let updates = call.documents("updates")?;
     let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
     let rules = Rules {

@@ -268,9 +268,38 @@ pub struct Opening {
     pub no_timeout: bool,
 }
 
+/// In which order the reply's `cursor` has its fields. MongoDB has two, and there are clients that compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// `firstBatch`, `id`, `ns`: of documents.
+    BatchFirst,
+    /// `id`, `ns`, `firstBatch`: of collections and indexes.
+    IdFirst,
+}
+
 /// Writes `cursor: {firstBatch, id, ns}` and keeps the cursor if there is more.
-pub fn open(call: &Call<'_>, reply: &mut Reply<'_>, mut cursor: Box<dyn Cursor>, opening: &Opening) -> Result<()> {
+pub fn open(call: &Call<'_>, reply: &mut Reply<'_>, cursor: Box<dyn Cursor>, opening: &Opening) -> Result<()> {
+    open_in_order(call, reply, cursor, opening, Layout::BatchFirst)
+}
+
+/// Writes `cursor: {id, ns, firstBatch}`, as commands that list things do, and keeps the cursor if there is more.
+pub fn open_list(call: &Call<'_>, reply: &mut Reply<'_>, cursor: Box<dyn Cursor>, opening: &Opening) -> Result<()> {
+    open_in_order(call, reply, cursor, opening, Layout::IdFirst)
+}
+
+fn open_in_order(
+    call: &Call<'_>,
+    reply: &mut Reply<'_>,
+    mut cursor: Box<dyn Cursor>,
+    opening: &Opening,
+    layout: Layout,
+) -> Result<()> {
     reply.begin_document(cstr!("cursor"));
+    let id_ahead = (layout == Layout::IdFirst).then(|| {
+        let at = reply.reserve_int64(cstr!("id"));
+        reply.append(cstr!("ns"), opening.namespace.as_str());
+        at
+    });
     reply.begin_array(cstr!("firstBatch"));
     let wanted = Some(opening.batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS));
     let mut batch = BatchBuilder::new(reply, wanted, &call.server.reply_memory);
@@ -297,8 +326,13 @@ pub fn open(call: &Call<'_>, reply: &mut Reply<'_>, mut cursor: Box<dyn Cursor>,
         };
         call.server.cursors.open(info, cursor)
     };
-    reply.append(cstr!("id"), id);
-    reply.append(cstr!("ns"), opening.namespace.as_str());
+    match id_ahead {
+        Some(at) => reply.fill_int64(at, id),
+        None => {
+            reply.append(cstr!("id"), id);
+            reply.append(cstr!("ns"), opening.namespace.as_str());
+        }
+    }
     if let Some(time) = call.read_at {
         reply.append(cstr!("atClusterTime"), bson::Timestamp::from(time));
     }

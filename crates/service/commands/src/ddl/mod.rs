@@ -16,7 +16,7 @@ mod tests;
 pub mod views;
 
 use crate::call::{Call, Reply};
-use crate::crud::cursor::{Opening, open};
+use crate::crud::cursor::{self, Opening};
 use crate::fields::wrong_type;
 use baton_execution::{Aggregation, Draw, SystemDraw};
 use baton_query::Context;
@@ -124,7 +124,12 @@ pub fn open_list(
     let list = Aggregation::of_documents(documents);
     // Without a size everything that fits is given at once, as mongod does for lists.
     let batch_size = Some(batch_size.unwrap_or(usize::MAX));
-    open(call, reply, Box::new(list), &Opening { namespace, batch_size, single_batch: false, no_timeout: false })
+    cursor::open_list(
+        call,
+        reply,
+        Box::new(list),
+        &Opening { namespace, batch_size, single_batch: false, no_timeout: false },
+    )
 }
 
 /// The `cursor: {batchSize}` argument of a command that lists things.
