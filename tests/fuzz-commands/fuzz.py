@@ -82,12 +82,13 @@ class Run:
             self.fault("a reply", f"{fault}\n  {record}")
 
     def judge_retry(self, client, request, first, second):
-        """The answer to a write that was sent twice is that to the first."""
-        if second["ok"] and not judge.codes(first) and not judge.codes(second):
-            for field in ("n", "nModified", "value"):
-                if first.get(field) != second.get(field):
-                    self.fault("a retry", f"{request.body}: {judge.short(first)}, then {judge.short(second)}")
-                    break
+        """What a write did the first time it is said to have done the second time. What changed nothing is done anew."""
+        if not second["ok"] or judge.codes(first) or judge.codes(second):
+            return
+        fewer = any(second.get(field, 0) < first.get(field, 0) for field in ("n", "nModified"))
+        other = first.get("lastErrorObject", {}).get("n") == 1 and first["value"] != second["value"]
+        if fewer or other or "documents" in request.body and first["n"] != second["n"]:
+            self.fault("a retry", f"{request.body}: {judge.short(first)}, then {judge.short(second)}")
 
     def judge_lost(self, client, member, pid):
         """A connection ended: its member was killed, or leaves its part."""

@@ -47,10 +47,12 @@ ALLOWED = (
     (171, WRITING + ("createIndexes",), "cannot index parallel arrays"),
     (16766, WRITING + ("createIndexes",), "Error: hashed indexes do not currently support array values"),
     # What an operator cannot be applied to.
-    (14, CHANGING, "Cannot apply \\$(inc|mul|bit)|Cannot increment|Cannot multiply"),
+    (14, CHANGING, "Cannot apply \\$"),
     (14, READING, "\\$add only supports numeric or date types"),
-    (2, CHANGING, "Cannot apply \\$bit|The path '.*' must exist|Cannot apply array updates|The positional operator did not find|"
-                  "The field '.*' must be an array|Cannot apply \\$pull|The field .* must be an array"),
+    (2, CHANGING, "Cannot apply \\$|The path '.*' must exist|Cannot apply array updates|The positional operator did not find|"
+                  "The field .* must be an array"),
+    (14, CHANGING, "Path .* contains an element of non-array type"),
+    (53, CHANGING, "The '_id' value cannot be of type array"),
     (28, CHANGING, "Cannot create field"),
     (54, CHANGING, "cannot infer query fields to set"),
     (10003, CHANGING, "Cannot change the size of a document in a capped collection"),
@@ -65,6 +67,7 @@ ALLOWED = (
     (5, ("create", "collMod"), "View cycle detected"), (165, READING, ""),
     (246, READING + ("getMore",), "Unable to read from a snapshot"), (239, READING + ("getMore",), ""),
     # Where a pipeline writes.
+    (125, ("aggregate",), "(collection options|indexes) of target collection .* changed during processing"),
     (13113, ("aggregate",), "\\$merge could not find a matching document"),
     (51183, ("aggregate",), "Cannot find index to verify that join fields will be unique"),
     (51185, ("aggregate",), ""), (51132, ("aggregate",), ""),
@@ -98,8 +101,13 @@ def of_reply(request, reply):
             yield f"{request.name} is answered with {code}: {message}"
 
 
+# What MongoDB puts before the message of what went wrong.
+PREFIX = re.compile(r"^(Index build failed|PlanExecutor error|Plan executor error|Failed to optimize pipeline|\$merge failed).* :: caused by :: ")
+
+
 def is_allowed(command, code, message):
     """Whether a valid command can be answered with this."""
+    message = PREFIX.sub("", message)
     return code in NAMES or any(
         code == allowed and command in commands and re.match(begin, message) for allowed, commands, begin in ALLOWED)
 

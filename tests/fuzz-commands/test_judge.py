@@ -16,6 +16,7 @@ import pytest
 import judge
 from client import Client
 from fuzz import Run
+from grammar import Request
 
 
 class Liar:
@@ -108,7 +109,10 @@ def test_a_set_without_a_primary_is_a_fault(run):
 
 
 def test_a_retry_that_is_done_again_is_a_fault(run):
-    run.judge_retry(None, type("Request", (), {"body": {}}), {"ok": 1.0, "n": 1}, {"ok": 1.0, "n": 2})
+    insert = Request("fuzz", {"insert": "red", "documents": [{}]})
+    run.judge_retry(None, insert, {"ok": 1.0, "n": 1}, {"ok": 1.0, "n": 1})
+    assert not run.faults_seen
+    run.judge_retry(None, insert, {"ok": 1.0, "n": 1}, {"ok": 1.0, "n": 2})
     assert "a retry" in run.faults_seen[0]
 
 

@@ -36,7 +36,8 @@ pub(crate) fn roll_back(storage: &Storage, host: &str, directory: &Path) -> Resu
 }
 
 /// The last entry that both logs have. Entries of this member's log are tried further and further from its end, until the source
-/// has one; from there on both are read forward. So it costs as much as lies behind the parting here, whatever the source wrote since.
+/// has it or one after it that is here too; from there on both are read forward. So it costs as much as lies behind the parting here,
+/// whatever the source wrote since.
 fn common_entry(storage: &Storage, host: &str) -> Result<OpTime> {
     let mut connection = Outgoing::connect(host, TIMEOUT).map_err(|error| unreachable(host, &error))?;
     let last = storage.last_entry().timestamp;
@@ -47,7 +48,11 @@ fn common_entry(storage: &Storage, host: &str) -> Result<OpTime> {
         let is_oldest = before == OpTime::ZERO;
         let own = if is_oldest { storage.oldest_entry()?.unwrap_or(OpTime::ZERO) } else { before };
         if tried != Some(own)
-            && let Some(common) = common_from(storage, &mut connection, host, own)?
+            && let Some(common) = common_from(
+                own,
+                |optime| Ok(storage.entry_at(optime)?.is_some()),
+                |from| entries_from(&mut connection, host, from),
+            )?
         {
             return Ok(common);
         }
@@ -59,17 +64,19 @@ fn common_entry(storage: &Storage, host: &str) -> Result<OpTime> {
     }
 }
 
-/// The last entry that both have, if they have `own`.
-fn common_from(storage: &Storage, connection: &mut Outgoing, host: &str, own: OpTime) -> Result<Option<OpTime>> {
+/// The last entry that both have, if the source's first from `own` on is here. That need not be `own` itself: the log of a source that
+/// was copied a while ago begins later than this one.
+fn common_from(
+    own: OpTime,
+    is_here: impl Fn(OpTime) -> Result<bool>,
+    mut theirs_from: impl FnMut(Timestamp) -> Result<Vec<OpTime>>,
+) -> Result<Option<OpTime>> {
     let mut common = None;
     let mut from = own.timestamp;
     loop {
-        let theirs = entries_from(connection, host, from)?;
-        if common.is_none() && theirs.first() != Some(&own) {
-            return Ok(None);
-        }
+        let theirs = theirs_from(from)?;
         for optime in &theirs {
-            if storage.entry_at(*optime)?.is_none() {
+            if !is_here(*optime)? {
                 return Ok(common);
             }
             common = Some(*optime);
@@ -104,4 +111,47 @@ fn entries_from(connection: &mut Outgoing, host: &str, from: Timestamp) -> Resul
 
 fn unreachable(host: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorCode::HostUnreachable, format!("{host}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(term: i64, seconds: u32) -> OpTime {
+        OpTime { term, timestamp: Timestamp { seconds, increment: 1 } }
+    }
+
+    fn common(own: &[OpTime], theirs: &[OpTime], from: OpTime) -> Option<OpTime> {
+        common_from(
+            from,
+            |optime| Ok(own.contains(&optime)),
+            |from| Ok(theirs.iter().copied().filter(|t| t.timestamp >= from).take(ENTRIES_PER_LOOK as usize).collect()),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn the_last_entry_of_both_is_found_from_one_before_the_parting() {
+        let own = [at(1, 1), at(1, 2), at(1, 3), at(1, 4)];
+        let theirs = [at(1, 1), at(1, 2), at(2, 4), at(2, 5)];
+        assert_eq!(common(&own, &theirs, at(1, 1)), Some(at(1, 2)));
+        assert_eq!(common(&own, &theirs, at(1, 3)), None);
+        assert_eq!(common(&own, &theirs, at(1, 4)), None);
+    }
+
+    /// The search went past the little that both had, and the member was copied anew.
+    #[test]
+    fn a_source_that_was_copied_lately_has_entries_in_common_though_its_log_begins_later() {
+        let own: Vec<_> = (1..100).map(|n| at(1, n)).collect();
+        let theirs: Vec<_> = (40..50).map(|n| at(1, n)).chain([at(2, 50)]).collect();
+        assert_eq!(common(&own, &theirs, at(1, 10)), Some(at(1, 49)));
+        assert_eq!(common(&own, &theirs, at(1, 60)), None);
+    }
+
+    #[test]
+    fn a_long_way_is_read_in_several_looks() {
+        let own: Vec<_> = (1..2000).map(|n| at(1, n)).collect();
+        let theirs: Vec<_> = (1..1500).map(|n| at(1, n)).chain([at(2, 1500)]).collect();
+        assert_eq!(common(&own, &theirs, at(1, 1)), Some(at(1, 1499)));
+    }
 }
