@@ -132,7 +132,7 @@ impl<'o> ReplyBuilder<'o> {
         if let Some(compressor) = self.compressor {
             compression::deflate_message(self.out, self.start, compressor);
         }
-        debug_assert!(self.out.len() - self.start <= MESSAGE_SIZE_MAX_BYTES);
+        assert!(self.out.len() - self.start <= MESSAGE_SIZE_MAX_BYTES, "a reply fits into a message");
         self.out.len() - self.start
     }
 

@@ -11,7 +11,7 @@ use crate::listen::{self, Listener, Options};
 use crate::probe::ConnectionProbe;
 use crate::service::{ConnectionInfo, Peer, Service};
 use crate::waker::poll_until;
-use baton_types::MemoryPool;
+use baton_types::{MemoryPool, must_not_unwind};
 use baton_wire::MESSAGE_SIZE_MAX_BYTES;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags};
@@ -166,6 +166,8 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 }
 
 fn accept_all<S: Service>(listener: &Listener, shared: &Arc<Shared>, service: &Arc<S>) {
+    // Without it nobody gets in any more.
+    let _guard = must_not_unwind("accepting connections");
     let mut spare = Spare::new();
     let mut warned: Option<Instant> = None;
     while !shared.stopping.load(Relaxed) {

@@ -11,6 +11,7 @@
 
 use crate::catalog::Collection;
 use crate::commit::{Durability, WriteGate};
+use crate::critical::Critical;
 use crate::entry_change::{CarriedOut, EntryChange};
 use crate::oplog::{RetryImage, optime_of};
 use crate::sessions::SessionHandle;
@@ -177,7 +178,7 @@ impl Storage {
     }
 
     /// Takes the turn of the one who applies.
-    pub(crate) fn follow(&self) -> Result<MutexGuard<'_, ()>> {
+    pub(crate) fn follow(&self) -> Result<Critical<MutexGuard<'_, ()>>> {
         let turn = self.following.lock();
         if self.commit.write_gate() != WriteGate::Closed {
             return Err(Error::new(

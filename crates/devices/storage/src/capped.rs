@@ -123,7 +123,9 @@ impl Storage {
             return Ok(None);
         }
         check_fits(collection, document)?;
-        self.locks.lock(&mut transaction.locks, collection.id, END);
+        if !self.locks.lock(&mut transaction.locks, collection.id, END) {
+            return Ok(None);
+        }
         Ok(Some(next_record(collection)))
     }
 
@@ -136,9 +138,12 @@ impl Storage {
         document: &RawDocument,
     ) -> Result<Inserted> {
         check_fits(copy, document)?;
-        if transaction.is_empty() && transaction.locks.is_empty() {
-            self.locks.lock(&mut transaction.locks, copy.id, END);
-        } else if !self.locks.try_lock(&mut transaction.locks, copy.id, END) {
+        let is_locked = if transaction.is_empty() && transaction.locks.is_empty() {
+            self.locks.lock(&mut transaction.locks, copy.id, END)
+        } else {
+            self.locks.try_lock(&mut transaction.locks, copy.id, END)
+        };
+        if !is_locked {
             return Ok(Inserted::CommitFirst);
         }
         let record = next_record(copy);

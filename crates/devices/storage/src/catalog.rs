@@ -11,6 +11,7 @@
 
 use crate::capped::Starts;
 use crate::counters::{Counters, Counts};
+use crate::critical::CriticalRwLock;
 use crate::format::{CollectionId, IndexId};
 use crate::index::field_kinds;
 use crate::index_demands::{self, Demand};
@@ -21,7 +22,7 @@ use baton_query::matcher::Matcher;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -347,16 +348,26 @@ pub struct Collection {
 }
 
 /// What a renamed or altered collection shares with the one it was.
-#[derive(Default)]
 pub(crate) struct Shared {
     /// What the commit queue last wrote into the catalog family; `None` before, and once it is dropped.
     pub(crate) entry: Mutex<Option<CatalogEntry>>,
     /// Read-held by writers for one operation; write-held by DDL.
-    pub(crate) ddl: RwLock<()>,
+    pub(crate) ddl: CriticalRwLock,
     /// The next record key of a capped collection.
     pub(crate) next_sequence: AtomicU64,
     /// Where a capped collection begins.
     pub(crate) starts: Starts,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            entry: Mutex::default(),
+            ddl: CriticalRwLock::new("a change of a collection"),
+            next_sequence: AtomicU64::new(0),
+            starts: Starts::default(),
+        }
+    }
 }
 
 impl Collection {

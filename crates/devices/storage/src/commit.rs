@@ -15,6 +15,7 @@
 //! - `durable` never exceeds `applied`; a durable commit returns only when `durable` has reached its OpTime.
 //! - What wants a sync gets one: the present one's leader sees to the next, by a committing thread that waits for it, by the
 //!   thread that is there for that ([`CommitQueue::serve_syncs`]), or by itself.
+//! - A thread that panics in the queue ends the process: what it led would be led by nobody.
 //! - Locks of a transaction are released once it is applied, not once it is durable: whoever reads the new value and
 //!   asks for durability is synced with it, because the log is one sequence. For the same reason a document's lock may be
 //!   handed on once the transaction is in the queue; who gets it reads the new value from [`crate::in_flight`].
@@ -29,12 +30,12 @@ pub use gate::WriteGate;
 pub use newest::SharedEntry;
 
 use crate::in_flight::InFlight;
-use crate::locks::{LockSet, LockTable};
+use crate::locks::LockSet;
 use crate::machine;
 use crate::record_cache::RecordCache;
 use crate::transaction::Transaction;
 use ahash::RandomState;
-use baton_types::{OpTime, Result, Timestamp};
+use baton_types::{OpTime, Result, Timestamp, must_not_unwind};
 use newest::NewestEntries;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rust_rocksdb::{DB, WriteOptions};
@@ -144,7 +145,6 @@ pub type ProgressListener = Box<dyn Fn() + Send + Sync>;
 /// See the file's header.
 pub struct CommitQueue {
     db: Arc<DB>,
-    locks: Arc<LockTable>,
     in_flight: Arc<InFlight>,
     record_cache: Arc<RecordCache>,
     state: Mutex<State>,
@@ -183,8 +183,7 @@ impl CommitQueue {
     /// A queue whose next OpTime follows `last`, which is on disk. `stamp`: what a rollback kept (see [`stamps`]), or zero.
     pub(crate) fn new(
         db: Arc<DB>,
-        locks: Arc<LockTable>,
-        in_flight: Arc<InFlight>,
+            in_flight: Arc<InFlight>,
         record_cache: Arc<RecordCache>,
         last: OpTime,
         stamp: u64,
@@ -203,7 +202,6 @@ impl CommitQueue {
         };
         Self {
             db,
-            locks,
             in_flight,
             record_cache,
             state: Mutex::new(state),
@@ -302,7 +300,7 @@ impl CommitQueue {
 
     /// Commits a transaction without entries of this member's own, which nothing refuses.
     pub(crate) fn commit_unasked(&self, transaction: Transaction, durability: Durability) -> OpTime {
-        debug_assert!(!transaction.has_own_entries());
+        assert!(!transaction.has_own_entries(), "own entries pass the gate");
         self.take_place(Self::waiter(transaction, durability), self.state.lock(), LockSet::default())
     }
 
@@ -319,10 +317,12 @@ impl CommitQueue {
 
     /// Puts a transaction into the queue and waits until it is done; returns its last OpTime.
     fn take_place(&self, waiter: Arc<Waiter>, mut state: MutexGuard<'_, State>, mut handed_on: LockSet) -> OpTime {
+        // Who leaves the queue otherwise than it came leaves `writing` or `syncing` behind, and everybody waits for ever.
+        let _guard = must_not_unwind("the commit queue");
         state.pending.push_back(Arc::clone(&waiter));
         let mut role = if std::mem::replace(&mut state.writing, true) { WAITING } else { LEAD_WRITE };
         drop(state);
-        self.locks.release(&mut handed_on);
+        handed_on.release();
         loop {
             match role {
                 LEAD_WRITE => self.lead_write(&waiter),
@@ -364,6 +364,7 @@ impl CommitQueue {
                     return;
                 }
             }
+            let _guard = must_not_unwind("the commit queue");
             self.lead_sync();
         }
     }

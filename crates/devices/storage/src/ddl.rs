@@ -443,7 +443,9 @@ impl Storage {
             for record in &records {
                 if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
                     self.commit.commit_unasked(std::mem::take(&mut transaction), Durability::Applied);
-                    self.locks.lock(&mut transaction.locks, collection.id, record);
+                    while !self.locks.lock(&mut transaction.locks, collection.id, record) {
+                        progress(done, total.max(done))?;
+                    }
                 }
                 let Some(document) = self.get_locked(collection, record)? else { continue };
                 let document = crate::view::stored_document(&document)?;
@@ -484,8 +486,8 @@ impl Storage {
             if !self.locks.try_lock_all_new(&mut transaction.locks, keys()) {
                 // Somebody holds one of the keys, perhaps this very batch: let the batch become readable, then wait.
                 self.commit.commit_unasked(std::mem::take(transaction), Durability::Applied);
-                self.locks.lock(&mut transaction.locks, collection.id, record);
-                self.locks.lock_sorted(&mut transaction.locks, keys());
+                while !self.locks.lock(&mut transaction.locks, collection.id, record) {}
+                while !self.locks.lock_sorted(&mut transaction.locks, keys()) {}
                 if self.get_locked(collection, record)?.is_none_or(|now| *now != *document.as_bytes()) {
                     // Changed meanwhile: the writer that did so has put the entries in.
                     return Ok(());

@@ -71,7 +71,9 @@ impl Storage {
             return self.append_capped(transaction, collection, id, document, image);
         };
         if transaction.is_empty() && transaction.locks.is_empty() {
-            self.lock_document(transaction, collection, &record);
+            if !self.lock_document(transaction, collection, &record) {
+                return Ok(CarriedOut::CommitFirst);
+            }
         } else if !self.locks.try_lock_new(&mut transaction.locks, collection.id, &record) {
             return Ok(CarriedOut::CommitFirst);
         }

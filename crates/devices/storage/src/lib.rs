@@ -25,6 +25,7 @@ mod cloning;
 mod commit;
 mod copy;
 mod counters;
+mod critical;
 mod ddl;
 mod entry_change;
 mod facts;
@@ -89,3 +90,8 @@ pub use transaction::Transaction;
 pub use validate::{ValidateProgress, ValidateReport};
 pub use view::{Bounds, DocumentCursor, IndexCursor, IndexEntry, Order, View, stored_document};
 pub use write::{Inserted, Statement, id_of};
+
+// For `crash_point!` in the crates above.
+#[cfg(feature = "crash-points")]
+#[doc(hidden)]
+pub use fail;

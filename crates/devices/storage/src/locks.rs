@@ -8,6 +8,9 @@
 //! Invariant (no deadlock): whoever holds a lock waits for another only through [`LockTable::lock_sorted`], which takes
 //! unique-index keys in ascending order, and no holder of such a key waits for a document. Everybody else tries, and
 //! gives up what it holds when it must wait.
+//!
+//! A set gives back what it holds when it is dropped, whichever way its transaction ends. Nobody waits for longer than
+//! [`WAIT_MAX`] at once: who comes away without the lock asks whether it is still wanted, and waits again.
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -17,8 +20,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 const SHARDS: usize = 256;
+
+/// How long a lock is waited for before its waiter is asked whether to go on. Far longer than any is held, so that who waits in
+/// order keeps its place.
+const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// A thread that waits for a lock.
 struct Waiter {
@@ -59,6 +67,15 @@ impl Shard {
         let lock = locks.entry(hash).or_default();
         !std::mem::replace(&mut lock.is_held, true)
     }
+
+    /// Takes a waiter out of the queue; `false` if somebody who gave the lock back has done so already.
+    fn leave(&self, hash: u64, waiter: &Arc<Waiter>) -> bool {
+        let mut locks = self.locks.lock();
+        let Some(lock) = locks.get_mut(&hash) else { return false };
+        let waiting = lock.queue.len();
+        lock.queue.retain(|other| !Arc::ptr_eq(other, waiter));
+        lock.queue.len() < waiting
+    }
 }
 
 /// All locks of one storage.
@@ -67,13 +84,21 @@ pub struct LockTable {
     hasher: RandomState,
 }
 
-/// Locks held by one transaction. Released by [`LockTable::release`]; a set must not be dropped while it holds any.
-#[derive(Default, Debug)]
+/// Locks held by one transaction. Dropped, it gives them back.
+#[derive(Default)]
 pub struct LockSet {
     /// Locks on documents.
     documents: SmallVec<[u64; 1]>,
     /// Locks on keys of unique indexes.
     keys: SmallVec<[u64; 4]>,
+    /// Whose they are; absent before the first.
+    table: Option<Arc<LockTable>>,
+}
+
+impl Drop for LockSet {
+    fn drop(&mut self) {
+        self.release();
+    }
 }
 
 impl LockSet {
@@ -89,7 +114,32 @@ impl LockSet {
 
     /// The locks on documents alone, which the set then no longer has.
     pub(crate) fn take_documents(&mut self) -> Self {
-        Self { documents: std::mem::take(&mut self.documents), keys: SmallVec::new() }
+        Self { documents: std::mem::take(&mut self.documents), keys: SmallVec::new(), table: self.table.clone() }
+    }
+
+    /// Gives back everything.
+    pub(crate) fn release(&mut self) {
+        let Some(table) = self.table.take() else { return };
+        for hash in self.documents.drain(..).chain(self.keys.drain(..)) {
+            table.let_go(hash);
+        }
+    }
+
+    fn add_document(&mut self, table: &Arc<LockTable>, hash: u64) {
+        self.documents.push(hash);
+        self.belong_to(table);
+    }
+
+    fn add_key(&mut self, table: &Arc<LockTable>, hash: u64) {
+        self.keys.push(hash);
+        self.belong_to(table);
+    }
+
+    fn belong_to(&mut self, table: &Arc<LockTable>) {
+        match &self.table {
+            Some(mine) => assert!(Arc::ptr_eq(mine, table), "a set of locks is of one storage"),
+            None => self.table = Some(Arc::clone(table)),
+        }
     }
 
     /// Whether nothing is held.
@@ -113,75 +163,97 @@ impl LockTable {
         &self.shards[hash as usize % SHARDS]
     }
 
-    /// Waits for the lock on `key` in `space` (a collection or index id) and adds it to `set`.
+    /// Waits for the lock on `key` in `space` (a collection or index id) and adds it to `set`; `false` if it could not be had in
+    /// [`WAIT_MAX`].
     ///
     /// The caller holds nothing yet (see the invariant above).
-    pub fn lock(&self, set: &mut LockSet, space: u32, key: &[u8]) {
+    #[must_use]
+    pub fn lock(self: &Arc<Self>, set: &mut LockSet, space: u32, key: &[u8]) -> bool {
         let hash = self.hash(space, key);
-        debug_assert!(set.is_empty() || set.holds(hash));
-        if !set.holds(hash) {
-            self.wait_for(hash);
-            set.documents.push(hash);
+        if set.holds(hash) {
+            return true;
         }
+        assert!(set.is_empty(), "nobody who holds a lock waits for a document");
+        let is_mine = self.wait_for(hash);
+        if is_mine {
+            set.add_document(self, hash);
+        }
+        is_mine
     }
 
     /// Takes the lock if nobody else has it.
     #[must_use]
-    pub fn try_lock(&self, set: &mut LockSet, space: u32, key: &[u8]) -> bool {
+    pub fn try_lock(self: &Arc<Self>, set: &mut LockSet, space: u32, key: &[u8]) -> bool {
         let hash = self.hash(space, key);
         if set.holds(hash) {
             return true;
         }
         let is_mine = self.shard(hash).try_lock(hash);
         if is_mine {
-            set.documents.push(hash);
+            set.add_document(self, hash);
         }
         is_mine
     }
 
     /// As [`LockTable::try_lock`], but fails on a key the set itself holds: its change is not readable yet.
     #[must_use]
-    pub fn try_lock_new(&self, set: &mut LockSet, space: u32, key: &[u8]) -> bool {
+    pub fn try_lock_new(self: &Arc<Self>, set: &mut LockSet, space: u32, key: &[u8]) -> bool {
         !set.holds(self.hash(space, key)) && self.try_lock(set, space, key)
     }
 
     /// [`LockTable::try_lock_new`] on all keys. On failure those taken stay in the set.
     #[must_use]
-    pub fn try_lock_all_new<'k>(&self, set: &mut LockSet, keys: impl Iterator<Item = (u32, &'k [u8])>) -> bool {
+    pub fn try_lock_all_new<'k>(
+        self: &Arc<Self>,
+        set: &mut LockSet,
+        keys: impl Iterator<Item = (u32, &'k [u8])>,
+    ) -> bool {
         let mut hashes: SmallVec<[u64; 8]> = keys.map(|(space, key)| self.hash(space, key)).collect();
         hashes.sort_unstable();
         hashes.dedup();
         hashes.into_iter().all(|hash| {
             let is_mine = !set.holds(hash) && self.shard(hash).try_lock(hash);
             if is_mine {
-                set.keys.push(hash);
+                set.add_key(self, hash);
             }
             is_mine
         })
     }
 
-    /// Waits for the locks on all keys, in ascending order of their hashes.
-    pub fn lock_sorted<'k>(&self, set: &mut LockSet, keys: impl Iterator<Item = (u32, &'k [u8])>) {
+    /// Waits for the locks on all keys, in ascending order of their hashes; `false` if one could not be had in [`WAIT_MAX`]. Those
+    /// taken stay in the set.
+    #[must_use]
+    pub fn lock_sorted<'k>(
+        self: &Arc<Self>,
+        set: &mut LockSet,
+        keys: impl Iterator<Item = (u32, &'k [u8])>,
+    ) -> bool {
         let mut hashes: SmallVec<[u64; 8]> = keys.map(|(space, key)| self.hash(space, key)).collect();
         hashes.sort_unstable();
         hashes.dedup();
-        for hash in hashes {
-            if !set.holds(hash) {
-                self.wait_for(hash);
-                set.keys.push(hash);
+        hashes.into_iter().all(|hash| {
+            if set.holds(hash) {
+                return true;
             }
-        }
+            let is_mine = self.wait_for(hash);
+            if is_mine {
+                set.add_key(self, hash);
+            }
+            is_mine
+        })
     }
 
-    fn wait_for(&self, hash: u64) {
+    /// Whether the lock is the caller's: it waits for it, [`WAIT_MAX`] at the most.
+    fn wait_for(&self, hash: u64) -> bool {
         let shard = self.shard(hash);
         let mut waiter: Option<Arc<Waiter>> = None;
+        let mut until = None;
         loop {
             let waiter = {
                 let mut locks = shard.locks.lock();
                 let lock = locks.entry(hash).or_default();
                 if !std::mem::replace(&mut lock.is_held, true) {
-                    return;
+                    return true;
                 }
                 match &waiter {
                     None => {
@@ -201,30 +273,34 @@ impl LockTable {
                     }
                 }
             };
+            let until = *until.get_or_insert_with(|| Instant::now() + WAIT_MAX);
             while waiter.state.load(Ordering::Acquire) == WAITING {
-                std::thread::park();
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() && shard.leave(hash, waiter) {
+                    return false;
+                }
+                // Who has been taken out of the queue is told in a moment.
+                std::thread::park_timeout(left.max(Duration::from_micros(50)));
             }
             if waiter.state.load(Ordering::Acquire) == OWNER {
-                return;
+                return true;
             }
         }
     }
 
-    /// Gives back everything in `set`.
-    pub fn release(&self, set: &mut LockSet) {
-        for hash in set.documents.drain(..).chain(set.keys.drain(..)) {
-            let mut locks = self.shard(hash).locks.lock();
-            let Some(lock) = locks.get_mut(&hash) else { continue };
-            let Some(next) = lock.queue.pop_front() else {
-                locks.remove(&hash);
-                continue;
-            };
-            let is_given = next.defeats.load(Ordering::Relaxed) >= DEFEATS_MAX;
-            lock.is_held = is_given;
-            drop(locks);
-            next.state.store(if is_given { OWNER } else { RETRY }, Ordering::Release);
-            next.thread.unpark();
-        }
+    /// Gives a lock back.
+    fn let_go(&self, hash: u64) {
+        let mut locks = self.shard(hash).locks.lock();
+        let Some(lock) = locks.get_mut(&hash) else { return };
+        let Some(next) = lock.queue.pop_front() else {
+            locks.remove(&hash);
+            return;
+        };
+        let is_given = next.defeats.load(Ordering::Relaxed) >= DEFEATS_MAX;
+        lock.is_held = is_given;
+        drop(locks);
+        next.state.store(if is_given { OWNER } else { RETRY }, Ordering::Release);
+        next.thread.unpark();
     }
 }
 
@@ -243,10 +319,10 @@ mod tests {
                 std::thread::spawn(move || {
                     for _ in 0..500 {
                         let mut set = LockSet::default();
-                        table.lock(&mut set, 1, b"hot");
+                        assert!(table.lock(&mut set, 1, b"hot"));
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders at once");
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        table.release(&mut set);
+                        set.release();
                     }
                 })
             })
@@ -258,13 +334,45 @@ mod tests {
 
     #[test]
     fn trying_fails_on_a_held_key_and_succeeds_on_ones_own() {
-        let table = LockTable::default();
+        let table = Arc::new(LockTable::default());
         let (mut mine, mut other) = (LockSet::default(), LockSet::default());
         assert!(table.try_lock(&mut mine, 1, b"a"));
         assert!(table.try_lock(&mut mine, 1, b"a"));
         assert!(!table.try_lock(&mut other, 1, b"a"));
-        table.release(&mut mine);
+        mine.release();
         assert!(table.try_lock(&mut other, 1, b"a"));
-        table.release(&mut other);
+    }
+
+    /// As an early return does, and a panic.
+    #[test]
+    fn a_set_that_is_dropped_gives_its_locks_back() {
+        let table = Arc::new(LockTable::default());
+        let dropped = {
+            let table = Arc::clone(&table);
+            std::thread::spawn(move || {
+                let mut set = LockSet::default();
+                assert!(table.lock(&mut set, 1, b"document"));
+                assert!(table.lock_sorted(&mut set, [(2, &b"key"[..])].into_iter()));
+                panic!("on purpose");
+            })
+        };
+        assert!(dropped.join().is_err());
+        let mut next = LockSet::default();
+        assert!(table.try_lock(&mut next, 1, b"document"));
+        assert!(table.try_lock(&mut next, 2, b"key"));
+    }
+
+    /// Whoever waits is asked now and then, and who came away empty-handed stands in nobody's way.
+    #[test]
+    fn a_wait_ends_without_the_lock_and_leaves_nothing() {
+        let table = Arc::new(LockTable::default());
+        let (mut holder, mut waiter) = (LockSet::default(), LockSet::default());
+        assert!(table.lock(&mut holder, 1, b"a"));
+        assert!(!table.lock(&mut waiter, 1, b"a"));
+        assert!(!table.lock_sorted(&mut waiter, [(1, &b"a"[..])].into_iter()));
+        holder.release();
+        assert!(table.try_lock(&mut waiter, 1, b"a"));
+        waiter.release();
+        assert!(table.shards.iter().all(|shard| shard.locks.lock().is_empty()), "a lock that nobody has or wants");
     }
 }

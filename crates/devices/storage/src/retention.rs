@@ -7,7 +7,7 @@ use crate::format::{family, oplog_key};
 use crate::options::StorageOptions;
 use crate::storage::Storage;
 use crate::tasks::{Admission, TaskKind};
-use baton_types::{OpTime, Timestamp};
+use baton_types::{OpTime, Timestamp, must_not_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -112,6 +112,7 @@ impl Storage {
         {
             return 0;
         }
+        let _guard = must_not_unwind("truncating the oplog");
         let dropped = self.drop_oldest_files();
         retention.running.store(false, Ordering::Release);
         dropped

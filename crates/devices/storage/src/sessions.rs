@@ -22,6 +22,7 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use parking_lot::{Mutex, MutexGuard};
 use rust_rocksdb::{DB, Direction, IteratorMode};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// A session's newest retryable write.
@@ -35,6 +36,8 @@ pub struct SessionRecord {
     rows: u32,
     /// The statements carried out so far: number within the write, and the part of the reply that is theirs.
     statements: BTreeMap<i32, RawDocumentBuf>,
+    /// A panic has left it.
+    is_broken: bool,
 }
 
 impl SessionRecord {
@@ -221,11 +224,35 @@ pub struct SessionHandle {
     record: Arc<Mutex<SessionRecord>>,
 }
 
+/// A session's record while one retryable write runs. A panic may come between a statement's being noted and its being committed:
+/// then the record says what nobody knows, and is not used again.
+pub struct HeldRecord<'h>(MutexGuard<'h, SessionRecord>);
+
+impl Deref for HeldRecord<'_> {
+    type Target = SessionRecord;
+
+    fn deref(&self) -> &SessionRecord {
+        &self.0
+    }
+}
+
+impl DerefMut for HeldRecord<'_> {
+    fn deref_mut(&mut self) -> &mut SessionRecord {
+        &mut self.0
+    }
+}
+
+impl Drop for HeldRecord<'_> {
+    fn drop(&mut self) {
+        self.0.is_broken |= std::thread::panicking();
+    }
+}
+
 impl SessionTable {
     /// The session with this key (the bytes of its id and user), from memory or disk.
     pub(crate) fn get(&self, db: &DB, key: &[u8]) -> Result<SessionHandle> {
         let mut sessions = self.sessions.lock();
-        if let Some(record) = sessions.get(key) {
+        if let Some(record) = sessions.get(key).filter(|record| !record.try_lock().is_some_and(|held| held.is_broken)) {
             return Ok(SessionHandle { key: key.to_vec(), record: Arc::clone(record) });
         }
         let record = Arc::new(Mutex::new(load(db, key)?));
@@ -297,8 +324,13 @@ impl SessionHandle {
     /// Takes the record for one retryable write.
     ///
     /// `TransactionTooOld` (225) if the session has already begun a later one.
-    pub fn begin(&self, txn_number: i64) -> Result<MutexGuard<'_, SessionRecord>> {
-        let mut record = self.record.lock();
+    pub fn begin(&self, txn_number: i64) -> Result<HeldRecord<'_>> {
+        let mut record = HeldRecord(self.record.lock());
+        if record.is_broken {
+            // Asked again, it is loaded anew.
+            let message = "The write that held this session was given up";
+            return Err(Error::new(ErrorCode::InterruptedDueToReplStateChange, message));
+        }
         if txn_number < record.txn_number {
             let message = format!(
                 "Retryable write with txnNumber {txn_number} is prohibited on this session because a newer retryable \

@@ -8,6 +8,7 @@ use crate::facts::Fact;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
 use crate::in_flight::InFlight;
+use crate::critical::CriticalMutex;
 use crate::locks::{LockSet, LockTable};
 use crate::log_check;
 use crate::log_switch::LogSwitch;
@@ -21,7 +22,7 @@ use crate::transaction::Transaction;
 use crate::upgrade::OLDEST_VERSION;
 use ahash::RandomState;
 use arc_swap::ArcSwap;
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp};
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp, must_not_unwind};
 use parking_lot::Mutex;
 use rust_rocksdb::{Cache, ColumnFamily, DB};
 use std::path::Path;
@@ -39,9 +40,9 @@ pub struct Storage {
     pub(crate) record_cache: Arc<RecordCache>,
     pub(crate) catalog: ArcSwap<Catalog>,
     /// The turn to change the catalog: see [`Storage::lock_catalog`].
-    pub(crate) catalog_turn: Mutex<()>,
+    pub(crate) catalog_turn: CriticalMutex,
     /// Held by the one who applies what another member logged, and while this member becomes primary.
-    pub(crate) following: Mutex<()>,
+    pub(crate) following: CriticalMutex,
     pub(crate) next_id: AtomicU32,
     /// Counts what is seen of which later views need see no more: see `capped`.
     pub(crate) moment: AtomicU64,
@@ -88,7 +89,6 @@ impl Storage {
             checkpoints: Checkpoints::default(),
             commit: CommitQueue::new(
                 Arc::clone(&db),
-                Arc::clone(&locks),
                 Arc::clone(&in_flight),
                 Arc::clone(&record_cache),
                 last,
@@ -98,8 +98,8 @@ impl Storage {
             in_flight,
             record_cache,
             catalog: ArcSwap::from_pointee(Self::load_catalog(&db)?),
-            catalog_turn: Mutex::new(()),
-            following: Mutex::new(()),
+            catalog_turn: CriticalMutex::new("a change of the catalog"),
+            following: CriticalMutex::new("what follows another's log"),
             next_id: AtomicU32::new(next_id),
             moment: AtomicU64::new(0),
             catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(stamp)),
@@ -208,6 +208,8 @@ impl Storage {
 
     /// Commits a transaction; see [`CommitQueue::commit`].
     pub fn commit(&self, mut transaction: Transaction, durability: Durability) -> Result<OpTime> {
+        // From the version left for the next writer on, others build on what this transaction does.
+        let _guard = must_not_unwind("a commit");
         let mut handed_on = LockSet::default();
         // Inserts into a capped collection hold a lock on its end as well: the next must see what this one drops.
         if transaction.locks.holds_one_document()
@@ -249,9 +251,9 @@ impl Storage {
         self.commit.on_progress(listener);
     }
 
-    /// Gives back the locks of a transaction that is not to be committed.
-    pub fn abandon(&self, mut transaction: Transaction) {
-        self.locks.release(&mut transaction.locks);
+    /// Ends a transaction that is not to be committed: its locks are given back.
+    pub fn abandon(&self, transaction: Transaction) {
+        drop(transaction);
     }
 
     /// Positions and waiting, for readers of the oplog and for concerns.

@@ -40,8 +40,7 @@ struct Record {
     second: Range<usize>,
 }
 
-/// See the file's header. Must reach [`crate::Storage::commit`] or [`crate::Storage::abandon`], which give its locks
-/// back.
+/// See the file's header. Dropped without a commit it has done nothing, and gives its locks back.
 #[derive(Default)]
 pub struct Transaction {
     pub(crate) locks: LockSet,
@@ -84,7 +83,7 @@ impl Transaction {
 
     /// Takes another member's entry in, as it is. What it changes was put before.
     pub(crate) fn carry(&mut self, entry: &RawDocument) {
-        debug_assert!(self.is_replicated && crate::oplog::optime_of(entry).is_some());
+        assert!(self.is_replicated && crate::oplog::optime_of(entry).is_some(), "an entry brings its OpTime along");
         self.oplog.push(entry.as_bytes().to_vec());
     }
 

@@ -47,14 +47,17 @@ impl<'a> Statement<'a> {
 pub enum Inserted {
     /// It is in the transaction.
     Added,
-    /// It must wait for somebody, perhaps for this very transaction: commit first, then try again.
+    /// It must wait for somebody, perhaps for this very transaction, or has waited for a while: commit first, or give the
+    /// transaction up if there is nothing in it, look whether it is still wanted, then try again.
     CommitFirst,
 }
 
 impl Storage {
-    /// Waits for the lock on one document. The transaction must hold no other.
-    pub fn lock_document(&self, transaction: &mut Transaction, collection: &Collection, record: &[u8]) {
-        self.locks.lock(&mut transaction.locks, collection.id, record);
+    /// Waits for the lock on one document; `false` if it could not be had for a while: then look whether it is still wanted, and
+    /// wait again. The transaction must hold no other.
+    #[must_use]
+    pub fn lock_document(&self, transaction: &mut Transaction, collection: &Collection, record: &[u8]) -> bool {
+        self.locks.lock(&mut transaction.locks, collection.id, record)
     }
 
     /// The document with this record key, whose lock the caller holds: the newest version there is, readable or about to
@@ -84,10 +87,9 @@ impl Storage {
         let Some(record) = record else { return Ok(Inserted::CommitFirst) };
         let first = transaction.is_empty() && transaction.locks.is_empty();
         if !self.locks.try_lock_new(&mut transaction.locks, collection.id, &record) {
-            if !first {
+            if !first || !self.locks.lock(&mut transaction.locks, collection.id, &record) {
                 return Ok(Inserted::CommitFirst);
             }
-            self.locks.lock(&mut transaction.locks, collection.id, &record);
         }
         if collection.kind == CollectionKind::Clustered && self.get_locked(collection, &record)?.is_some() {
             return Err(duplicate_key(collection, None, &rawdoc! { "_id": id }));
@@ -122,9 +124,12 @@ impl Storage {
         if !unique.is_empty() {
             let keys =
                 unique.iter().flat_map(|(index, e)| e.entries.iter().map(|entry| (index.id, entry.fields.as_slice())));
-            if may_wait {
-                self.locks.lock_sorted(&mut transaction.locks, keys);
-            } else if !self.locks.try_lock_all_new(&mut transaction.locks, keys) {
+            let is_locked = if may_wait {
+                self.locks.lock_sorted(&mut transaction.locks, keys)
+            } else {
+                self.locks.try_lock_all_new(&mut transaction.locks, keys)
+            };
+            if !is_locked {
                 return Ok(Inserted::CommitFirst);
             }
             for (index, entries) in &unique {
@@ -149,6 +154,9 @@ impl Storage {
     }
 
     /// Adds an update of the document locked by this transaction. `change` is the oplog's `o`: a diff or a replacement.
+    ///
+    /// `WriteConflict` (112) if a unique key it needs could not be had for a while: abandon the transaction, look whether the update
+    /// is still wanted, and begin again.
     pub fn update(
         &self,
         transaction: &mut Transaction,
@@ -180,7 +188,10 @@ impl Storage {
         if unique().next().is_some() {
             let keys =
                 unique().flat_map(|(index, _, fresh, _)| fresh.iter().map(|entry| (index.id, entry.fields.as_slice())));
-            self.locks.lock_sorted(&mut transaction.locks, keys);
+            if !self.locks.lock_sorted(&mut transaction.locks, keys) {
+                let message = "another writer has held a key of a unique index for long; nothing was changed";
+                return Err(Error::new(ErrorCode::WriteConflict, message));
+            }
             for (index, _, fresh, _) in unique() {
                 for entry in fresh {
                     self.check_unique(collection, index, entry, record, after)?;

@@ -45,7 +45,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocumen
     let mut transaction = Transaction::default();
     match storage.insert(&mut transaction, collection, document, None) {
         Ok(Inserted::Added) => storage.commit(transaction, Durability::Applied),
-        Ok(Inserted::CommitFirst) => unreachable!("a transaction of one never waits for itself"),
+        Ok(Inserted::CommitFirst) => unreachable!("nobody holds a lock for long"),
         Err(error) => {
             storage.abandon(transaction);
             Err(error)
@@ -63,7 +63,7 @@ fn change(
 ) -> Result<OpTime> {
     let record = record_key(RawBsonRef::Int32(id)).expect("a key");
     let mut transaction = Transaction::default();
-    storage.lock_document(&mut transaction, collection, &record);
+    assert!(storage.lock_document(&mut transaction, collection, &record));
     let before = storage.get_locked(collection, &record).expect("readable").expect("there").to_vec();
     let before = RawDocument::from_bytes(&before).expect("a document");
     match change(before) {
@@ -203,7 +203,7 @@ fn live(primary: &Storage) {
         let statement = Statement { lsid: &lsid, txn_number: 9, stmt_id, prev: record.last, image };
         let mut transaction = Transaction::default();
         let at = record_key(RawBsonRef::Int32(id)).expect("a key");
-        primary.lock_document(&mut transaction, &users, &at);
+        assert!(primary.lock_document(&mut transaction, &users, &at));
         let mut reply = rawdoc! { "n": 1 };
         if gone {
             primary.delete(&mut transaction, &users, &at, &before, Some(statement)).expect("deleted");

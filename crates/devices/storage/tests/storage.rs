@@ -31,7 +31,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocumen
             storage.commit(transaction, Durability::Synced).expect("committed");
             Ok(())
         }
-        Ok(Inserted::CommitFirst) => unreachable!("a transaction of one never waits for itself"),
+        Ok(Inserted::CommitFirst) => unreachable!("nobody holds a lock for long"),
         Err(error) => {
             storage.abandon(transaction);
             Err(error)
@@ -42,7 +42,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocumen
 fn replace(storage: &Storage, collection: &Arc<Collection>, id: i32, after: &RawDocument) {
     let record = record_key(RawBsonRef::Int32(id)).expect("a key");
     let mut transaction = Transaction::default();
-    storage.lock_document(&mut transaction, collection, &record);
+    assert!(storage.lock_document(&mut transaction, collection, &record));
     let before = storage.get(collection, &record).expect("readable").expect("there").to_vec();
     let before = RawDocument::from_bytes(&before).expect("a document");
     storage.update(&mut transaction, collection, &record, (before, after), after, None).expect("updated");
@@ -324,7 +324,7 @@ fn automatic_compaction_waits_for_the_gate() {
 fn count_up(storage: &Storage, collection: &Arc<Collection>, wrap: i32) {
     let record = record_key(RawBsonRef::Int32(1)).expect("a key");
     let mut transaction = Transaction::default();
-    storage.lock_document(&mut transaction, collection, &record);
+    assert!(storage.lock_document(&mut transaction, collection, &record));
     let before = storage.get_locked(collection, &record).expect("readable").map(|document| document.to_vec());
     let before = before.as_deref().map(|bytes| RawDocument::from_bytes(bytes).expect("a document"));
     match before.map(|before| (before, before.get_i32("n").expect("a counter"))) {

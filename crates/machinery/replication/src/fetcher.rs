@@ -21,7 +21,7 @@ use crate::waiters::Waiters;
 use baton_consensus::{DataState, Input, MemberId, Position, SourceState, Verdict, judge};
 use baton_net::{CallError, Closer, Outgoing};
 use baton_storage::Storage;
-use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
+use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp, must_not_unwind};
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
@@ -161,6 +161,8 @@ enum End {
 
 impl Shared {
     fn run(&self) {
+        // A half applied batch, a half done rollback: nobody goes on from there.
+        let _guard = must_not_unwind("the fetcher, which applies and rolls back");
         while let Some((generation, source, host)) = self.next_source() {
             let end = self.fetch(generation, source, &host);
             let failed = Input::SourceFailed { source, avoid: AVOID };

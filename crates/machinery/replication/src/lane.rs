@@ -22,6 +22,7 @@ use crate::lanes::OnInput;
 use crate::messages::{decode_response, encode_request};
 use baton_consensus::{Input, MemberId, Request, RequestKind, Response};
 use baton_net::{CallError, Closer, Idle, Outgoing, Waker};
+use baton_types::must_not_unwind;
 use bson::RawDocument;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -240,6 +241,8 @@ struct Carrier {
 
 impl Carrier {
     fn run(mut self) {
+        // Without it this member hears nothing more of the other.
+        let _guard = must_not_unwind("a lane to another member");
         while let Some(task) = self.next_task() {
             match task {
                 Task::Carry(job) => self.carry(&job),

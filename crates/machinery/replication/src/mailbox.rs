@@ -9,14 +9,19 @@
 //! Invariants:
 //! - The worker is used by one thread at a time, and takes letters in the order in which they came.
 //! - A letter that was posted is taken, unless the mailbox is closed: at the latest by the worker's own thread.
+//! - A panic within the worker ends the process, whoever's thread it is on.
 //! - A poster waits for nobody: it leaves its letter behind if the worker is busy or has something left undone.
 
+use baton_types::must_not_unwind;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::time::Instant;
 
 /// Letters taken in passing by one poster, at most: it has something else to do.
 const IN_PASSING_MAX: usize = 16;
+
+/// What a panic must not leave half done: a worker is one state machine, and whoever brings the next letter would step it on.
+const SECTION: &str = "a step of replication";
 
 /// Who takes letters.
 pub(crate) trait Worker: Send {
@@ -89,6 +94,7 @@ impl<W: Worker> Mailbox<W> {
 
     /// Whether nothing is left for the worker's own thread before it looks by itself.
     fn work_in_passing(&self, worker: &mut W) -> bool {
+        let _guard = must_not_unwind(SECTION);
         for _ in 0..IN_PASSING_MAX {
             if worker.has_work_left() {
                 return false;
@@ -110,6 +116,7 @@ impl<W: Worker> Mailbox<W> {
 
     /// The worker's own thread: until the mailbox is closed.
     pub fn run(&self, worker: W) {
+        let _guard = must_not_unwind(SECTION);
         *self.worker.lock() = Some(worker);
         while self.work_at_home() {
             let mut letters = self.letters.lock();

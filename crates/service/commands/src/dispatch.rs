@@ -4,7 +4,7 @@
 //! itself, and then what every reply ends with. Afterwards the operation is counted and, if it was slow, logged.
 //!
 //! Invariants: every request gets exactly one reply, unless it wanted none; whatever fails is answered with MongoDB's
-//! error document and leaves the connection usable; nothing here depends on which command it is.
+//! error document and leaves the connection usable, but for a panic, which closes it; nothing here depends on which command it is.
 //! What it deliberately does not do: touch the socket.
 
 use crate::aftermath;
@@ -23,6 +23,7 @@ use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
 use baton_wire::{DocumentWriter, ReplyBuilder, Request};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -45,7 +46,28 @@ enum Outcome {
 }
 
 /// Carries out one request and appends its reply to `out`; nothing if the client wants none.
+///
+/// A panic costs the request and its connection. What of the member must not be left half done ends the process instead, before a
+/// panic comes here ([`baton_types::must_not_unwind`]).
 pub fn dispatch(server: &Arc<Server>, client: &Arc<Client>, request: &Request<'_>, out: &mut Vec<u8>) -> Next {
+    let start = out.len();
+    match catch_unwind(AssertUnwindSafe(|| attempt(server, client, request, out))) {
+        Ok(next) => next,
+        Err(_) => {
+            server.counters.panics.fetch_add(1, Relaxed);
+            out.truncate(start);
+            if !request.flags.more_to_come() {
+                let mut builder = ReplyBuilder::new(out, request);
+                let message = "The request broke an invariant and was given up; the member's log says which";
+                write_error(server, &mut builder, Error::new(ErrorCode::UnknownError, message), false, None);
+                builder.finish();
+            }
+            Next::Close
+        }
+    }
+}
+
+fn attempt(server: &Arc<Server>, client: &Arc<Client>, request: &Request<'_>, out: &mut Vec<u8>) -> Next {
     let start = out.len();
     let mut builder = ReplyBuilder::new(out, request);
     let outcome = answer(server, client, shortened(request), &mut builder);
@@ -212,6 +234,9 @@ fn run(
     call.check_sequences(call.spec.sequences).map_err(bare)?;
     await_cluster_time(call).map_err(bare)?;
     let mut reply = Reply::new(builder.body());
+    if call.spec.kind == Kind::Query {
+        baton_storage::crash_point!("request-query");
+    }
     let result = (call.spec.run)(call, &mut reply);
     if call.hang_up.get() {
         return Ok(Outcome::HangUp);

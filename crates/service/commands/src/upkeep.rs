@@ -7,7 +7,7 @@
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
-use baton_types::{Namespace, OpTime};
+use baton_types::{Namespace, OpTime, must_not_unwind};
 use bson::rawdoc;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -69,7 +69,12 @@ pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
         ("ttl", expire),
     ] {
         let (server, stop) = (Arc::clone(server), Arc::clone(&upkeep.stop));
-        upkeep.threads.push(std::thread::Builder::new().name(name.into()).spawn(move || work(&server, &stop))?);
+        let guarded = move || {
+            // What they look after would be looked after by nobody.
+            let _guard = must_not_unwind(name);
+            work(&server, &stop);
+        };
+        upkeep.threads.push(std::thread::Builder::new().name(name.into()).spawn(guarded)?);
     }
     Ok(upkeep)
 }

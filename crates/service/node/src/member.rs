@@ -15,7 +15,7 @@ use baton_commands::{Server, host, membership};
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Storage, StorageOptions};
 use baton_telemetry::{HttpServer, Log, Metrics, Pages};
-use baton_types::{Error, Namespace};
+use baton_types::{Error, Namespace, must_not_unwind};
 use baton_wire::DocumentWriter;
 use bson::{cstr, rawdoc};
 use std::fmt;
@@ -164,6 +164,7 @@ impl Member {
     pub fn run(&self, mut asked: impl FnMut() -> bool) {
         // Short, so that a signal is noticed soon; what is done meanwhile is next to nothing.
         const SLICE: Duration = Duration::from_millis(200);
+        let _guard = must_not_unwind("the member's own thread");
         let mut since_tended = Duration::ZERO;
         while !self.server.wait_for_shutdown_request(SLICE) && !asked() {
             since_tended += SLICE;

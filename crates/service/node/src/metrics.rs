@@ -73,6 +73,12 @@ fn append_operations(server: &Server, text: &mut String) {
             let _ = writeln!(text, "{name}{{class=\"{class}\"}} {value}");
         }
     }
+    counter(
+        text,
+        "baton_requests_panicked_total",
+        "Requests given up because they broke an invariant.",
+        server.counters.panics.load(Relaxed),
+    );
     let cursors = server.cursors.figures();
     gauge(text, "baton_cursors_open", "Cursors open.", cursors.open);
     counter(text, "baton_cursors_timed_out_total", "Cursors closed because nobody asked for them.", cursors.timed_out);

@@ -9,6 +9,7 @@ mod memory;
 mod namespace;
 mod optime;
 mod striped;
+mod unwind;
 
 pub use class::Class;
 pub use error::{Error, ErrorCode, Result};
@@ -16,3 +17,4 @@ pub use memory::{MemoryAccount, MemoryPool, MemoryWait};
 pub use namespace::{Namespace, check_database};
 pub use optime::{OpTime, Term, Timestamp};
 pub use striped::Striped;
+pub use unwind::{MustNotUnwind, guarded_section, must_not_unwind};

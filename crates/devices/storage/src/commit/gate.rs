@@ -101,8 +101,8 @@ impl CommitQueue {
         if let Some(ticket) = &transaction.in_flight {
             self.in_flight.remove(ticket);
         }
-        self.locks.release(&mut handed_on);
-        self.locks.release(&mut transaction.locks);
+        handed_on.release();
+        transaction.locks.release();
         Error::new(ErrorCode::NotWritablePrimary, "not primary")
     }
 }

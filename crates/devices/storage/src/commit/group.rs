@@ -82,7 +82,7 @@ impl CommitQueue {
             if let Some(ticket) = &transaction.in_flight {
                 self.in_flight.remove(ticket);
             }
-            self.locks.release(&mut transaction.locks);
+            transaction.locks.release();
         }
     }
 

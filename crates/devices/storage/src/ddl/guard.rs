@@ -15,9 +15,11 @@
 //! that nobody alters a collection that he looked up before.
 //!
 //! The guard is held for a decision and its commit: not while an index is filled, nor while keys of what was dropped are deleted.
+//! A panic of its holder ends the process ([`crate::critical`]): what it has half changed nobody may see.
 //! Not here: what may be decided (the commands).
 
 use crate::catalog::{Catalog, Collection};
+use crate::critical::Critical;
 use crate::format::CollectionId;
 use crate::oplog::encode_command;
 use crate::storage::Storage;
@@ -31,7 +33,7 @@ use std::sync::Arc;
 /// The turn to change what exists; see the file's header.
 pub struct CatalogGuard<'s> {
     pub(super) storage: &'s Storage,
-    _turn: MutexGuard<'s, ()>,
+    _turn: Critical<MutexGuard<'s, ()>>,
 }
 
 /// A collection as it is now, and stays while this lives unless its holder changes it.

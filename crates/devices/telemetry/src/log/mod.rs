@@ -19,6 +19,7 @@ mod line;
 mod recent;
 mod sink;
 
+use baton_types::guarded_section;
 use layer::LineLayer;
 use parking_lot::Mutex;
 use recent::Recent;
@@ -131,7 +132,16 @@ impl Log {
         std::panic::set_hook(Box::new(move |panic| {
             let place = panic.location().map(ToString::to_string).unwrap_or_default();
             let message = panic.payload_as_str().unwrap_or("(no message)");
-            tracing::error!(target: "CONTROL", id = 6384300, fatal = true, message, place, "A thread panicked");
+            let backtrace = std::backtrace::Backtrace::force_capture().to_string();
+            // What unwinds through such a section ends the process; else it costs the request.
+            match guarded_section() {
+                Some(section) => {
+                    tracing::error!(target: "CONTROL", id = 6384300, fatal = true, section, message, place, backtrace, "A broken invariant; stopping")
+                }
+                None => {
+                    tracing::error!(target: "CONTROL", id = 6384301, message, place, backtrace, "A thread panicked")
+                }
+            }
             inherited(panic);
         }));
         true

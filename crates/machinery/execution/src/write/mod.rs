@@ -311,17 +311,23 @@ fn change_each(
     // Of many documents only the end waits for the disk: one sync covers them all.
     let each = Work { durability: if target.single { work.durability } else { Durability::Applied }, ..*work };
     for record in &found.records {
-        (work.interrupt)()?;
         let mut is_noted = false;
-        let outcome = with_document(&each, collection, record, target.filter, |transaction, before, details| {
-            let statement = retry.as_ref().map(|retry| retry.statement());
-            let changed = change(Locked { transaction, record, before, details, statement })?;
-            if let Some(retry) = retry.as_mut().filter(|_| changed.modified) {
-                retry.done(transaction, with_image(reply(), changed.image.as_deref()));
-                is_noted = true;
+        let outcome = loop {
+            (work.interrupt)()?;
+            let outcome = with_document(&each, collection, record, target.filter, |transaction, before, details| {
+                let statement = retry.as_ref().map(|retry| retry.statement());
+                let changed = change(Locked { transaction, record, before, details, statement })?;
+                if let Some(retry) = retry.as_mut().filter(|_| changed.modified) {
+                    retry.done(transaction, with_image(reply(), changed.image.as_deref()));
+                    is_noted = true;
+                }
+                Ok(changed)
+            });
+            // A key that another writer holds for long: begin again, unless this is not wanted any more.
+            if !matches!(&outcome, Err(error) if error.code == ErrorCode::WriteConflict) {
+                break outcome;
             }
-            Ok(changed)
-        });
+        };
         if outcome.is_err()
             && let Some(retry) = retry.as_mut().filter(|_| is_noted)
         {
@@ -361,7 +367,9 @@ fn with_document<T>(
 ) -> Result<(Option<T>, OpTime)> {
     let storage = work.storage;
     let mut transaction = Transaction::default();
-    storage.lock_document(&mut transaction, collection, record);
+    while !storage.lock_document(&mut transaction, collection, record) {
+        (work.interrupt)()?;
+    }
     let attempt = (|| {
         let Some(bytes) = storage.get_locked(collection, record)? else { return Ok(None) };
         let before = baton_storage::stored_document(&bytes)?;

@@ -10,7 +10,7 @@ use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::sort::SortPattern;
 use baton_query::update::{OplogUpdate, Update};
-use baton_storage::{Collection, RetryImage, Statement, Transaction};
+use baton_storage::{Collection, Inserted, RetryImage, Statement, Transaction};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawDocument, RawDocumentBuf, rawdoc};
@@ -154,9 +154,9 @@ fn upsert(
         let mut transaction = Transaction::default();
         let of_insert = image.as_ref().map(|_| RetryImage::After);
         let numbered = retry.as_ref().map(|retry| Statement { image: of_insert, ..retry.statement() });
-        if let Err(error) = storage.insert(&mut transaction, collection, &document, numbered) {
-            storage.abandon(transaction);
-            return Err(error);
+        while storage.insert(&mut transaction, collection, &document, numbered)? == Inserted::CommitFirst {
+            transaction = Transaction::default();
+            (work.interrupt)()?;
         }
         if let Some(retry) = retry {
             let mut reply = rawdoc! { "n": 1, "nModified": 0 };

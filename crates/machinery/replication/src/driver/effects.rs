@@ -14,7 +14,7 @@ use crate::self_host;
 use baton_consensus::{
     Configuration, DataState, Effect, ElectionReason, Input, LastVote, MemberId, Request, RequestKind,
 };
-use baton_types::{Namespace, OpTime, Result, Term};
+use baton_types::{Namespace, OpTime, Result, Term, must_not_unwind};
 use bson::rawdoc;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -50,7 +50,11 @@ pub(super) fn waits(effect: &Effect) -> bool {
 fn do_elsewhere(builder: Builder, work: impl Fn() + Send + Sync + 'static) -> Option<JoinHandle<()>> {
     let work = Arc::new(work);
     let there = Arc::clone(&work);
-    match builder.spawn(move || there()) {
+    let guarded = move || {
+        let _guard = must_not_unwind("keeping the configuration");
+        there();
+    };
+    match builder.spawn(guarded) {
         Ok(thread) => Some(thread),
         Err(error) => {
             tracing::warn!(target: "REPL", error = %error, "No thread to be had; what it was for is done without");

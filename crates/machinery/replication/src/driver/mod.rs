@@ -298,6 +298,7 @@ impl Driver {
                 let report = self.carry_out(effect);
                 self.inputs.extend(report);
             } else if let Some(input) = self.inputs.pop_front() {
+                baton_storage::crash_point!("consensus-step");
                 self.effects.extend(self.consensus.step(self.begun.elapsed(), input));
                 self.term.store(self.consensus.term(), Ordering::Release);
             } else {

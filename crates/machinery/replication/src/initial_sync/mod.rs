@@ -29,7 +29,7 @@ pub use status::{ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncSta
 use crate::apply::apply;
 use baton_net::Closer;
 use baton_storage::{Storage, optime_of, work_when_idle};
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, must_not_unwind};
 use bson::raw::cstr;
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use log_buffer::{Bounds, LogBuffer};
@@ -262,6 +262,7 @@ impl InitialSync<'_> {
         std::thread::scope(|scope| {
             for _ in 0..workers {
                 scope.spawn(|| {
+                    let _guard = must_not_unwind("an initial sync");
                     if line.in_background {
                         work_when_idle();
                     }

@@ -6,7 +6,7 @@
 use super::log_buffer::LogBuffer;
 use super::source::{Line, connect, is_transient, unreachable_source};
 use crate::log_stream::{self, Batch};
-use baton_types::{Error, ErrorCode, OpTime, Result};
+use baton_types::{Error, ErrorCode, OpTime, Result, must_not_unwind};
 use std::time::{Duration, Instant};
 
 /// How long a lost stream is opened again in vain.
@@ -15,6 +15,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// Fills the buffer until it is closed or the source fails; tells it the latter.
 pub(super) fn run(line: &Line<'_>, begin: OpTime, buffer: &LogBuffer) {
+    let _guard = must_not_unwind("an initial sync");
     let mut newest = begin;
     let mut patient_until = Instant::now() + PATIENCE;
     loop {

@@ -55,7 +55,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             }
             ControlFlow::Continue(())
         })?;
-        debug_assert!(flow.is_continue());
+        assert!(flow.is_continue(), "values are gathered to the end");
         if bytes > RESULT_BYTES_MAX {
             return Err(Error::location(17217, "distinct too big, 16mb cap"));
         }

@@ -290,6 +290,9 @@ fn append_metrics(server: &Server, w: &mut DocumentWriter<'_>) {
         w.append(key, counter as i64);
     }
     w.end();
+    w.begin_document(cstr!("operation"));
+    w.append(cstr!("panicked"), server.counters.panics.load(Relaxed) as i64);
+    w.end();
     replication_figures::append_metrics(server, w);
     w.begin_document(cstr!("ttl"));
     w.append(cstr!("deletedDocuments"), server.ttl.deleted_documents.load(Relaxed) as i64);

@@ -108,6 +108,8 @@ pub struct Counters {
     stripes: Striped<Stripe>,
     /// Commands that are in no table.
     pub unknown_commands: AtomicU64,
+    /// Requests that panicked.
+    pub panics: AtomicU64,
     /// Writes that waited for a majority, and the microseconds they waited after they were applied here.
     pub majority_waits: [AtomicU64; 2],
     collections: ArcSwap<HashMap<Arc<str>, Arc<CollectionUsage>, RandomState>>,
@@ -124,6 +126,7 @@ impl Counters {
                 documents: Default::default(),
             }),
             unknown_commands: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
             majority_waits: Default::default(),
             collections: ArcSwap::default(),
         }

@@ -127,7 +127,7 @@ fn encode_magnitude(out: &mut Vec<u8>, negative: bool, magnitude: &Magnitude) {
         rest <<= 7;
         let more = rest != 0 || magnitude.tail.is_some();
         out.push(seven << 1 | u8::from(more));
-        debug_assert!(group < GROUPS || rest == 0, "63 bits fill the groups");
+        assert!(group < GROUPS || rest == 0, "63 bits fill the groups");
         if !more {
             break;
         }

@@ -1,0 +1,56 @@
+//! Locks whose holder must not panic: what they guard is half changed then, and the process ends with it
+//! ([`baton_types::must_not_unwind`]).
+//!
+//! Not here: locks on documents and keys ([`crate::locks`]). Who holds those has changed nothing that anybody sees before its
+//! transaction is in the commit queue, and gives them back.
+
+use baton_types::{MustNotUnwind, must_not_unwind};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A lock held by one.
+pub(crate) struct CriticalMutex {
+    section: &'static str,
+    lock: Mutex<()>,
+}
+
+/// A lock held by one alone, or shared by many. Only the one is critical: those who share it change nothing under it.
+pub(crate) struct CriticalRwLock {
+    section: &'static str,
+    lock: RwLock<()>,
+}
+
+/// Held as long as it lives.
+#[must_use]
+pub(crate) struct Critical<L> {
+    // The process ends before the lock is given back.
+    _guard: MustNotUnwind,
+    _lock: L,
+}
+
+impl CriticalMutex {
+    /// `section` says what its holder does.
+    pub(crate) fn new(section: &'static str) -> Self {
+        Self { section, lock: Mutex::new(()) }
+    }
+
+    pub(crate) fn lock(&self) -> Critical<MutexGuard<'_, ()>> {
+        let _lock = self.lock.lock();
+        Critical { _guard: must_not_unwind(self.section), _lock }
+    }
+}
+
+impl CriticalRwLock {
+    /// `section` says what its holder does.
+    pub(crate) fn new(section: &'static str) -> Self {
+        Self { section, lock: RwLock::new(()) }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, ()> {
+        self.lock.read()
+    }
+
+    pub(crate) fn write(&self) -> Critical<RwLockWriteGuard<'_, ()>> {
+        let _lock = self.lock.write();
+        Critical { _guard: must_not_unwind(self.section), _lock }
+    }
+}
