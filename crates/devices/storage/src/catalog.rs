@@ -540,8 +540,9 @@ impl Collection {
     const OPLOG_ID: CollectionId = 0;
 
     /// `local.oplog.rs`.
-    pub(crate) fn oplog() -> Result<Self> {
-        let options = CollectionOptions::parse(&rawdoc! { "capped": true, "size": 1_i64 << 30, "autoIndexId": false })?;
+    pub(crate) fn oplog(bytes_max: u64) -> Result<Self> {
+        let size = i64::try_from(bytes_max).unwrap_or(i64::MAX);
+        let options = CollectionOptions::parse(&rawdoc! { "capped": true, "size": size, "autoIndexId": false })?;
         let namespace = Namespace::new("local", "oplog.rs")?;
         let mut collection = Self::new(Self::OPLOG_ID, namespace, *b"baton-oplog-uuid", options)?;
         collection.kind = CollectionKind::Oplog;

@@ -42,7 +42,7 @@ use rust_rocksdb::{DB, WriteOptions};
 use stamps::Stamps;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -152,6 +152,8 @@ pub struct CommitQueue {
     gate_turned: Condvar,
     /// Signalled when the syncer in the state is called.
     syncer_called: Condvar,
+    /// Own entries are left out.
+    is_unlogged: AtomicBool,
     /// The term of this member's own entries.
     own_term: AtomicI64,
     terms: Terms,
@@ -207,6 +209,7 @@ impl CommitQueue {
             state: Mutex::new(state),
             gate_turned: Condvar::new(),
             syncer_called: Condvar::new(),
+            is_unlogged: AtomicBool::new(false),
             own_term: AtomicI64::new(term),
             terms: Terms::new(last),
             stamps: Stamps::new(last.timestamp.as_u64().max(stamp)),
@@ -241,6 +244,17 @@ impl CommitQueue {
     /// writes or syncs nothing more until it is back. What is applied will be durable soon, and is told of then. There can be one.
     pub fn on_progress(&self, listener: ProgressListener) {
         assert!(self.progress.set(listener).is_ok(), "one listener hears of progress");
+    }
+
+    /// From now on nothing that this member writes by itself is logged: its log is the set's that its data belong to, and it runs
+    /// without that set.
+    pub fn leave_log_alone(&self) {
+        self.is_unlogged.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Self::leave_log_alone`] was called.
+    pub fn leaves_log_alone(&self) -> bool {
+        self.is_unlogged.load(Ordering::Relaxed)
     }
 
     /// From this timestamp on, the stamps of versions are their entries' timestamps; see [`stamps`].
@@ -279,10 +293,13 @@ impl CommitQueue {
     /// [`Self::commit`], with locks that others may have as soon as the transaction has its place in the queue.
     pub(crate) fn commit_handing_on(
         &self,
-        transaction: Transaction,
+        mut transaction: Transaction,
         durability: Durability,
         handed_on: LockSet,
     ) -> Result<OpTime> {
+        if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
+            transaction.forget_entries();
+        }
         let is_own = transaction.has_own_entries();
         let waiter = Self::waiter(transaction, durability);
         let mut state = self.state.lock();

@@ -380,6 +380,9 @@ impl Storage {
         let (collection, index) = {
             let catalog = self.lock_catalog();
             let Some((held, definition)) = decide(&catalog)? else { return Ok(None) };
+            if !crate::replay::is_under_way() {
+                self.check_room()?;
+            }
             let index = held.begin_index(definition)?;
             (Arc::clone(&held), index)
         };
@@ -425,6 +428,10 @@ impl Storage {
         let mut done = 0;
         let mut from = Some(Vec::new());
         while let Some(start) = from {
+            // On a disk that is filling up a build fails alone. Another member's is carried out as long as that goes.
+            if !crate::replay::is_under_way() {
+                self.check_room()?;
+            }
             let mut records = Vec::with_capacity(BUILD_BATCH_DOCUMENTS);
             {
                 let view = self.view();

@@ -1,14 +1,25 @@
 //! What a member of a replica set must know after a crash beside its log: one small value for each fact.
 //!
 //! Invariant: a fact that [`Storage::put_fact`] has returned from survives the loss of power.
+//! The configuration is also there for clients to read, as MongoDB has it: the one document of `local.system.replset`, written with
+//! the fact in one batch.
+//!
 //! Not here: what the bytes mean.
 
+use crate::catalog::{Collection, CollectionOptions};
 use crate::commit::Durability;
-use crate::format::family;
+use crate::ddl::CreateOutcome;
+use crate::entry_change::{CarriedOut, EntryChange};
+use crate::format::{family, record_key};
 use crate::machine::read_failure;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use baton_types::Result;
+use crate::write::id_of;
+use baton_types::{Namespace, Result};
+use bson::RawDocument;
+
+/// Where clients read the configuration.
+const CONFIGURATION_COLLECTION: &str = "system.replset";
 
 /// One thing kept for the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +36,8 @@ pub enum Fact {
     Cloning,
     /// Where an initial sync became whole: of the time before that nothing can be brought back.
     WholeFrom,
+    /// The oplog's limits, decided when it was made or by `replSetResizeOplog`.
+    OplogLimits,
     /// After a rollback, a stamp above all that were given (see `commit::stamps`).
     Stamp,
 }
@@ -51,6 +64,7 @@ impl Fact {
             Self::RollbackId => b"set/rollback-id",
             Self::Cloning => b"set/cloning",
             Self::WholeFrom => b"set/whole-from",
+            Self::OplogLimits => b"set/oplog-limits",
             Self::Stamp => b"set/stamp",
         }
     }
@@ -64,6 +78,40 @@ impl Storage {
         crash_point!("fact-before-commit");
         self.commit.commit_unasked(transaction, Durability::Synced);
         crash_point!("fact-after-commit");
+    }
+
+    /// Keeps the set's configuration: as a fact, and as the document of `local.system.replset`. Durable when it returns. `uuid` is
+    /// the collection's, if it is to be made.
+    pub fn put_configuration(&self, configuration: &RawDocument, uuid: [u8; 16]) -> Result<()> {
+        let namespace = Namespace::new("local", CONFIGURATION_COLLECTION)?;
+        let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) =
+            self.create_collection(&namespace, CollectionOptions::default(), uuid)?;
+        loop {
+            let mut transaction = Transaction::replicating();
+            let change = EntryChange::Put(configuration);
+            if let CarriedOut::CommitFirst = self.carry_out(&mut transaction, &collection, change, None)? {
+                continue;
+            }
+            transaction.put(family::META, Fact::Configuration.key(), configuration.as_bytes());
+            crash_point!("fact-before-commit");
+            self.commit.commit_unasked(transaction, Durability::Synced);
+            crash_point!("fact-after-commit");
+            return Ok(());
+        }
+    }
+
+    /// Sees to it that clients read the configuration that was kept: a copy of another member's files has no such document.
+    pub fn show_configuration(&self, uuid: [u8; 16]) -> Result<()> {
+        let Some(bytes) = self.fact(Fact::Configuration)? else { return Ok(()) };
+        let configuration = RawDocument::from_bytes(&bytes)?;
+        let is_shown = |collection: &Collection| -> Result<bool> {
+            let record = record_key(id_of(configuration)?)?;
+            Ok(self.get(collection, &record)?.is_some_and(|shown| *shown == *configuration.as_bytes()))
+        };
+        match self.collection(&Namespace::new("local", CONFIGURATION_COLLECTION)?) {
+            Some(collection) if is_shown(&collection)? => Ok(()),
+            Some(_) | None => self.put_configuration(configuration, uuid),
+        }
     }
 
     /// What was kept last.

@@ -9,7 +9,8 @@
 //!   in one `WriteBatch`, in OpTime order; no crash shows a part of it.
 //! - OpTimes strictly increase, and the oplog has no hole: an entry becomes readable together with all before it.
 //! - What a durable commit acknowledged was synced before the acknowledgement. A failed write or sync stops the
-//!   process; it is never tried again.
+//!   process, with exit code 14; it is never tried again.
+//! - A panic under a lock of storage, in the commit queue or in applying ends the process: see [`baton_types::must_not_unwind`].
 //!
 //! Not here: what a document means (`baton-query`), who may write, when a task may begin ([`tasks::Gate`] is asked).
 

@@ -1,9 +1,13 @@
 //! The machine's kind of failure: the disk says no, or says something else than was written.
 //!
-//! A failed read is reported to the one request it concerns. A failed write or sync stops the process at once: after a
-//! failed sync nobody knows what is on the disk, and trying again would turn "lost" into "acknowledged".
+//! A failed read is reported to the one request it concerns. A failed write or sync stops the process at once, a full disk's too:
+//! after a failed sync nobody knows what is on the disk, and trying again would turn "lost" into "acknowledged". It ends with
+//! mongod's exit code for that, 14, and no core: nothing is wrong with the process.
+//!
+//! What can be given up alone before it comes to that asks first whether there is room ([`Storage::check_room`]).
 
-use baton_types::{Error, ErrorCode};
+use crate::storage::Storage;
+use baton_types::{Error, ErrorCode, Result};
 use rust_rocksdb::ErrorKind;
 use std::io::Write;
 
@@ -19,6 +23,12 @@ pub fn read_failure(error: rust_rocksdb::Error) -> Error {
         _ => Error::new(ErrorCode::UnknownError, format!("Storage cannot read: {error}")),
     }
 }
+
+/// mongod's exit code of one that must not go on.
+const EXIT_ABRUPT: i32 = 14;
+
+/// What is left of a disk for the member itself, at the most; of a small disk a tenth.
+const RESERVE_BYTES_MAX: u64 = 500 << 20;
 
 /// Ends the process when it is dropped.
 struct AbortAtTheLatest;
@@ -43,5 +53,19 @@ pub fn stop(what: &str, error: &rust_rocksdb::Error) -> ! {
         std::io::stderr(),
         "baton: {what} failed: {error}. Stopping: what is on disk is now unknown. {remedy}"
     );
-    std::process::abort();
+    signal_hook::low_level::exit(EXIT_ABRUPT)
+}
+
+impl Storage {
+    /// `OutOfDiskSpace` (14031) if so little is left of the disk that the member needs it for itself.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        // Where the system does not say, nothing is refused for it.
+        let Ok(disk) = rustix::fs::statvfs(self.db().path()) else { return Ok(()) };
+        let (free, reserve) = (disk.f_bavail * disk.f_frsize, RESERVE_BYTES_MAX.min(disk.f_blocks * disk.f_frsize / 10));
+        if free >= reserve {
+            return Ok(());
+        }
+        let message = format!("available disk space of {free} bytes is less than required minimum of {reserve}");
+        Err(Error::new(ErrorCode::OutOfDiskSpace, message))
+    }
 }

@@ -17,10 +17,10 @@ const MIB: usize = 1024 * KIB;
 pub struct StorageOptions {
     /// Memory for blocks, memtables and hot documents together, in bytes.
     pub cache_bytes: usize,
-    /// Size at which the oplog is truncated from its old end, in bytes.
+    /// Size at which a new oplog is truncated from its old end, in bytes. One that is there has its own.
     pub oplog_bytes_max: u64,
-    /// Entries younger than this stay, whatever the oplog's size, in seconds.
-    pub oplog_retention_secs_min: u64,
+    /// Entries younger than this stay, whatever the oplog's size, in seconds; as it was, if absent.
+    pub oplog_retention_secs_min: Option<u64>,
     /// Threads for flushes and compactions.
     pub background_jobs: i32,
     /// How far back documents can be read as they were, in seconds. Older versions go with the next compaction.
@@ -34,7 +34,7 @@ impl Default for StorageOptions {
         Self {
             cache_bytes: 1024 * MIB,
             oplog_bytes_max: 990 * MIB as u64,
-            oplog_retention_secs_min: 0,
+            oplog_retention_secs_min: None,
             background_jobs: 2,
             history_secs: 10,
             open_tables_max: 4096,

@@ -3,11 +3,14 @@
 //! Invariant: an entry younger than the minimum retention stays; and what goes is a prefix of the log, so no reader
 //! ever meets a gap, only an end. Cursors that stood in the dropped part get `CappedPositionLost` (136).
 
+use crate::facts::Fact;
 use crate::format::{family, oplog_key};
+use crate::machine::read_failure;
 use crate::options::StorageOptions;
 use crate::storage::Storage;
 use crate::tasks::{Admission, TaskKind};
-use baton_types::{OpTime, Timestamp, must_not_unwind};
+use baton_types::{OpTime, Result, Timestamp, must_not_unwind};
+use rust_rocksdb::DB;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,13 +31,55 @@ pub struct Retention {
     commit_point: AtomicU64,
 }
 
+/// How large the oplog may grow, and how old its entries get at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OplogLimits {
+    pub(crate) bytes_max: u64,
+    pub(crate) retention_secs_min: u64,
+}
+
+impl OplogLimits {
+    /// Those that are kept; where there are none they are decided now, and kept. What the operator says of the size counts for a new
+    /// oplog only; of the age at every start.
+    pub(crate) fn of(db: &DB, options: &StorageOptions) -> Result<Self> {
+        let meta = db.cf_handle(family::META).unwrap_or_else(|| unreachable!("opened"));
+        let stored = db.get_pinned_cf(meta, Fact::OplogLimits.key()).map_err(read_failure)?;
+        let stored = stored.and_then(|bytes| Self::decode(&bytes));
+        let limits = Self {
+            bytes_max: stored.map_or(options.oplog_bytes_max, |stored| stored.bytes_max),
+            retention_secs_min: options
+                .oplog_retention_secs_min
+                .unwrap_or_else(|| stored.map_or(0, |stored| stored.retention_secs_min)),
+        };
+        if stored != Some(limits) {
+            db.put_cf(meta, Fact::OplogLimits.key(), limits.encode()).map_err(read_failure)?;
+        }
+        Ok(limits)
+    }
+
+    fn encode(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.bytes_max.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.retention_secs_min.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (bytes_max, secs) = bytes.split_first_chunk::<8>()?;
+        Some(Self {
+            bytes_max: u64::from_le_bytes(*bytes_max),
+            retention_secs_min: u64::from_le_bytes(secs.try_into().ok()?),
+        })
+    }
+}
+
 impl Retention {
-    pub(crate) fn new(options: &StorageOptions) -> Self {
+    pub(crate) fn new(limits: OplogLimits) -> Self {
         Self {
             commits: AtomicU32::new(0),
             running: AtomicBool::new(false),
-            bytes_max: AtomicU64::new(options.oplog_bytes_max),
-            retention_secs_min: AtomicU64::new(options.oplog_retention_secs_min),
+            bytes_max: AtomicU64::new(limits.bytes_max),
+            retention_secs_min: AtomicU64::new(limits.retention_secs_min),
             oldest: AtomicU64::new(0),
             history_from: AtomicU64::new(0),
             commit_point: AtomicU64::new(u64::MAX),
@@ -64,14 +109,20 @@ impl Retention {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Sets new limits (`replSetResizeOplog`).
-    pub fn resize(&self, bytes_max: Option<u64>, retention_secs_min: Option<u64>) {
+    /// How old entries get at least, in seconds.
+    pub(crate) fn retention_secs_min(&self) -> u64 {
+        self.retention_secs_min.load(Ordering::Relaxed)
+    }
+
+    /// Sets new limits; tells which they are then.
+    fn resize(&self, bytes_max: Option<u64>, retention_secs_min: Option<u64>) -> OplogLimits {
         if let Some(bytes) = bytes_max {
             self.bytes_max.store(bytes, Ordering::Relaxed);
         }
         if let Some(secs) = retention_secs_min {
             self.retention_secs_min.store(secs, Ordering::Relaxed);
         }
+        OplogLimits { bytes_max: self.bytes_max(), retention_secs_min: self.retention_secs_min() }
     }
 }
 
@@ -159,8 +210,14 @@ impl Storage {
         self.retention.oldest()
     }
 
-    /// Sets new limits for the oplog.
+    /// The size that the oplog is truncated at, in bytes.
+    pub fn oplog_bytes_max(&self) -> u64 {
+        self.retention.bytes_max()
+    }
+
+    /// Sets new limits for the oplog (`replSetResizeOplog`), and keeps them.
     pub fn resize_oplog(&self, bytes_max: Option<u64>, retention_secs_min: Option<u64>) {
-        self.retention.resize(bytes_max, retention_secs_min);
+        let limits = self.retention.resize(bytes_max, retention_secs_min);
+        self.put_fact(Fact::OplogLimits, &limits.encode());
     }
 }

@@ -48,6 +48,8 @@ pub struct StorageStatistics {
     pub oplog_bytes: u64,
     /// The size it is truncated at.
     pub oplog_bytes_max: u64,
+    /// How old its entries get at least, in seconds.
+    pub oplog_retention_secs_min: u64,
 }
 
 const FAMILIES: [&str; 6] =
@@ -86,6 +88,7 @@ impl Storage {
             commit_write_micros: metrics.write_nanos.load(Ordering::Relaxed) / 1000,
             oplog_bytes: self.oplog_bytes(),
             oplog_bytes_max: self.retention.bytes_max(),
+            oplog_retention_secs_min: self.retention.retention_secs_min(),
         }
     }
 

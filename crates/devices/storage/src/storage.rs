@@ -15,7 +15,7 @@ use crate::log_switch::LogSwitch;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
 use crate::record_cache::RecordCache;
-use crate::retention::Retention;
+use crate::retention::{OplogLimits, Retention};
 use crate::sessions::{SessionHandle, SessionTable};
 use crate::tasks::{Gate, TaskListener, TaskRegistry};
 use crate::transaction::Transaction;
@@ -83,6 +83,7 @@ impl Storage {
         let in_flight = Arc::new(InFlight::new(hasher.clone()));
         let record_cache = Arc::new(RecordCache::new(options.record_cache_bytes(), hasher));
         let last = Self::last_optime(&db)?;
+        let limits = OplogLimits::of(&db, &options)?;
         let stamp = Self::highest_stamp(&db)?;
         checkpoints::clean_up(path);
         let storage = Arc::new(Self {
@@ -97,7 +98,7 @@ impl Storage {
             locks,
             in_flight,
             record_cache,
-            catalog: ArcSwap::from_pointee(Self::load_catalog(&db)?),
+            catalog: ArcSwap::from_pointee(Self::load_catalog(&db, limits)?),
             catalog_turn: CriticalMutex::new("a change of the catalog"),
             following: CriticalMutex::new("what follows another's log"),
             next_id: AtomicU32::new(next_id),
@@ -105,7 +106,7 @@ impl Storage {
             catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(stamp)),
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
-            retention: Retention::new(&options),
+            retention: Retention::new(limits),
             oldest_seen: Mutex::default(),
             tasks,
             gate,
@@ -164,7 +165,7 @@ impl Storage {
         Ok(stored.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes))
     }
 
-    fn load_catalog(db: &DB) -> Result<Catalog> {
+    fn load_catalog(db: &DB, limits: OplogLimits) -> Result<Catalog> {
         let (catalog_family, meta_family) = match (db.cf_handle(family::CATALOG), db.cf_handle(family::META)) {
             (Some(catalog), Some(meta)) => (catalog, meta),
             _ => unreachable!("opened"),
@@ -178,7 +179,7 @@ impl Storage {
             let counts = counts.and_then(|value| Counts::decode(&value)).unwrap_or_default();
             catalog.insert(Arc::new(Collection::decode(id, &value, counts)?));
         }
-        catalog.insert(Arc::new(Collection::oplog()?));
+        catalog.insert(Arc::new(Collection::oplog(limits.bytes_max)?));
         Ok(catalog)
     }
 

@@ -87,6 +87,11 @@ impl Transaction {
         self.oplog.push(entry.as_bytes().to_vec());
     }
 
+    /// Leaves its entries out.
+    pub(crate) fn forget_entries(&mut self) {
+        self.oplog.clear();
+    }
+
     /// Whether it has entries that are to get an OpTime here.
     pub(crate) fn has_own_entries(&self) -> bool {
         !self.oplog.is_empty() && !self.is_replicated

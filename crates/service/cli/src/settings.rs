@@ -304,7 +304,8 @@ pub static SETTINGS: &[Setting] = &[
         key: "replication.oplogSizeMB",
         flag: "oplogSize",
         takes: Takes::One("MEGABYTES"),
-        help: "The oplog's size [default: a twentieth of the free disk space, 990 at least]",
+        help: "The size of a new oplog; one that is there keeps its own [default: a twentieth of the free disk space, 990 at \
+               least]",
         apply: |c, v| {
             c.options.oplog_size_bytes = Some((v.number_in(1.0, 1e9)? * MIB) as u64);
             Ok(())
@@ -398,9 +399,9 @@ pub static SETTINGS: &[Setting] = &[
         key: "storage.oplogMinRetentionHours",
         flag: "oplogMinRetentionHours",
         takes: Takes::One("HOURS"),
-        help: "How long entries stay in the oplog at least [default: 0]",
+        help: "How long entries stay in the oplog at least [default: as it was, 0 at first]",
         apply: |c, v| {
-            c.options.oplog_retention_secs_min = (v.number_in(0.0, 1e6)? * 3600.0) as u64;
+            c.options.oplog_retention_secs_min = Some((v.number_in(0.0, 1e6)? * 3600.0) as u64);
             Ok(())
         },
     },

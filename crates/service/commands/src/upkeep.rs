@@ -161,7 +161,7 @@ fn expire(server: &Arc<Server>, stop: &Stop) {
     let mut last = Instant::now();
     while stop.wait(TTL_LOOK_INTERVAL) {
         // Only a primary deletes; the others get its deletions by the log.
-        if !server.topology.is_writable_primary() {
+        if !server.topology.is_writable_primary() || server.storage.queue().leaves_log_alone() {
             last = Instant::now();
             continue;
         }

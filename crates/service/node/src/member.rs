@@ -13,7 +13,7 @@ use baton_commands::server::{Hooks, Identity, LogLines, Parts};
 use baton_commands::upkeep::{self, Upkeep};
 use baton_commands::{Server, host, membership};
 use baton_storage::tasks::AlwaysOpen;
-use baton_storage::{Storage, StorageOptions};
+use baton_storage::{Fact, Storage, StorageOptions};
 use baton_telemetry::{HttpServer, Log, Metrics, Pages};
 use baton_types::{Error, Namespace, must_not_unwind};
 use baton_wire::DocumentWriter;
@@ -225,7 +225,16 @@ fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Stora
     };
     let path = options.data_directory.join(crate::contents::DATABASE);
     baton_storage::take_over(&path, &storage_options).map_err(|e| StartError::new(100, e.message))?;
-    Storage::open(&path, storage_options, Arc::new(AlwaysOpen)).map_err(|e| StartError::new(100, e.message))
+    let storage =
+        Storage::open(&path, storage_options, Arc::new(AlwaysOpen)).map_err(|e| StartError::new(100, e.message))?;
+    let bytes = storage.oplog_bytes_max();
+    if let Some(wanted) = options.oplog_size_bytes.filter(|wanted| *wanted != bytes) {
+        warn!(
+            target: "STORAGE", startupWarning = true, oplogSizeMB = wanted >> 20, existingMB = bytes >> 20,
+            "The oplog is there already and keeps its size; replSetResizeOplog changes it"
+        );
+    }
+    Ok(storage)
 }
 
 /// What the service needs of the log and of the network.
@@ -365,8 +374,21 @@ fn advertised_host(bind_ip: &[String], port: u16) -> String {
     }
 }
 
-/// A standalone's first entry in the oplog, by which its clock starts.
+/// A standalone's first entry in the oplog, by which its clock starts. Where the data are a set's the log is not touched: what it
+/// said would pass for the set's, and could win an election.
 fn begin_as_standalone(storage: &Storage) -> Result<(), StartError> {
+    if storage.fact(Fact::Configuration).map_err(|e| StartError::new(100, e.message))?.is_some() {
+        for line in [
+            "** WARNING: started without --replSet, yet there is a replica set configuration in local.system.replset",
+            "**          What is written now is not logged: the other members of the set will not have it",
+            "**          Restart with --replSet unless you are doing maintenance and no other clients are connected",
+            "**          The TTL collection monitor does not run because of this",
+        ] {
+            warn!(target: "CONTROL", id = 20547, startupWarning = true, "{line}");
+        }
+        storage.queue().leave_log_alone();
+        return Ok(());
+    }
     let o = rawdoc! { "msg": "starting as a standalone", "pid": i64::from(std::process::id()) };
     let failed = |e: Error| StartError::new(100, e.message);
     storage.note(&Namespace::new("admin", "$cmd").map_err(failed)?, &o).map_err(failed)?;

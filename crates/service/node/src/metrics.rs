@@ -156,6 +156,7 @@ fn append_replication(server: &Server, text: &mut String) {
         ("baton_fetched_batches_total", "Batches fetched, empty ones included.", &figures.fetched_batches),
         ("baton_sync_sources_chosen_total", "Times a sync source was chosen.", &figures.sources_chosen),
         ("baton_rollbacks_total", "Rollbacks.", &figures.rollbacks),
+        ("baton_refused_entries_total", "Attempts to apply an entry that failed.", &figures.refused_entries),
     ] {
         counter(text, name, help, value.load(Relaxed));
     }

@@ -27,10 +27,10 @@ pub struct Options {
     pub initiate: bool,
     /// The address that clients of the set are to use, `host:port`; by default the first one listened on.
     pub advertised_host: Option<String>,
-    /// The oplog's size in bytes; by default a twentieth of the free disk space, within mongod's bounds.
+    /// The size of a new oplog in bytes; by default a twentieth of the free disk space, within mongod's bounds.
     pub oplog_size_bytes: Option<u64>,
-    /// How long entries stay in the oplog at least, in seconds.
-    pub oplog_retention_secs_min: u64,
+    /// How long entries stay in the oplog at least, in seconds; as it was, if absent.
+    pub oplog_retention_secs_min: Option<u64>,
     /// The memory for the block cache and memtables in bytes; by default half of the machine's, less a gigabyte.
     pub cache_size_bytes: Option<usize>,
     /// Milliseconds from which on an operation is slow.
@@ -64,7 +64,7 @@ impl Default for Options {
             initiate: false,
             advertised_host: None,
             oplog_size_bytes: None,
-            oplog_retention_secs_min: 0,
+            oplog_retention_secs_min: None,
             cache_size_bytes: None,
             slow_ms: 100,
             profile_level: 0,

@@ -131,15 +131,15 @@ impl Log {
         let inherited = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             let place = panic.location().map(ToString::to_string).unwrap_or_default();
-            let message = panic.payload_as_str().unwrap_or("(no message)");
+            let reason = panic.payload_as_str().unwrap_or("(no message)");
             let backtrace = std::backtrace::Backtrace::force_capture().to_string();
             // What unwinds through such a section ends the process; else it costs the request.
             match guarded_section() {
                 Some(section) => {
-                    tracing::error!(target: "CONTROL", id = 6384300, fatal = true, section, message, place, backtrace, "A broken invariant; stopping")
+                    tracing::error!(target: "CONTROL", id = 6384300, fatal = true, section, reason, place, backtrace, "A broken invariant; stopping")
                 }
                 None => {
-                    tracing::error!(target: "CONTROL", id = 6384301, message, place, backtrace, "A thread panicked")
+                    tracing::error!(target: "CONTROL", id = 6384301, reason, place, backtrace, "A thread panicked")
                 }
             }
             inherited(panic);

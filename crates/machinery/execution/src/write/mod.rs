@@ -232,7 +232,8 @@ fn refuse_view(collection: &Collection) -> Result<()> {
             format!("Namespace {} is a view, not a collection", collection.namespace),
         ));
     }
-    if collection.kind == CollectionKind::Oplog {
+    // The configuration as it is: changed by replSetReconfig alone.
+    if collection.kind == CollectionKind::Oplog || collection.namespace.as_str() == "local.system.replset" {
         return Err(Error::new(ErrorCode::InvalidNamespace, format!("cannot write to {}", collection.namespace)));
     }
     Ok(())
@@ -374,6 +375,7 @@ fn with_document<T>(
         let Some(bytes) = storage.get_locked(collection, record)? else { return Ok(None) };
         let before = baton_storage::stored_document(&bytes)?;
         let Some(details) = filter.matches_with_position(before)? else { return Ok(None) };
+        baton_storage::crash_point!("write-under-lock");
         change(&mut transaction, before, &details).map(Some)
     })();
     match attempt {

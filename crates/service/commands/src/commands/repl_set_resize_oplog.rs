@@ -13,8 +13,8 @@ const SIZE_MB_MAX: f64 = (1_u64 << 30) as f64;
 pub const SPEC: CommandSpec = CommandSpec {
     name: "replSetResizeOplog",
     flags: Flags::ADMIN_ONLY,
-    help: "{ replSetResizeOplog: 1, size: megabytes, minRetentionHours: hours } changes the oplog's limits until the \
-           member stops.",
+    help: "{ replSetResizeOplog: 1, size: megabytes, minRetentionHours: hours } changes the oplog's limits on \
+           this member.",
     run,
     ..DEFAULT
 };

@@ -245,7 +245,14 @@ fn append_storage(w: &mut DocumentWriter<'_>, s: &StorageStatistics) {
                 (cstr!("syncMicros"), s.log_sync_micros),
             ],
         ),
-        (cstr!("oplog"), &[(cstr!("bytes"), s.oplog_bytes), (cstr!("maxBytes"), s.oplog_bytes_max)]),
+        (
+            cstr!("oplog"),
+            &[
+                (cstr!("bytes"), s.oplog_bytes),
+                (cstr!("maxBytes"), s.oplog_bytes_max),
+                (cstr!("minRetentionSecs"), s.oplog_retention_secs_min),
+            ],
+        ),
     ];
     w.begin_document(cstr!("rocksdb"));
     w.append(cstr!("writeStopped"), s.write_stopped);

@@ -6,6 +6,8 @@
 pub mod cursor;
 pub mod errors;
 pub mod retry;
+#[cfg(test)]
+mod waiting_tests;
 
 use crate::call::Call;
 use crate::concerns::Acknowledgement;

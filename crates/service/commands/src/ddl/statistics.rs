@@ -52,6 +52,10 @@ pub fn storage_fields(storage: &Storage, collection: &Collection, scale: i64) ->
     append_number(&mut out, "freeStorageSize", 0)?;
     out.append(cstr!("capped"), collection.options.capped.is_some());
     if let Some((bytes_max, documents_max)) = collection.options.capped {
+        let bytes_max = match collection.kind {
+            CollectionKind::Oplog => storage.oplog_bytes_max() as i64,
+            _ => bytes_max,
+        };
         append_number(&mut out, "max", documents_max.unwrap_or(0))?;
         append_number(&mut out, "maxSize", bytes_max / scale)?;
     }
