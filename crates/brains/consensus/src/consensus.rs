@@ -25,6 +25,8 @@ use std::time::Duration;
 pub struct Start {
     /// `name:port`, as the configuration names this member.
     pub host: String,
+    /// The name of the set that this member was started for.
+    pub set_name: String,
     /// The configuration on disk, if the set was initiated.
     pub configuration: Option<Configuration>,
     /// The vote on disk.
@@ -50,6 +52,11 @@ pub(crate) enum Role {
 /// See the crate's and the file's header.
 pub struct Consensus {
     pub(crate) host: String,
+    /// The set's name by the command line: a configuration of another one is kept, and this member has no part in it.
+    pub(crate) set_name: String,
+    pub(crate) began_at: Moment,
+    /// The term that this member began with: see [`crate::plausible`].
+    pub(crate) first_term: Term,
     pub(crate) me: Option<MemberId>,
     pub(crate) configuration: Option<Configuration>,
     /// A configuration that is being written to disk, and whether somebody waits for it.
@@ -105,13 +112,17 @@ pub struct Consensus {
 impl Consensus {
     /// A member at the beginning of its process, at moment `now`.
     pub fn new(now: Moment, start: Start) -> Self {
+        let term = start.vote.term.max(start.position.written.term);
         let mut consensus = Self {
             host: start.host,
+            set_name: start.set_name,
+            began_at: now,
+            first_term: term,
             me: None,
             configuration: None,
             configuration_in_progress: None,
             committed_before_configuration: OpTime::ZERO,
-            term: start.vote.term.max(start.position.written.term),
+            term,
             vote: start.vote,
             unpersisted_votes: Vec::new(),
             position: start.position,
@@ -171,10 +182,17 @@ impl Consensus {
             Input::Data(state) => self.take_data_state(state),
             Input::VotePersisted(vote) => self.take_persisted_vote(vote),
             Input::ConfigurationPersisted(version) => self.take_persisted_configuration(version),
-            Input::ConfigurationFetched(configuration) => self.hear_configuration(*configuration),
+            Input::ConfigurationFetched(configuration) => {
+                if self.is_plausible(configuration.version.term) {
+                    self.hear_configuration(*configuration);
+                }
+            }
             Input::TermBegun(term) => self.take_begun_term(term),
             Input::WritesBlocked(position) => self.take_blocked_writes(position),
             Input::BatchTaken { source, term, commit_point, last } => {
+                if !self.is_plausible(term.max(commit_point.term).max(last.term)) {
+                    return;
+                }
                 self.adopt_term(term);
                 self.hear_end_of_source(source, last);
                 self.learn_commit_point_from_source(commit_point);
@@ -205,6 +223,10 @@ impl Consensus {
     }
 
     fn take_request(&mut self, id: RequestId, request: Request) {
+        if let Some(error) = self.disbelief(&request) {
+            self.effects.push(Effect::Respond { id, response: Err(error) });
+            return;
+        }
         match request {
             Request::Heartbeat(heartbeat) => self.answer_heartbeat(id, heartbeat),
             Request::RequestVotes(votes) => self.answer_vote_request(id, votes),
@@ -215,6 +237,10 @@ impl Consensus {
 
     fn take_response(&mut self, from: MemberId, response: Response, round_trip: Duration) {
         if !self.peers.contains_key(&from) {
+            return;
+        }
+        if !self.believes(&response) {
+            self.take_unreachable(from, false, response.kind());
             return;
         }
         match response {
@@ -426,6 +452,7 @@ impl Consensus {
             commit_point: self.commit_point,
             sync_source: self.sync_source,
             is_too_stale: self.too_stale,
+            can_spare_my_copy: self.can_spare_my_copy(),
             election_at: self.election_deadline(),
             configuration: self.configuration.clone(),
             configuration_is_committed: self.configuration_is_committed(),
@@ -513,6 +540,8 @@ pub struct View {
     pub sync_source: Option<MemberId>,
     /// Whether nobody who can be fetched from has what follows its log: it is RECOVERING until somebody has.
     pub is_too_stale: bool,
+    /// Whether every other voter with data can be read from and has more than this member, so that it may throw its copy away.
+    pub can_spare_my_copy: bool,
     /// When it stands for election next, if it may.
     pub election_at: Option<Moment>,
     /// The configuration.
@@ -540,6 +569,7 @@ impl View {
             commit_point: OpTime::ZERO,
             sync_source: None,
             is_too_stale: false,
+            can_spare_my_copy: false,
             election_at: None,
             configuration: None,
             configuration_is_committed: false,

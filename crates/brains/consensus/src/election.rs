@@ -18,6 +18,7 @@
 use crate::configuration::MemberId;
 use crate::consensus::{Consensus, Role};
 use crate::leadership::Leadership;
+use crate::plausible::TERM_MAX;
 use crate::message::{ElectionReason, MemberState, Request, Response, VoteRequest, VoteResponse};
 use crate::mutant::Mutant;
 use crate::step::{DataState, Effect, LastVote, Moment, RequestId};
@@ -58,6 +59,7 @@ impl Consensus {
     fn can_stand(&self) -> bool {
         self.my_member().is_some_and(crate::configuration::Member::is_electable)
             && self.data == DataState::Ready
+            && self.term < TERM_MAX
             && !self.maintenance
             && !self.too_stale
             && self.frozen_until <= self.now
@@ -454,6 +456,9 @@ impl Consensus {
         let Some(configuration) = configuration else {
             return Some("candidate's set name differs from mine".to_owned());
         };
+        if configuration.set_name != self.set_name {
+            return Some("this member was started for another set".to_owned());
+        }
         if request.term < self.term {
             return Some(format!("candidate's term ({}) is lower than mine ({})", request.term, self.term));
         }
@@ -544,6 +549,7 @@ mod tests {
         configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
         let start = Start {
             host: "a:102".into(),
+            set_name: "rs0".into(),
             configuration: Some(configuration),
             vote: LastVote::default(),
             position: end_of_log(),

@@ -25,9 +25,12 @@ impl Consensus {
     }
 
     pub(crate) fn send_due_heartbeats(&mut self) {
-        let Some(set_name) = self.configuration.as_ref().map(|configuration| configuration.set_name.clone()) else {
+        // Who was started for another set than its configuration is of has nothing to say to either.
+        let is_ours = self.configuration.as_ref().is_some_and(|configuration| configuration.set_name == self.set_name);
+        if !is_ours {
             return;
-        };
+        }
+        let set_name = self.set_name.clone();
         let now = self.now;
         let due: Vec<MemberId> = self
             .peers
@@ -60,14 +63,12 @@ impl Consensus {
     }
 
     pub(crate) fn answer_heartbeat(&mut self, id: RequestId, request: HeartbeatRequest) {
-        if let Some(configuration) = &self.configuration
-            && configuration.set_name != request.set_name
-        {
+        if self.set_name != request.set_name {
             let error = Error::new(
                 ErrorCode::InconsistentReplicaSetNames,
                 format!(
                     "Our set name of {} does not match the set name of {} reported by remote node",
-                    configuration.set_name, request.set_name
+                    self.set_name, request.set_name
                 ),
             );
             self.effects.push(Effect::Respond { id, response: Err(error) });
@@ -178,7 +179,7 @@ impl Consensus {
 
     /// A configuration arrives from another member. The newest one stands; it is kept on disk before it is used.
     pub(crate) fn hear_configuration(&mut self, configuration: Configuration) {
-        let is_ours = self.configuration.as_ref().is_none_or(|mine| {
+        let is_ours = configuration.set_name == self.set_name && self.configuration.as_ref().is_none_or(|mine| {
             mine.set_name == configuration.set_name
                 && (mine.settings.set_id.is_none() || mine.settings.set_id == configuration.settings.set_id)
         });

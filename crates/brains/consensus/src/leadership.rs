@@ -17,7 +17,7 @@
 use crate::configuration::{Member, MemberId};
 use crate::consensus::{Consensus, Role};
 use crate::message::Request;
-use crate::step::{Effect, Moment, ResignReason, StepDownRequest};
+use crate::step::{DataState, Effect, Moment, ResignReason, StepDownRequest};
 use baton_types::{Error, ErrorCode, OpTime, Term};
 use std::time::Duration;
 
@@ -127,6 +127,10 @@ impl Consensus {
         }
         if !self.my_member().is_some_and(Member::is_electable) {
             self.resign(ResignReason::Configuration);
+            return;
+        }
+        if self.data == DataState::Recovering {
+            self.resign(ResignReason::Data);
             return;
         }
         if !self.majority_is_alive() {
@@ -324,7 +328,7 @@ mod tests {
     use crate::message::{
         Gossip, HeartbeatResponse, MemberState, Position, PositionUpdate, Request, Response, VoteResponse,
     };
-    use crate::step::{DataState, Input, LastVote};
+    use crate::step::{Input, LastVote};
     use baton_types::Timestamp;
     use bson::oid::ObjectId;
 
@@ -344,6 +348,7 @@ mod tests {
         configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
         let start = Start {
             host: "a:101".into(),
+            set_name: "rs0".into(),
             configuration: Some(configuration),
             vote: LastVote::default(),
             position,

@@ -13,6 +13,7 @@
 //!   ├─ leadership      catch up, begin the term, notice a lost majority, step down
 //!   ├─ succession      who would follow a primary that hands over
 //!   ├─ positions       who has what; the commit point
+//!   ├─ plausible       terms that nobody can have reached
 //!   ├─ heartbeats      signs of life, gossip, configurations
 //!   ├─ sync_source     from whom to fetch
 //!   └─ reconfiguration one voter at a time
@@ -41,6 +42,7 @@ mod leadership;
 mod message;
 mod mutant;
 mod peer;
+mod plausible;
 mod positions;
 mod reconfiguration;
 mod step;

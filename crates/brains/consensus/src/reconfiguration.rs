@@ -12,7 +12,7 @@
 //! `force` skips all of that, for sets that have lost their majority for good; such a configuration has no term, and a version
 //! far above the last, so that it wins over any that was made apart from it.
 
-use crate::configuration::{Configuration, ConfigurationVersion, Member, MemberId, UNKNOWN_TERM};
+use crate::configuration::{Configuration, ConfigurationVersion, Member, MemberId, UNKNOWN_TERM, VERSION_MAX};
 use crate::consensus::{Consensus, Role};
 use crate::message::{MemberState, Position};
 use crate::mutant::Mutant;
@@ -42,7 +42,13 @@ impl Consensus {
         }
         if force {
             let leap = self.random.random_range(10_000..100_000);
-            let version = configuration.version.version.max(self.configuration_version().version) + leap;
+            let version = configuration.version.version.max(self.configuration_version().version).saturating_add(leap);
+            if version > VERSION_MAX {
+                let message = format!("A forced configuration would have version {version}, beyond {VERSION_MAX}, the last there is");
+                let error = Error::new(ErrorCode::NewReplicaSetConfigurationIncompatible, message);
+                self.effects.push(Effect::Reconfigured(Err(error)));
+                return;
+            }
             configuration.version = ConfigurationVersion { term: UNKNOWN_TERM, version };
         } else {
             configuration.version.term = self.term;
@@ -191,7 +197,7 @@ impl Consensus {
                 .map(|member| member.id)
         });
         let Some(ready) = ready else { return };
-        let writable = self.is_writable();
+        let writable = self.is_writable() && self.configuration_version().version < VERSION_MAX;
         if !writable || self.configuration_in_progress.is_some() || self.check_current_is_committed().is_err() {
             return;
         }
@@ -248,8 +254,11 @@ impl Consensus {
     /// Makes a configuration that is on disk the present one.
     pub(crate) fn install(&mut self, configuration: Configuration) {
         let is_first = self.configuration.is_none();
+        let version = configuration.version;
         self.committed_before_configuration = self.commit_point;
-        self.me = configuration.member_at(&self.host).map(|member| member.id);
+        // Of another set than it was started for this member is no part, whatever its data says.
+        let is_mine = configuration.set_name == self.set_name;
+        self.me = configuration.member_at(&self.host).filter(|_| is_mine).map(|member| member.id);
         let others: BTreeSet<MemberId> =
             configuration.members.iter().map(|member| member.id).filter(|id| Some(*id) != self.me).collect();
         self.peers.retain(|id, _| others.contains(id));
@@ -271,6 +280,7 @@ impl Consensus {
             self.end_campaign();
         }
         if is_first {
+            self.first_term = self.first_term.max(version.term);
             self.postpone_election();
         }
     }

@@ -158,6 +158,18 @@ pub enum RequestKind {
     StepUp,
 }
 
+impl Response {
+    /// To which request.
+    pub fn kind(&self) -> RequestKind {
+        match self {
+            Self::Heartbeat(_) => RequestKind::Heartbeat,
+            Self::RequestVotes(_) => RequestKind::RequestVotes,
+            Self::UpdatePosition { .. } => RequestKind::UpdatePosition,
+            Self::StepUp { .. } => RequestKind::StepUp,
+        }
+    }
+}
+
 impl Request {
     /// Which one it is.
     pub fn kind(&self) -> RequestKind {
@@ -243,4 +255,6 @@ pub enum ResignReason {
     Request,
     /// A new configuration does not let it.
     Configuration,
+    /// Its data is not what its log says: an entry cannot be applied.
+    Data,
 }

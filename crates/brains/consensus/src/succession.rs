@@ -69,6 +69,22 @@ impl Candidate {
 }
 
 impl Consensus {
+    /// Whether this member may throw its copy away to make another: every other voter with data can be read from and has more than
+    /// this member. Two that have the same trouble keep what they have, so that the set never has fewer copies for it than one less.
+    pub(crate) fn can_spare_my_copy(&self) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let timeout = self.election_timeout();
+        let mut others = configuration.voters().filter(|other| other.bears_data() && Some(other.id) != self.me).peekable();
+        others.peek().is_some()
+            && others.all(|other| {
+                self.peers.get(&other.id).is_some_and(|peer| {
+                    peer.is_alive(self.now, timeout)
+                        && peer.state().is_readable()
+                        && peer.position.written > self.position.written
+                })
+            })
+    }
+
     /// See the file's header.
     pub(crate) fn succession(&self) -> Vec<Candidate> {
         let Some(configuration) = &self.configuration else { return Vec::new() };

@@ -292,6 +292,7 @@ mod tests {
             Duration::ZERO,
             Start {
                 host: "a:102".into(),
+                set_name: "rs0".into(),
                 configuration: Some(configuration),
                 vote: LastVote::default(),
                 position: at(5),

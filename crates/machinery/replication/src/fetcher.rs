@@ -16,6 +16,7 @@ use crate::apply::apply;
 use crate::figures::Figures;
 use crate::initial_sync::{ATTEMPTS_MAX, InitialSync, InitialSyncHooks, InitialSyncStatus};
 use crate::log_stream::{self, Batch};
+use crate::refusal::{ATTEMPTS_BEFORE_COPY, RefusedEntry, is_passing};
 use crate::rollback;
 use crate::waiters::Waiters;
 use baton_consensus::{DataState, Input, MemberId, Position, SourceState, Verdict, judge};
@@ -38,6 +39,9 @@ const AVOID: Duration = Duration::from_secs(1);
 /// Bytes of replies that are taken together, at most (reached, not exceeded by more than one reply).
 const TOGETHER_BYTES_MAX: usize = 4 << 20;
 
+/// Lets no entry be applied, for tests.
+const FAIL_POINT: &str = "failApplyingEntries";
+
 /// How often a member that stays behind looks at its clock, at least.
 const CLOCK_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -53,6 +57,10 @@ pub(crate) struct FetcherParts {
     /// How far an initial sync is, for who asks.
     pub initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
     pub initial_sync_hooks: InitialSyncHooks,
+    /// An entry that cannot be applied, for who asks.
+    pub refused: Arc<Mutex<Option<RefusedEntry>>>,
+    /// Whether the set can spare this member's copy for as long as it takes to make another.
+    pub can_spare_copy: Box<dyn Fn() -> bool + Send + Sync>,
     /// The member's own, for what must not fill the memory.
     pub data_directory: PathBuf,
     /// Where what is rolled back is kept.
@@ -155,6 +163,8 @@ enum End {
     Changed,
     Failed(String),
     RollBack,
+    /// An entry cannot be applied.
+    Refused(RawDocumentBuf, Error),
     /// The source's log begins here, behind the end of this member's.
     TooStale(Timestamp),
 }
@@ -171,6 +181,10 @@ impl Shared {
                 End::Failed(reason) => (reason, failed),
                 End::RollBack => {
                     self.roll_back(generation, source, &host);
+                    continue;
+                }
+                End::Refused(entry, error) => {
+                    self.refuse(generation, source, &entry, &error);
                     continue;
                 }
                 End::TooStale(oldest) => (
@@ -223,6 +237,42 @@ impl Shared {
             Ok(()) => DataState::Ready,
         };
         (self.parts.on_input)(Input::Data(data));
+    }
+
+    /// Says loudly that an entry cannot be applied, and has it tried again, or this member's data copied anew.
+    fn refuse(&self, generation: u64, source: MemberId, entry: &RawDocument, error: &Error) {
+        if self.state.lock().generation != generation {
+            return;
+        }
+        let parts = &self.parts;
+        let mut refused = RefusedEntry::again(parts.refused.lock().as_ref(), entry, error);
+        parts.figures.refused_entries.fetch_add(1, Ordering::Relaxed);
+        refused.is_copying = refused.attempts >= ATTEMPTS_BEFORE_COPY && (parts.can_spare_copy)();
+        tracing::error!(
+            target: "REPL", id = 21238, optime = %refused.optime, attempt = refused.attempts, error = %error, entry = refused.entry,
+            copiesAnew = refused.is_copying, "An entry of the log could not be applied"
+        );
+        let (pause, is_copying) = (refused.pause(), refused.is_copying);
+        *parts.refused.lock() = Some(refused);
+        if is_copying {
+            parts.storage.note_not_whole();
+            (parts.on_input)(Input::Data(DataState::InitialSync));
+        } else {
+            (parts.on_input)(Input::Data(DataState::Recovering));
+        }
+        (parts.on_input)(Input::SourceFailed { source, avoid: if is_copying { AVOID } else { pause } });
+        self.set_aside(generation);
+    }
+
+    /// What could not be applied has been, or has been copied.
+    fn note_progress(&self) {
+        let mut refused = self.parts.refused.lock();
+        if refused.as_ref().is_some_and(|refused| refused.optime <= self.parts.storage.last_entry()) {
+            *refused = None;
+            drop(refused);
+            tracing::info!(target: "REPL", "The entry that could not be applied no longer stands in the way");
+            (self.parts.on_input)(Input::Data(DataState::Ready));
+        }
     }
 
     /// Waits for a source; `None` when it is time to stop.
@@ -309,6 +359,7 @@ impl Shared {
             }
             return Err(failed(error));
         }
+        *parts.refused.lock() = None;
         (parts.on_input)(Input::Data(DataState::Ready));
         Ok(())
     }
@@ -406,6 +457,27 @@ impl Shared {
         entries.iter().take_while(|(optime, _)| optime.timestamp.seconds == first.timestamp.seconds).count()
     }
 
+    /// Applies entries together; if that fails, one by one, as far as they go.
+    fn apply_all(&self, entries: &[&RawDocument]) -> Result<(), End> {
+        let parts = &self.parts;
+        let apply = |entries: &[&RawDocument]| {
+            if (parts.initial_sync_hooks.holds)(FAIL_POINT) {
+                return Err(Error::new(ErrorCode::OperationFailed, format!("the fail point {FAIL_POINT} is on")));
+            }
+            apply(&parts.storage, &parts.apply_command, entries)
+        };
+        let Err(error) = apply(entries) else { return Ok(()) };
+        if is_passing(&error) {
+            return Err(End::Failed(format!("entries could not be applied: {error}")));
+        }
+        for entry in entries {
+            if let Err(error) = apply(&[*entry]) {
+                return Err(End::Refused((*entry).to_owned(), error));
+            }
+        }
+        Ok(())
+    }
+
     fn apply(&self, generation: u64, batch: &Batch<'_>, is_first: bool) -> Result<(), End> {
         let storage = &self.parts.storage;
         let own_last = storage.last_entry();
@@ -422,15 +494,16 @@ impl Shared {
         } else {
             &batch.entries[..]
         };
-        let failed = |error: Error| End::Failed(format!("an entry could not be applied: {error}"));
         let mut left = entries;
         while let Some((first, _)) = left.first() {
             self.hold_back(generation, first.timestamp)?;
             let (due, later) = left.split_at(self.due_together(left));
             let due: Vec<&RawDocument> = due.iter().map(|(_, entry)| *entry).collect();
             let began = Instant::now();
-            apply(storage, &self.parts.apply_command, &due).map_err(failed)?;
+            let applied = self.apply_all(&due);
             storage.sync();
+            applied?;
+            self.note_progress();
             self.parts.figures.applied(&due, began.elapsed());
             left = later;
         }

@@ -98,6 +98,8 @@ pub struct Figures {
     pub sources_lacking: AtomicU64,
     /// Rollbacks.
     pub rollbacks: AtomicU64,
+    /// Attempts to apply an entry that failed.
+    pub refused_entries: AtomicU64,
 }
 
 /// Why a primary resigned, as a label.
@@ -107,6 +109,7 @@ fn cause(reason: ResignReason) -> &'static str {
         ResignReason::NoMajority => "noMajority",
         ResignReason::Request => "request",
         ResignReason::Configuration => "configuration",
+        ResignReason::Data => "data",
     }
 }
 

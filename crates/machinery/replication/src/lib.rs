@@ -31,6 +31,7 @@ mod log_stream;
 mod mailbox;
 pub mod messages;
 mod probe;
+mod refusal;
 mod replication;
 mod rollback;
 mod self_host;
@@ -44,5 +45,6 @@ pub use initial_sync::{
 };
 pub use lanes::Lanes;
 pub use probe::{Probe, probe};
+pub use refusal::RefusedEntry;
 pub use replication::{Order, Parts, Replication};
 pub use waiters::Waiters;

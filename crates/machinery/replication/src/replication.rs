@@ -13,6 +13,7 @@ use crate::figures::Figures;
 use crate::handoffs::{Handoff, Trigger};
 use crate::initial_sync::{InitialSyncHooks, InitialSyncStatus};
 use crate::mailbox::Mailbox;
+use crate::refusal::RefusedEntry;
 use crate::self_host;
 use crate::waiters::Waiters;
 use baton_consensus::{Configuration, Demand, Input, Request, Response, StepDownRequest, View};
@@ -104,6 +105,11 @@ impl Replication {
     /// How far this member's initial sync is, or was when it ended; `None` if there was none since the start.
     pub fn initial_sync(&self) -> Option<InitialSyncStatus> {
         self.shared.initial_sync.lock().clone()
+    }
+
+    /// The entry that this member cannot apply, if there is one.
+    pub fn refused_entry(&self) -> Option<RefusedEntry> {
+        self.shared.refused.lock().clone()
     }
 
     /// This member's view of the set as of the last change of what drivers are told.

@@ -29,6 +29,15 @@ impl Configuration {
     /// a member that contradicts itself, `NoSuchKey` (4) for a mode's tag that no member has, 5624102 for
     /// `getLastErrorDefaults` that are not the default, `NotImplemented` (238) for `configsvr` and `horizons`.
     pub fn parse(document: &RawDocument) -> Result<Self> {
+        Self::parse_or(document, None)
+    }
+
+    /// Reads the configuration that a set is to be initiated with: without a `version` it is the first.
+    pub fn parse_first(document: &RawDocument) -> Result<Self> {
+        Self::parse_or(document, Some(1))
+    }
+
+    fn parse_or(document: &RawDocument, default_version: Option<i64>) -> Result<Self> {
         let (mut set_name, mut version, mut members) = (None, None, None);
         let (mut term, mut majority_is_durable, mut settings) = (UNKNOWN_TERM, true, Settings::default());
         let mut fields = Fields::of("ReplSetConfig", document);
@@ -58,7 +67,7 @@ impl Configuration {
         }
         let configuration = Self {
             set_name: set_name.ok_or_else(|| fields.missing("_id"))?.into(),
-            version: ConfigurationVersion { version: version.ok_or_else(|| fields.missing("version"))?, term },
+            version: ConfigurationVersion { version: version.or(default_version).ok_or_else(|| fields.missing("version"))?, term },
             members: members.ok_or_else(|| fields.missing("members"))?,
             majority_is_durable,
             settings,

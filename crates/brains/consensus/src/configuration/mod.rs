@@ -32,6 +32,10 @@ pub const MEMBERS_MAX: usize = 50;
 pub const VOTERS_MAX: usize = 7;
 /// The term of a configuration that was forced, or never rewritten by a primary: such a one is compared by version alone.
 pub const UNKNOWN_TERM: Term = -1;
+/// The highest term that a configuration can carry.
+pub const TERM_MAX: Term = (1 << 31) - 1;
+/// The highest version.
+pub const VERSION_MAX: i64 = (1 << 31) - 1;
 /// The term of the configuration that a set is initiated with.
 pub const INITIAL_TERM: Term = 1;
 

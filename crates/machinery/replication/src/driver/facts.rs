@@ -12,6 +12,7 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 /// What the step machine begins with.
 pub(super) fn start_of(parts: &Parts) -> Result<Start> {
     let storage = &parts.storage;
+    storage.show_configuration(rand::random())?;
     let configuration = match storage.fact(Fact::Configuration)? {
         Some(bytes) => Some(Configuration::parse(RawDocument::from_bytes(&bytes)?)?),
         None => None,
@@ -27,7 +28,16 @@ pub(super) fn start_of(parts: &Parts) -> Result<Start> {
     let last = storage.last_entry();
     let is_whole = last != OpTime::ZERO && !storage.is_cloning()?;
     let data = if is_whole { DataState::Ready } else { DataState::InitialSync };
+    if let Some(theirs) = configuration.as_ref().map(|configuration| &configuration.set_name).filter(|name| **name != parts.set_name)
+    {
+        tracing::warn!(
+            target: "REPL", id = 21406, startupWarning = true, localConfigSetName = theirs, commandLineSetName = parts.set_name,
+            "Local replica set configuration document reports a set name, but the command line reports another; this member takes \
+             no part in either and no writes. Start it with the name that its configuration has"
+        );
+    }
     Ok(Start {
+        set_name: parts.set_name.clone(),
         host: configuration
             .as_ref()
             .and_then(|configuration| self_host::find(configuration, &parts.host, parts.process_id))
@@ -49,7 +59,13 @@ pub(super) fn put_vote(storage: &Storage, vote: LastVote) {
 
 pub(super) fn put_configuration(storage: &Storage, configuration: &Configuration) {
     match RawDocumentBuf::try_from(&configuration.to_document()) {
-        Ok(document) => storage.put_fact(Fact::Configuration, document.as_bytes()),
+        Ok(document) => {
+            if let Err(error) = storage.put_configuration(&document, rand::random()) {
+                // What clients read of it is the lesser part.
+                tracing::error!(target: "REPL", error = %error, "local.system.replset cannot be written");
+                storage.put_fact(Fact::Configuration, document.as_bytes());
+            }
+        }
         Err(error) => unreachable!("a configuration is a document: {error}"),
     }
 }

@@ -28,6 +28,7 @@ use crate::handoffs::{Attempt, Handoffs};
 use crate::initial_sync::InitialSyncStatus;
 use crate::lanes::Lanes;
 use crate::mailbox::{Mailbox, Worker};
+use crate::refusal::RefusedEntry;
 use crate::replication::{OnTopology, Order, Parts};
 use crate::waiters::Waiters;
 use arc_swap::ArcSwap;
@@ -42,7 +43,7 @@ use progress::{Progress, listen_to_storage};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,7 @@ pub(crate) struct Shared {
     pub handoffs: Arc<Handoffs>,
     pub figures: Arc<Figures>,
     pub initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
+    pub refused: Arc<Mutex<Option<RefusedEntry>>>,
 }
 
 impl Shared {
@@ -85,6 +87,7 @@ impl Shared {
             handoffs: Arc::default(),
             figures: Arc::default(),
             initial_sync: Arc::default(),
+            refused: Arc::default(),
         }
     }
 }
@@ -136,6 +139,16 @@ fn sender_of_inputs(inbox: &Inbox) -> Arc<dyn Fn(Input) + Send + Sync> {
     let inbox = Arc::clone(inbox);
     Arc::new(move |input| {
         let _ = inbox.post(Letter::Input(input));
+    })
+}
+
+/// Asks the machine; not if it is about to end.
+fn copy_can_be_spared(inbox: &Inbox) -> Box<dyn Fn() -> bool + Send + Sync> {
+    let inbox = Arc::clone(inbox);
+    Box::new(move || {
+        let (answer, view) = channel();
+        let asked = inbox.post(Letter::View(answer));
+        asked.ok().and_then(|()| view.recv().ok()).is_some_and(|view| view.can_spare_my_copy)
     })
 }
 
@@ -232,6 +245,8 @@ impl Driver {
                 term: Arc::clone(&term),
                 initial_sync: Arc::clone(&shared.initial_sync),
                 initial_sync_hooks: parts.initial_sync_hooks,
+                refused: Arc::clone(&shared.refused),
+                can_spare_copy: copy_can_be_spared(inbox),
                 rollback_directory: parts.data_directory.join("rollback"),
                 data_directory: parts.data_directory,
                 figures: Arc::clone(&shared.figures),

@@ -39,7 +39,7 @@ pub(super) fn first_configuration(random: &mut StdRng, count: usize) -> Configur
     }
     let election_timeout = Duration::from_millis(*[500, 1000, 2000].get(random.random_range(0..3)).unwrap_or(&1000));
     Configuration {
-        set_name: "rs0".to_owned(),
+        set_name: super::SET_NAME.to_owned(),
         version: ConfigurationVersion { term: 1, version: 1 },
         members,
         majority_is_durable: true,

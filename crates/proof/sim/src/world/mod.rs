@@ -37,6 +37,7 @@ use std::time::Duration;
 
 /// The member that initiates the set.
 const FOUNDER: MemberId = MemberId(0);
+const SET_NAME: &str = "rs0";
 
 /// What a world is to be like.
 #[derive(Clone, Copy, Debug)]
@@ -358,6 +359,7 @@ impl World {
         member.unanswered.clear();
         let start = Start {
             host: host(id),
+            set_name: SET_NAME.into(),
             configuration: member.disk.configuration.clone(),
             vote: member.disk.vote,
             position: member.disk.position(),

@@ -203,11 +203,11 @@ fn append_set(call: &Call<'_>, reply: &mut Reply<'_>, legacy: bool) {
 fn append_outsider(reply: &mut Reply<'_>, set: &ReplicaSet, writable_key: &CStr) {
     reply.append(writable_key, false);
     reply.append(cstr!("secondary"), false);
-    let info = match set.configuration() {
-        Some(_) => "This node is not in the replica set's configuration",
-        None => "Does not have a valid replica set config",
-    };
-    reply.append(cstr!("info"), info);
+    let info = set.foreign_configuration().unwrap_or_else(|| match set.configuration() {
+        Some(_) => "This node is not in the replica set's configuration".to_owned(),
+        None => "Does not have a valid replica set config".to_owned(),
+    });
+    reply.append(cstr!("info"), info.as_str());
     reply.append(cstr!("isreplicaset"), true);
 }
 

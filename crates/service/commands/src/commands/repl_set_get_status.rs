@@ -6,7 +6,7 @@ use crate::commands::{initial_sync_status, replication};
 use crate::server::ReplicaSet;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::{Configuration, Member, MemberState, PeerView, Position, View};
-use baton_replication::{Figures, Handoff};
+use baton_replication::{Figures, Handoff, RefusedEntry, Replication};
 use baton_types::{OpTime, Result};
 use baton_wire::DocumentWriter;
 use bson::raw::CStr;
@@ -49,6 +49,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("date"), DateTime::now());
     reply.append(cstr!("myState"), view.state as i32);
     reply.append(cstr!("term"), view.term);
+    if let Some(info) = set.foreign_configuration() {
+        reply.append(cstr!("infoMessage"), info.as_str());
+    }
     reply.append(cstr!("syncSourceHost"), source.map_or("", |member| member.host.as_str()));
     reply.append(cstr!("syncSourceId"), source.map_or(-1, |member| member.id.0));
     reply.append(cstr!("heartbeatIntervalMillis"), configuration.settings.heartbeat_interval.as_millis() as i64);
@@ -165,13 +168,17 @@ fn append_position(writer: &mut DocumentWriter<'_>, member: &Member, position: P
 }
 
 /// Why a member does not do what one expects of it.
-fn info_of(view: &View) -> &'static str {
-    if view.is_too_stale {
+fn info_of(refused: Option<&RefusedEntry>, view: &View) -> String {
+    if let Some(refused) = refused {
+        return refused.message();
+    }
+    let text = if view.is_too_stale {
         "too stale: no member that could be fetched from has what follows this member's oplog; it is RECOVERING until one \
          does. Or stop it, empty its data folder and start it again: it copies the set's data"
     } else {
         ""
-    }
+    };
+    text.to_owned()
 }
 
 fn append_source(writer: &mut DocumentWriter<'_>, source: Option<&Member>, info: &str) {
@@ -210,7 +217,9 @@ fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSe
     append_identity(writer, member, view.state);
     writer.append(cstr!("uptime"), count(uptime_secs as usize));
     append_position(writer, member, view.position);
-    append_source(writer, view.sync_source.and_then(|id| view.configuration.as_ref()?.member(id)), info_of(view));
+    let refused = call.server.replication().and_then(Replication::refused_entry);
+    let info = info_of(refused.as_ref(), view);
+    append_source(writer, view.sync_source.and_then(|id| view.configuration.as_ref()?.member(id)), &info);
     let won = call.server.replication().and_then(|replication| replication.figures().last_won());
     let won = won.filter(|_| view.state == MemberState::Primary);
     if let Some(won) = &won {

@@ -33,7 +33,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     let configuration = match call.envelope.value {
         RawBsonRef::Document(document) if !document.is_empty() => {
-            let mut configuration = Configuration::parse(document).map_err(invalid)?;
+            let mut configuration = Configuration::parse_first(document).map_err(invalid)?;
             configuration.validate().map_err(invalid)?;
             if configuration.settings.set_id.is_some() {
                 return Err(invalid(Error::bad_value("replSetInitiate: settings.replicaSetId must not be given")));

@@ -5,6 +5,7 @@
 
 use crate::call::{Call, Reply};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use crate::tail;
 use baton_replication::Replication;
 use baton_replication::messages::{decode_request, encode_response};
 use baton_types::{Error, ErrorCode, Result};
@@ -44,7 +45,10 @@ pub fn of<'a>(call: &Call<'a>) -> Result<&'a Replication> {
 
 /// Hands a member's request on and writes the answer.
 pub fn answer(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let response = of(call)?.ask(decode_request(call.request.body)?)?;
+    let request = decode_request(call.request.body)?;
+    // A log that ends in the far future would be waited for, and for ever taken for the longest.
+    request.optimes().into_iter().try_for_each(|optime| tail::check_clock(optime.timestamp))?;
+    let response = of(call)?.ask(request)?;
     reply.extend(&encode_response(&response));
     Ok(())
 }

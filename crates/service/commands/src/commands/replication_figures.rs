@@ -65,6 +65,7 @@ pub fn append_metrics(server: &Server, writer: &mut DocumentWriter<'_>) {
     writer.append(cstr!("totalMillis"), figure(&figures.apply_micros) / 1000);
     writer.end();
     writer.append(cstr!("ops"), figure(&figures.applied_entries));
+    writer.append(cstr!("refused"), figure(&figures.refused_entries));
     writer.end();
     writer.begin_document(cstr!("network"));
     writer.append(cstr!("bytes"), figure(&figures.fetched_bytes));

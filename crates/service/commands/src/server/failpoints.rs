@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The fail points there are.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 9] = [
     "failCommand",
     "failGetMoreAfterCursorCheckout",
+    "failApplyingEntries",
     "initialSyncHangAfterDataCloning",
     "initialSyncHangBeforeCopyingDatabases",
     "initialSyncHangDuringCollectionClone",

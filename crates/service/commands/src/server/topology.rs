@@ -30,6 +30,15 @@ impl ReplicaSet {
         self.view.configuration.as_ref()
     }
 
+    /// Why this member has no part in the set that its configuration is of, if that has another name than the one it was started for.
+    pub fn foreign_configuration(&self) -> Option<String> {
+        let theirs = self.configuration().map(|configuration| &configuration.set_name).filter(|name| **name != self.name)?;
+        Some(format!(
+            "This member's data are of the replica set '{theirs}', and it was started for '{}': start it with --replSet {theirs}",
+            self.name
+        ))
+    }
+
     /// This member's entry in it.
     pub fn my_member(&self) -> Option<&Member> {
         self.configuration()?.member(self.view.me?)
