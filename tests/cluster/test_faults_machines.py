@@ -6,6 +6,7 @@ import time
 import bson
 import pytest
 from pymongo import ReadPreference, WriteConcern
+from pymongo.errors import OperationFailure
 
 from machine_faults import MachineFaults, SmallDisk
 from raw import Raw
@@ -14,6 +15,8 @@ from replica_set import ReplicaSet
 SOON = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200}
 MAJORITY = WriteConcern("majority", wtimeout=30_000)
 HOUR = 3600
+# mongod's, of one that must not go on.
+EXIT_ABRUPT = 14
 
 
 def carts_of(client, write_concern=MAJORITY):
@@ -29,10 +32,9 @@ def set_with_faults(count=3, **options):
 
 
 def await_end(member, timeout_seconds=20):
-    """Waits until the process has ended by itself; returns its code."""
+    """Waits until the process has ended by itself, in order: mongod's code for that, and no signal."""
     code = member.process.wait(timeout_seconds)
-    assert code != 0, "it ended as if nothing had been wrong"
-    return code
+    assert code == EXIT_ABRUPT, f"it ended with {code}"
 
 
 def test_18_a_failed_sync_stops_the_primary_unanswered_and_is_not_repeated():
@@ -130,6 +132,25 @@ def test_20_a_full_disk_on_a_secondary_is_not_counted(disk):
         members.spawn(0)
         members.await_healthy()
         assert carts_of(client).count_documents({}) == number + 2
+
+
+def test_an_index_build_on_a_full_disk_fails_alone_and_reads_go_on(disk):
+    """Fails if the build takes the member with it, if reads or serverStatus fail, or if the index cannot be built once there is
+    space."""
+    with set_on(disk) as members, members.client(timeoutMS=60_000) as client:
+        members.stand(0)
+        carts_of(client).insert_many([{"_id": number, "n": number} for number in range(1000)])
+        disk.fill()
+        with members.direct(0) as direct:
+            with pytest.raises(OperationFailure) as failed:
+                direct.shop.carts.create_index("n")
+            assert failed.value.code == 14031, failed.value.details
+            assert direct.shop.carts.count_documents({"n": {"$gte": 0}}) == 1000
+            assert direct.admin.command("serverStatus")["ok"] == 1
+            assert list(direct.shop.carts.index_information()) == ["_id_"]
+            disk.free()
+            direct.shop.carts.create_index("n")
+        members.await_healthy()
 
 
 def last_timestamp(members, index):
