@@ -37,9 +37,9 @@ def startup_warnings(client):
     return " ".join(client.admin.command("getLog", "startupWarnings")["log"])
 
 
-def test_an_entry_that_cannot_be_applied_is_said_loudly_and_ends_in_a_new_copy():
-    """The secondary refuses one entry again and again. Fails if it stays SECONDARY or silent meanwhile, if the set waits for it, or
-    if it does not get itself out of it."""
+def test_an_entry_that_cannot_be_applied_is_said_loudly_and_its_collection_fetched_anew():
+    """The secondary refuses one entry again and again. Fails if it stays SECONDARY or silent meanwhile, if the set waits for it, if
+    it does not get itself out of it, or if it copies more than it must."""
     with ReplicaSet(settings=SOON) as members, members.client(timeoutMS=60_000) as client:
         carts_of(client).insert_many([{"_id": i} for i in range(20)])
         members.await_equal()
@@ -63,8 +63,8 @@ def test_an_entry_that_cannot_be_applied_is_said_loudly_and_ends_in_a_new_copy()
         with members.direct(index) as direct:
             assert own_status(direct)["infoMessage"] == ""
         said = log_lines(members.members[index], "An entry of the log could not be applied")
-        assert [line["attr"]["copiesAnew"] for line in said] == [False] * 3 + [True]
-        assert log_lines(members.members[index], "Initial sync done")
+        assert [line["attr"]["remedy"] for line in said] == ["tries again"] * 3 + ["fetches the collection anew"]
+        assert len(log_lines(members.members[index], "Starting initial sync attempt")) == 1, "everything was copied"
 
 
 def test_an_entry_that_two_members_refuse_is_tried_again_and_costs_no_copy():
@@ -83,7 +83,25 @@ def test_an_entry_that_two_members_refuse_is_tried_again_and_costs_no_copy():
         members.await_healthy()
         for index in others:
             lines = log_lines(members.members[index], "An entry of the log could not be applied")
-            assert len(lines) == 2 and not any(line["attr"]["copiesAnew"] for line in lines)
+            assert [line["attr"]["remedy"] for line in lines] == ["tries again"] * 2
+
+
+def test_an_entry_of_no_one_collection_that_cannot_be_applied_ends_in_a_new_copy_of_everything():
+    """A rename is refused. Fails if the member does not return, or if members differ."""
+    with ReplicaSet(settings=SOON) as members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_many([{"_id": i} for i in range(20)])
+        members.await_equal()
+        index = members.others(members.primary())[0]
+        with members.direct(index) as direct:
+            direct.admin.command("configureFailPoint", "failApplyingEntries", mode={"times": 8})
+        client.admin.command("renameCollection", "shop.carts", to="shop.wagons")
+        client.get_database("shop", write_concern=MAJORITY).wagons.insert_one({"_id": "after"})
+
+        def is_copied():
+            return len(log_lines(members.members[index], "Initial sync done")) == 2
+
+        members.await_that(is_copied, "the second copy of everything")
+        members.await_healthy()
 
 
 ABSURD = 2**63 - 1

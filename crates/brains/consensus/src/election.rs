@@ -18,9 +18,9 @@
 use crate::configuration::MemberId;
 use crate::consensus::{Consensus, Role};
 use crate::leadership::Leadership;
-use crate::plausible::TERM_MAX;
 use crate::message::{ElectionReason, MemberState, Request, Response, VoteRequest, VoteResponse};
 use crate::mutant::Mutant;
+use crate::plausible::TERM_MAX;
 use crate::step::{DataState, Effect, LastVote, Moment, RequestId};
 use baton_types::{Error, ErrorCode, OpTime, Term};
 use std::collections::BTreeSet;

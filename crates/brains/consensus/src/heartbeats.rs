@@ -179,10 +179,11 @@ impl Consensus {
 
     /// A configuration arrives from another member. The newest one stands; it is kept on disk before it is used.
     pub(crate) fn hear_configuration(&mut self, configuration: Configuration) {
-        let is_ours = configuration.set_name == self.set_name && self.configuration.as_ref().is_none_or(|mine| {
-            mine.set_name == configuration.set_name
-                && (mine.settings.set_id.is_none() || mine.settings.set_id == configuration.settings.set_id)
-        });
+        let is_ours = configuration.set_name == self.set_name
+            && self.configuration.as_ref().is_none_or(|mine| {
+                mine.set_name == configuration.set_name
+                    && (mine.settings.set_id.is_none() || mine.settings.set_id == configuration.settings.set_id)
+            });
         if !is_ours
             || !configuration.version.is_newer_than(self.configuration_version())
             || self.configuration_in_progress.is_some()

@@ -246,7 +246,8 @@ mod tests {
     fn an_answer_with_such_a_term_counts_as_none() {
         let mut member = member();
         member.step(Duration::from_secs(1), Input::Tick);
-        let response = Response::Heartbeat(crate::message::HeartbeatResponse { gossip: gossip(Term::MAX), configuration: None });
+        let response =
+            Response::Heartbeat(crate::message::HeartbeatResponse { gossip: gossip(Term::MAX), configuration: None });
         let from = MemberId(1);
         member.step(Duration::from_secs(1), Input::Response { from, response, round_trip: Duration::ZERO });
         assert_eq!(member.term(), BEGINNING);

@@ -44,7 +44,9 @@ impl Consensus {
             let leap = self.random.random_range(10_000..100_000);
             let version = configuration.version.version.max(self.configuration_version().version).saturating_add(leap);
             if version > VERSION_MAX {
-                let message = format!("A forced configuration would have version {version}, beyond {VERSION_MAX}, the last there is");
+                let message = format!(
+                    "A forced configuration would have version {version}, beyond {VERSION_MAX}, the last there is"
+                );
                 let error = Error::new(ErrorCode::NewReplicaSetConfigurationIncompatible, message);
                 self.effects.push(Effect::Reconfigured(Err(error)));
                 return;

@@ -74,7 +74,8 @@ impl Consensus {
     pub(crate) fn can_spare_my_copy(&self) -> bool {
         let Some(configuration) = &self.configuration else { return false };
         let timeout = self.election_timeout();
-        let mut others = configuration.voters().filter(|other| other.bears_data() && Some(other.id) != self.me).peekable();
+        let mut others =
+            configuration.voters().filter(|other| other.bears_data() && Some(other.id) != self.me).peekable();
         others.peek().is_some()
             && others.all(|other| {
                 self.peers.get(&other.id).is_some_and(|peer| {

@@ -16,7 +16,7 @@ use crate::format::family;
 use crate::replay;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use baton_types::{OpTime, Result, Timestamp};
+use baton_types::{Error, OpTime, Result, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::IteratorMode;
 use std::sync::Arc;
@@ -112,6 +112,24 @@ impl Storage {
             }
         }
         self.commit_part(&mut transaction);
+        Ok(())
+    }
+
+    /// Puts another member's entry into the log and does nothing: what it did is in a copy already. A statement of a retryable write
+    /// is noted.
+    pub fn pass_over(&self, entry: &RawDocument) -> Result<()> {
+        if !matches!(entry.get_str("op"), Ok("c")) {
+            self.put_statements(&[entry])?;
+        }
+        let _turn = self.follow()?;
+        let Some(optime) = crate::oplog::optime_of(entry) else {
+            return Err(Error::failed_to_parse("An oplog entry has no OpTime"));
+        };
+        if optime.timestamp > self.commit.applied().timestamp {
+            let mut transaction = Transaction::replicating();
+            transaction.carry(entry);
+            self.commit.commit_unasked(transaction, Durability::Applied);
+        }
         Ok(())
     }
 

@@ -185,7 +185,7 @@ impl CommitQueue {
     /// A queue whose next OpTime follows `last`, which is on disk. `stamp`: what a rollback kept (see [`stamps`]), or zero.
     pub(crate) fn new(
         db: Arc<DB>,
-            in_flight: Arc<InFlight>,
+        in_flight: Arc<InFlight>,
         record_cache: Arc<RecordCache>,
         last: OpTime,
         stamp: u64,

@@ -147,7 +147,8 @@ fn carry_facts_over(from: &Path, to: &Path, options: &StorageOptions) -> Result<
     let open = |path: &Path| Storage::open(path, options.clone(), Arc::new(AlwaysOpen));
     let (own, rollbacks) = {
         let own = open(from)?;
-        let facts = [Fact::LastVote, Fact::Configuration, Fact::OplogLimits].map(|fact| own.fact(fact).map(|value| (fact, value)));
+        let facts = [Fact::LastVote, Fact::Configuration, Fact::OplogLimits]
+            .map(|fact| own.fact(fact).map(|value| (fact, value)));
         (facts, own.rollback_id()?)
     };
     let copy = open(to)?;

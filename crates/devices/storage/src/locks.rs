@@ -223,11 +223,7 @@ impl LockTable {
     /// Waits for the locks on all keys, in ascending order of their hashes; `false` if one could not be had in [`WAIT_MAX`]. Those
     /// taken stay in the set.
     #[must_use]
-    pub fn lock_sorted<'k>(
-        self: &Arc<Self>,
-        set: &mut LockSet,
-        keys: impl Iterator<Item = (u32, &'k [u8])>,
-    ) -> bool {
+    pub fn lock_sorted<'k>(self: &Arc<Self>, set: &mut LockSet, keys: impl Iterator<Item = (u32, &'k [u8])>) -> bool {
         let mut hashes: SmallVec<[u64; 8]> = keys.map(|(space, key)| self.hash(space, key)).collect();
         hashes.sort_unstable();
         hashes.dedup();

@@ -61,7 +61,8 @@ impl Storage {
     pub(crate) fn check_room(&self) -> Result<()> {
         // Where the system does not say, nothing is refused for it.
         let Ok(disk) = rustix::fs::statvfs(self.db().path()) else { return Ok(()) };
-        let (free, reserve) = (disk.f_bavail * disk.f_frsize, RESERVE_BYTES_MAX.min(disk.f_blocks * disk.f_frsize / 10));
+        let (free, reserve) =
+            (disk.f_bavail * disk.f_frsize, RESERVE_BYTES_MAX.min(disk.f_blocks * disk.f_frsize / 10));
         if free >= reserve {
             return Ok(());
         }

@@ -226,6 +226,7 @@ pub struct SessionHandle {
 
 /// A session's record while one retryable write runs. A panic may come between a statement's being noted and its being committed:
 /// then the record says what nobody knows, and is not used again.
+#[derive(Debug)]
 pub struct HeldRecord<'h>(MutexGuard<'h, SessionRecord>);
 
 impl Deref for HeldRecord<'_> {

@@ -4,11 +4,11 @@ use crate::catalog::{Catalog, Collection};
 use crate::checkpoints::{self, Checkpoints};
 use crate::commit::{CommitQueue, Durability, ProgressListener};
 use crate::counters::Counts;
+use crate::critical::CriticalMutex;
 use crate::facts::Fact;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
 use crate::in_flight::InFlight;
-use crate::critical::CriticalMutex;
 use crate::locks::{LockSet, LockTable};
 use crate::log_check;
 use crate::log_switch::LogSwitch;
@@ -88,13 +88,7 @@ impl Storage {
         checkpoints::clean_up(path);
         let storage = Arc::new(Self {
             checkpoints: Checkpoints::default(),
-            commit: CommitQueue::new(
-                Arc::clone(&db),
-                Arc::clone(&in_flight),
-                Arc::clone(&record_cache),
-                last,
-                stamp,
-            ),
+            commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&in_flight), Arc::clone(&record_cache), last, stamp),
             locks,
             in_flight,
             record_cache,

@@ -14,9 +14,9 @@
 
 use crate::apply::apply;
 use crate::figures::Figures;
-use crate::initial_sync::{ATTEMPTS_MAX, InitialSync, InitialSyncHooks, InitialSyncStatus};
+use crate::initial_sync::{ATTEMPTS_MAX, InitialSync, InitialSyncHooks, InitialSyncStatus, collection_of};
 use crate::log_stream::{self, Batch};
-use crate::refusal::{ATTEMPTS_BEFORE_COPY, RefusedEntry, is_passing};
+use crate::refusal::{ATTEMPTS_BEFORE_COPY, RefusedEntry, Remedy, is_passing};
 use crate::rollback;
 use crate::waiters::Waiters;
 use baton_consensus::{DataState, Input, MemberId, Position, SourceState, Verdict, judge};
@@ -90,6 +90,8 @@ struct State {
 struct Shared {
     parts: FetcherParts,
     state: Mutex<State>,
+    /// The entry whose collection is to be fetched anew, in place of everything, the next time that something is to be copied.
+    fetched_anew: Mutex<Option<RawDocumentBuf>>,
     changed: Condvar,
 }
 
@@ -102,7 +104,7 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     pub fn start(parts: FetcherParts) -> Result<Self> {
         let state = Mutex::new(State { at_rest: true, ..State::default() });
-        let shared = Arc::new(Shared { parts, state, changed: Condvar::new() });
+        let shared = Arc::new(Shared { parts, state, fetched_anew: Mutex::default(), changed: Condvar::new() });
         let thread = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("oplog-fetcher".into()).spawn(move || shared.run())
@@ -247,20 +249,25 @@ impl Shared {
         let parts = &self.parts;
         let mut refused = RefusedEntry::again(parts.refused.lock().as_ref(), entry, error);
         parts.figures.refused_entries.fetch_add(1, Ordering::Relaxed);
-        refused.is_copying = refused.attempts >= ATTEMPTS_BEFORE_COPY && (parts.can_spare_copy)();
+        refused.remedy = match collection_of(entry) {
+            _ if refused.attempts < ATTEMPTS_BEFORE_COPY || !(parts.can_spare_copy)() => Remedy::Again,
+            Some(_) => Remedy::Collection,
+            None => Remedy::Everything,
+        };
         tracing::error!(
             target: "REPL", id = 21238, optime = %refused.optime, attempt = refused.attempts, error = %error, entry = refused.entry,
-            copiesAnew = refused.is_copying, "An entry of the log could not be applied"
+            remedy = refused.remedy.name(), "An entry of the log could not be applied"
         );
-        let (pause, is_copying) = (refused.pause(), refused.is_copying);
+        let (pause, remedy) = (refused.pause(), refused.remedy);
         *parts.refused.lock() = Some(refused);
-        if is_copying {
+        if remedy == Remedy::Again {
+            (parts.on_input)(Input::Data(DataState::Recovering));
+        } else {
+            *self.fetched_anew.lock() = (remedy == Remedy::Collection).then(|| entry.to_owned());
             parts.storage.note_not_whole();
             (parts.on_input)(Input::Data(DataState::InitialSync));
-        } else {
-            (parts.on_input)(Input::Data(DataState::Recovering));
         }
-        (parts.on_input)(Input::SourceFailed { source, avoid: if is_copying { AVOID } else { pause } });
+        (parts.on_input)(Input::SourceFailed { source, avoid: if remedy == Remedy::Again { pause } else { AVOID } });
         self.set_aside(generation);
     }
 
@@ -339,7 +346,7 @@ impl Shared {
         if parts.storage.last_entry() != OpTime::ZERO && !parts.storage.is_cloning().map_err(failed)? {
             return Ok(());
         }
-        let outcome = InitialSync {
+        let sync = InitialSync {
             storage: &parts.storage,
             apply_command: &parts.apply_command,
             status: &parts.initial_sync,
@@ -348,8 +355,13 @@ impl Shared {
             interrupted: &|| self.state.lock().generation != generation,
             opened: &|closer| self.opened(generation, closer),
             told: Mutex::new(Instant::now()),
-        }
-        .run(host);
+        };
+        // Tried once: if it fails, everything is copied.
+        let of_one = self.fetched_anew.lock().take();
+        let outcome = match &of_one {
+            Some(refused) => sync.run_one(host, refused),
+            None => sync.run(host),
+        };
         let attempts = parts.initial_sync.lock().as_ref().map_or(0, |status| status.failed_attempts.len());
         if let Err(error) = outcome {
             tracing::error!(target: "INITSYNC", id = 21200, attempt = attempts, attemptsMax = ATTEMPTS_MAX, source = host, error = %error, "Initial sync attempt failed");

@@ -2,9 +2,10 @@
 //!
 //! It may be for a moment (memory, a file); it may be that this member's data are not what the log takes them for; or that nobody
 //! but the primary takes such an entry, which is a fault of Baton's. So the entry is tried again, ever more seldom. Meanwhile the
-//! member is RECOVERING, and says so with the entry and the reason. After [`ATTEMPTS_BEFORE_COPY`] attempts it throws its data
-//! away and copies the set's, if every other voter with data can be read from and has more ([`baton_consensus::View`]'s
-//! `can_spare_my_copy`): an entry that two members refuse costs neither of them its data.
+//! member is RECOVERING, and says so with the entry and the reason. After [`ATTEMPTS_BEFORE_COPY`] attempts it gives up its copy of
+//! the collection and fetches that anew; if the entry is not of one collection, or that does not help, its copy of everything. But
+//! only if every other voter with data can be read from and has more ([`baton_consensus::View`]'s `can_spare_my_copy`): an entry
+//! that two members refuse costs neither of them its data.
 //!
 //! Not here: carrying any of that out ([`crate::fetcher`]).
 
@@ -33,8 +34,30 @@ pub struct RefusedEntry {
     pub since: SystemTime,
     /// How often.
     pub attempts: u32,
-    /// This member has given up its data and copies the set's.
-    pub is_copying: bool,
+    /// What is done about it.
+    pub remedy: Remedy,
+}
+
+/// What a member does about an entry that it cannot apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// It tries again after a while.
+    Again,
+    /// It has given up its copy of the collection, and fetches that anew.
+    Collection,
+    /// It has given up its data, and copies the set's.
+    Everything,
+}
+
+impl Remedy {
+    /// For the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Again => "tries again",
+            Self::Collection => "fetches the collection anew",
+            Self::Everything => "copies everything anew",
+        }
+    }
 }
 
 impl RefusedEntry {
@@ -48,7 +71,7 @@ impl RefusedEntry {
             reason: error.to_string(),
             since: before.map_or_else(SystemTime::now, |before| before.since),
             attempts: before.map_or(0, |before| before.attempts).saturating_add(1),
-            is_copying: false,
+            remedy: Remedy::Again,
         }
     }
 
@@ -60,10 +83,13 @@ impl RefusedEntry {
     /// For `infoMessage` and the log.
     pub fn message(&self) -> String {
         let Self { optime, entry, reason, attempts, .. } = self;
-        let what_now = if self.is_copying {
-            "its data are given up, and it copies the set's"
-        } else {
-            "it is RECOVERING and tries again; it copies the set's data anew once every other voter can be read from and has more"
+        let what_now = match self.remedy {
+            Remedy::Again => {
+                "it is RECOVERING and tries again; it fetches the collection anew, or everything, once every other voter can be \
+                 read from and has more"
+            }
+            Remedy::Collection => "it fetches the collection anew",
+            Remedy::Everything => "it copies the set's data anew",
         };
         format!(
             "the entry {optime} of the log could not be applied in {attempts} attempt(s): {reason}; {what_now}. The entry: {entry}"

@@ -67,7 +67,10 @@ impl Configuration {
         }
         let configuration = Self {
             set_name: set_name.ok_or_else(|| fields.missing("_id"))?.into(),
-            version: ConfigurationVersion { version: version.or(default_version).ok_or_else(|| fields.missing("version"))?, term },
+            version: ConfigurationVersion {
+                version: version.or(default_version).ok_or_else(|| fields.missing("version"))?,
+                term,
+            },
             members: members.ok_or_else(|| fields.missing("members"))?,
             majority_is_durable,
             settings,

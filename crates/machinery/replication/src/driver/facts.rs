@@ -28,7 +28,8 @@ pub(super) fn start_of(parts: &Parts) -> Result<Start> {
     let last = storage.last_entry();
     let is_whole = last != OpTime::ZERO && !storage.is_cloning()?;
     let data = if is_whole { DataState::Ready } else { DataState::InitialSync };
-    if let Some(theirs) = configuration.as_ref().map(|configuration| &configuration.set_name).filter(|name| **name != parts.set_name)
+    if let Some(theirs) =
+        configuration.as_ref().map(|configuration| &configuration.set_name).filter(|name| **name != parts.set_name)
     {
         tracing::warn!(
             target: "REPL", id = 21406, startupWarning = true, localConfigSetName = theirs, commandLineSetName = parts.set_name,

@@ -19,11 +19,13 @@
 
 mod by_file;
 mod log_buffer;
+mod one_collection;
 mod source;
 mod status;
 mod tail;
 
 pub use by_file::InitialSyncMethod;
+pub(crate) use one_collection::collection_of;
 pub use status::{ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncStatus};
 
 use crate::apply::apply;
@@ -115,11 +117,16 @@ pub(crate) struct InitialSync<'a> {
 impl InitialSync<'_> {
     /// Makes this member's data a copy of the other's, whole and synced.
     pub fn run(&self, host: &str) -> Result<()> {
+        self.tracked(host, || self.attempt(host))
+    }
+
+    /// Carries an attempt out and notes how it went.
+    fn tracked(&self, host: &str, attempt: impl FnOnce() -> Result<()>) -> Result<()> {
         {
             let mut status = self.status.lock();
             *status = Some(InitialSyncStatus::new(host, status.as_ref()));
         }
-        let outcome = self.attempt(host);
+        let outcome = attempt();
         if let Some(status) = self.status.lock().as_mut() {
             let duration = status.attempt_began.elapsed();
             match &outcome {
@@ -175,20 +182,37 @@ impl InitialSync<'_> {
 
     fn attempt(&self, host: &str) -> Result<()> {
         tracing::info!(target: "INITSYNC", id = 21164, source = host, "Starting initial sync attempt");
+        self.with_source(host, |line, source, rollback_id| {
+            let begin = source.newest_entry()?;
+            let from =
+                optime_of(&begin).ok_or_else(|| Error::failed_to_parse("the source's newest entry has no OpTime"))?;
+            self.note(|status| status.from = from);
+            if self.goes_by_file(source)? {
+                return self.by_file(line, source);
+            }
+            self.storage.begin_clone()?;
+            self.beside_log(line, from, |buffer| {
+                self.copy_all(line, source, &begin, from)?;
+                self.hold("initialSyncHangAfterDataCloning")?;
+                self.catch_up(source, buffer, rollback_id)
+            })
+        })
+    }
+
+    /// Connects to the source. `work` gets a line for what takes long, the source, and how often that has rolled back.
+    fn with_source(&self, host: &str, work: impl FnOnce(&Line<'_>, &mut Source<'_>, i32) -> Result<()>) -> Result<()> {
         let retried = || self.note(|status| status.retried += 1);
         let line =
             Line { host, interrupted: self.interrupted, opened: self.opened, retried: &retried, in_background: false };
         let mut source = Source::connect(&line)?;
         let copy_line = Line { in_background: (self.hooks.options)().yields_to_clients, ..line };
         let rollback_id = source.rollback_id()?;
-        let begin = source.newest_entry()?;
-        let from =
-            optime_of(&begin).ok_or_else(|| Error::failed_to_parse("the source's newest entry has no OpTime"))?;
-        self.note(|status| (status.from, status.rollback_id) = (from, rollback_id));
-        if self.goes_by_file(&mut source)? {
-            return self.by_file(&copy_line, &mut source);
-        }
-        self.storage.begin_clone()?;
+        self.note(|status| status.rollback_id = rollback_id);
+        work(&copy_line, &mut source, rollback_id)
+    }
+
+    /// Does `work` while the source's log after `from` is read into the buffer.
+    fn beside_log(&self, line: &Line<'_>, from: OpTime, work: impl FnOnce(&LogBuffer) -> Result<()>) -> Result<()> {
         let options = (self.hooks.options)();
         let bounds = Bounds { memory_bytes: options.log_memory_bytes, file_bytes: options.log_file_bytes };
         let buffer = LogBuffer::new(self.directory, bounds);
@@ -199,16 +223,13 @@ impl InitialSync<'_> {
             closers.retain(|_| false);
             closers.push(closer);
         };
-        let tail_line = Line { opened: &opened, ..copy_line };
+        let tail_line = Line { opened: &opened, ..*line };
         std::thread::scope(|scope| {
             std::thread::Builder::new()
                 .name("oplog-tail".into())
                 .spawn_scoped(scope, || tail::run(&tail_line, from, &buffer))
                 .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for the log: {error}")))?;
-            let outcome = self.copy_all(&copy_line, &mut source, &begin, from).and_then(|()| {
-                self.hold("initialSyncHangAfterDataCloning")?;
-                self.catch_up(&mut source, &buffer, rollback_id)
-            });
+            let outcome = work(&buffer);
             buffer.close();
             closers.lock().iter().for_each(Closer::close);
             outcome
@@ -398,6 +419,11 @@ impl InitialSync<'_> {
             apply(self.storage, self.apply_command, &entries)?;
             self.note(|status| status.entries_applied += entries.len() as u64);
         }
+        self.end(source, until, rollback_id)
+    }
+
+    /// The copy is whole, unless it may have what the source has taken back.
+    fn end(&self, source: &mut Source<'_>, until: OpTime, rollback_id: i32) -> Result<()> {
         if self.storage.entry_at(until)?.is_none() || source.rollback_id()? != rollback_id {
             let message = "the source has rolled back what may be in the copy";
             return Err(Error::new(ErrorCode::InitialSyncFailure, message));

@@ -32,7 +32,8 @@ impl ReplicaSet {
 
     /// Why this member has no part in the set that its configuration is of, if that has another name than the one it was started for.
     pub fn foreign_configuration(&self) -> Option<String> {
-        let theirs = self.configuration().map(|configuration| &configuration.set_name).filter(|name| **name != self.name)?;
+        let theirs =
+            self.configuration().map(|configuration| &configuration.set_name).filter(|name| **name != self.name)?;
         Some(format!(
             "This member's data are of the replica set '{theirs}', and it was started for '{}': start it with --replSet {theirs}",
             self.name
