@@ -46,6 +46,8 @@ STORY = [
     ("db.version()", r"7\.0"),
     ("rs.status().members[0].stateStr", r"PRIMARY"),
     ("rs.conf()._id", r"rs0"),
+    ("rs.printSecondaryReplicationInfo(); db.getSiblingDB('local').system.replset.findOne()._id", r"rs0"),
+    ("rs.printReplicationInfo(); db.getReplicationInfo().configuredLogSizeMB", r"\d"),
     ("db.adminCommand({getParameter: 1, featureCompatibilityVersion: 1}).featureCompatibilityVersion.version", r"7\.0"),
     ("db.runCommand({nosuchcommand: 1}).ok", r"no such command"),
     ("s = db.getMongo().startSession(); s.getDatabase('shell_story').d.findOne({_id: 7})._id", r"7"),

@@ -44,6 +44,24 @@ pub enum CreateOutcome {
 /// Told about an index build's progress; returning an error aborts the build (a killed operation, a deadline).
 pub type IndexBuildProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
+/// An index that is being built. A panic that ends the build (it has read a document that it should not have) costs who asked for the
+/// index, and leaves nothing of it.
+struct Registered<'b> {
+    storage: &'b Storage,
+    collection: CollectionId,
+    index: IndexId,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Err(error) = self.storage.abort_index(self.collection, self.index)
+        {
+            tracing::error!(component = "INDEX", error = %error, "What an index build left cannot be removed before the next start");
+        }
+    }
+}
+
 impl CatalogGuard<'_> {
     /// Creates a collection or view. `uuid` is the caller's, drawn at random.
     pub fn create_collection(
@@ -389,7 +407,11 @@ impl Storage {
         let name = format!("{} {}", collection.namespace, index.definition.name);
         let task = self.tasks().begin(TaskKind::IndexBuild, name);
         crash_point!("index-build-registered");
-        let built = self.fill_index(&collection, &index, &task, progress).and_then(|()| {
+        let built = {
+            let _registered = Registered { storage: self, collection: collection.id, index: index.id };
+            self.fill_index(&collection, &index, &task, progress)
+        };
+        let built = built.and_then(|()| {
             let catalog = self.lock_catalog();
             catalog.by_id(collection.id).ok_or_else(aborted)?.finish_index(index.id)
         });

@@ -481,3 +481,55 @@ fn a_follower_finds_every_entry_once_whether_it_reads_in_memory_or_on_disk() {
     assert!(found.iter().map(Vec::as_slice).eq(on_disk.iter().map(|entry| entry.as_bytes())));
     assert!(in_memory > 0, "nothing of {} was found in memory", on_disk.len());
 }
+
+/// The oplog's size is decided when it is made; what changes it later lasts.
+#[test]
+fn the_oplogs_limits_are_those_it_was_made_with_or_given_since() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = |bytes: u64, secs: Option<u64>| {
+        let options = StorageOptions {
+            cache_bytes: 64 << 20,
+            oplog_bytes_max: bytes,
+            oplog_retention_secs_min: secs,
+            ..StorageOptions::default()
+        };
+        let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).expect("opened");
+        let statistics = storage.statistics();
+        (storage, statistics.oplog_bytes_max, statistics.oplog_retention_secs_min)
+    };
+    let (storage, bytes, secs) = open(7 << 30, Some(60));
+    assert_eq!((bytes, secs), (7 << 30, 60));
+    drop(storage);
+    let (storage, bytes, secs) = open(3 << 30, None);
+    assert_eq!((bytes, secs), (7 << 30, 60), "the disk of the day counts for nothing");
+    storage.resize_oplog(Some(5 << 30), Some(90));
+    drop(storage);
+    let (storage, bytes, secs) = open(3 << 30, None);
+    assert_eq!((bytes, secs), (5 << 30, 90));
+    drop(storage);
+    let (_storage, bytes, secs) = open(3 << 30, Some(30));
+    assert_eq!((bytes, secs), (5 << 30, 30), "what is said of the age counts");
+}
+
+/// A panic in an index build is that request's; what it had registered is taken away again.
+#[test]
+fn an_index_build_that_panics_leaves_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let storage = open(directory.path());
+    let collection = create(&storage, "c", rawdoc! {});
+    for id in 0..1000 {
+        insert(&storage, &collection, &rawdoc! { "_id": id, "a": id }).expect("inserted");
+    }
+    let definition = || IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("valid");
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        storage.create_index(&collection.namespace, definition(), &mut |done, _| {
+            assert!(done < 500, "on purpose");
+            Ok(())
+        })
+    }));
+    assert!(panicked.is_err());
+    assert!(storage.collection(&collection.namespace).expect("there").index("a_1").is_none());
+    insert(&storage, &collection, &rawdoc! { "_id": 1000, "a": 1 }).expect("no lock is left");
+    storage.create_index(&collection.namespace, definition(), &mut |_, _| Ok(())).expect("built");
+    assert_valid(&storage, &collection);
+}

@@ -21,7 +21,7 @@ use crate::rollback;
 use crate::waiters::Waiters;
 use baton_consensus::{DataState, Input, MemberId, Position, SourceState, Verdict, judge};
 use baton_net::{CallError, Closer, Outgoing};
-use baton_storage::Storage;
+use baton_storage::{Storage, WriteGate};
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp, must_not_unwind};
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::{Condvar, Mutex};
@@ -479,7 +479,8 @@ impl Shared {
             apply(&parts.storage, &parts.apply_command, entries)
         };
         let Err(error) = apply(entries) else { return Ok(()) };
-        if is_passing(&error) {
+        // Who writes entries of its own applies nobody's.
+        if is_passing(&error) || parts.storage.queue().write_gate() != WriteGate::Closed {
             return Err(End::Failed(format!("entries could not be applied: {error}")));
         }
         for entry in entries {

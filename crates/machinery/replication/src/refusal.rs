@@ -101,10 +101,7 @@ impl RefusedEntry {
 pub(crate) fn is_passing(error: &Error) -> bool {
     matches!(
         error.code,
-        ErrorCode::ShutdownInProgress
-            | ErrorCode::InterruptedAtShutdown
-            | ErrorCode::InterruptedDueToReplStateChange
-            | ErrorCode::IllegalOperation
+        ErrorCode::ShutdownInProgress | ErrorCode::InterruptedAtShutdown | ErrorCode::InterruptedDueToReplStateChange
     )
 }
 

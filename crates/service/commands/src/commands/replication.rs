@@ -47,8 +47,17 @@ pub fn of<'a>(call: &Call<'a>) -> Result<&'a Replication> {
 pub fn answer(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let request = decode_request(call.request.body)?;
     // A log that ends in the far future would be waited for, and for ever taken for the longest.
-    request.optimes().into_iter().try_for_each(|optime| tail::check_clock(optime.timestamp))?;
-    let response = of(call)?.ask(request)?;
+    let answer = request
+        .optimes()
+        .into_iter()
+        .try_for_each(|optime| tail::check_clock(optime.timestamp))
+        .and_then(|()| of(call)?.ask(request));
+    if let Err(error) = &answer
+        && matches!(error.code, ErrorCode::BadValue | ErrorCode::ClusterTimeFailsRateLimiter)
+    {
+        tracing::warn!(target: "REPL", from = call.client.connection.peer, error = %error, "A member's message is not believed");
+    }
+    let response = answer?;
     reply.extend(&encode_response(&response));
     Ok(())
 }
