@@ -86,10 +86,10 @@ impl Storage {
         };
         let Some(record) = record else { return Ok(Inserted::CommitFirst) };
         let first = transaction.is_empty() && transaction.locks.is_empty();
-        if !self.locks.try_lock_new(&mut transaction.locks, collection.id, &record) {
-            if !first || !self.locks.lock(&mut transaction.locks, collection.id, &record) {
-                return Ok(Inserted::CommitFirst);
-            }
+        let is_locked = self.locks.try_lock_new(&mut transaction.locks, collection.id, &record)
+            || first && self.locks.lock(&mut transaction.locks, collection.id, &record);
+        if !is_locked {
+            return Ok(Inserted::CommitFirst);
         }
         if collection.kind == CollectionKind::Clustered && self.get_locked(collection, &record)?.is_some() {
             return Err(duplicate_key(collection, None, &rawdoc! { "_id": id }));
