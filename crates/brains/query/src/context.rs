@@ -22,6 +22,10 @@ pub struct Context {
     pub draws: Arc<AtomicU64>,
     /// What a blocking stage (sort, group, …) may hold, in bytes, before the request fails.
     pub memory_bytes_max: usize,
+    /// The same for a `$group`.
+    pub group_memory_bytes_max: usize,
+    /// Whether a query that no index serves fails (`notablescan`).
+    pub refuses_collection_scans: bool,
     /// What all of them, of all requests, share.
     pub memory: Arc<MemoryPool>,
     /// What the first constant part of an expression failed with, when it was parsed; shared by the clones. An evaluation
@@ -46,6 +50,8 @@ impl Context {
             seed,
             draws: Arc::default(),
             memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
+            group_memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
+            refuses_collection_scans: false,
             memory: Arc::clone(&UNBOUNDED),
             failed_constant: Arc::default(),
         }
@@ -59,6 +65,11 @@ impl Context {
     /// The account of one blocking stage.
     pub fn stage_memory(&self) -> MemoryAccount {
         self.memory.account(self.memory_bytes_max)
+    }
+
+    /// The account of one `$group`.
+    pub fn group_memory(&self) -> MemoryAccount {
+        self.memory.account(self.group_memory_bytes_max)
     }
 
     /// The next of the request's random numbers, at least 0 and less than 1. The same seed gives the same sequence.

@@ -31,6 +31,23 @@ pub struct Examined {
     pub keys: u64,
     /// Documents.
     pub documents: u64,
+    /// Ranges of an index begun.
+    pub seeks: u64,
+    /// Index entries of documents that another entry had given already.
+    pub duplicates: u64,
+}
+
+/// What an access looked at and how many documents it gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leaf {
+    pub examined: Examined,
+    pub given: u64,
+}
+
+/// One access of several.
+pub struct Part {
+    pub(crate) access: Access,
+    pub(crate) figures: Leaf,
 }
 
 /// One way to get at documents.
@@ -55,8 +72,10 @@ pub enum Access {
     Entries(Box<Entries>),
     /// Documents that any of several accesses gives, each once.
     Union {
-        /// The accesses still to do.
-        parts: Vec<Access>,
+        /// The accesses.
+        parts: Vec<Part>,
+        /// The place of the one under way.
+        next: usize,
         /// Record keys given so far.
         seen: HashSet<RecordKey, RandomState>,
     },
@@ -87,11 +106,14 @@ impl Entries {
         let Self { index, ranges, order, seen, scan } = self;
         while let Some(range) = ranges.first_mut() {
             let mut cursor = view.entries(index, range, *order);
+            examined.seeks += 1;
             while let Some(entry) = cursor.next_entry()? {
                 examined.keys += 1;
-                if (scan.bounds.needs_check() && !scan.bounds.contains(entry.fields)?)
-                    || seen.as_ref().is_some_and(|seen| seen.contains(entry.record))
-                {
+                if scan.bounds.needs_check() && !scan.bounds.contains(entry.fields)? {
+                    continue;
+                }
+                if seen.as_ref().is_some_and(|seen| seen.contains(entry.record)) {
+                    examined.duplicates += 1;
                     continue;
                 }
                 let key = if scan.covers || scan.filter.is_some() { Some(key_document(scan, &entry)?) } else { None };
@@ -155,6 +177,15 @@ impl Access {
         Self::Points { records, next: 0 }
     }
 
+    /// The documents that any of several accesses gives, each once.
+    pub fn union(parts: impl IntoIterator<Item = Self>) -> Self {
+        Self::Union {
+            parts: parts.into_iter().map(|access| Part { access, figures: Leaf::default() }).collect(),
+            next: 0,
+            seen: HashSet::with_hasher(RandomState::new()),
+        }
+    }
+
     /// The whole collection.
     pub fn everything(order: Order) -> Self {
         Self::Documents { ranges: vec![Bounds::default()], order }
@@ -210,24 +241,30 @@ impl Access {
                 Ok(false)
             }
             Self::Entries(entries) => entries.run(view, collection, examined, receive),
-            Self::Union { parts, seen } => {
-                while let Some(part) = parts.first_mut() {
+            Self::Union { parts, next, seen } => {
+                while let Some(Part { access, figures }) = parts.get_mut(*next) {
                     let mut stopped = false;
-                    part.run(view, collection, examined, &mut |record, document| {
+                    let before = figures.examined;
+                    access.run(view, collection, &mut figures.examined, &mut |record, document| {
+                        figures.given += 1;
                         if seen.contains(record) {
                             return Ok(Given::Taken);
                         }
                         let given = receive(record, document)?;
-                        if given != Given::Refused {
+                        if given == Given::Refused {
+                            figures.given -= 1;
+                        } else {
                             seen.insert(RecordKey::from_slice(record));
                         }
                         stopped = given != Given::Taken;
                         Ok(given)
                     })?;
+                    examined.keys += figures.examined.keys - before.keys;
+                    examined.documents += figures.examined.documents - before.documents;
                     if stopped {
                         return Ok(true);
                     }
-                    parts.remove(0);
+                    *next += 1;
                 }
                 Ok(false)
             }

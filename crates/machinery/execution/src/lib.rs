@@ -9,6 +9,7 @@
 
 mod access;
 mod aggregation;
+mod explain;
 mod host;
 mod interrupt;
 mod oplog_range;

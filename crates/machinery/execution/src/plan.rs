@@ -10,12 +10,14 @@ use crate::query::{Hint, QuerySpec};
 use ahash::RandomState;
 use baton_document::hash::index_hash;
 use baton_document::keys::Direction;
+use baton_query::Context;
 use baton_query::planner::{
-    self, IndexBounds, IndexField, IndexSpec, KeyOrder, Plan, Projected, TrialLimits, TrialResult,
+    self, IndexBounds, IndexField, IndexSpec, KeyOrder, KeyRange, Plan, Projected, ProjectionKind, TrialLimits,
+    TrialResult,
 };
 use baton_storage::{Bounds, Collection, CollectionKind, IndexFieldKind, IndexState, Order, RecordKey, Storage};
 use baton_types::{Error, ErrorCode, Result};
-use bson::{Document, doc};
+use bson::Document;
 use hashbrown::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,20 +30,57 @@ pub struct PlanChoice {
     pub provides_sort: bool,
     /// In a word, for the log and `currentOp`.
     pub summary: String,
-    /// The plan as explain shows it.
-    pub winning: Document,
-    /// Plans not chosen.
-    pub rejected: Vec<Document>,
+    chosen: Chosen,
+    rejected: Vec<Plan>,
+}
+
+/// The plan that was chosen.
+enum Chosen {
+    /// The look-up of one `_id`, which needed no planning.
+    ById,
+    Planned(Box<Plan>),
+}
+
+impl PlanChoice {
+    /// The plan chosen for `spec`.
+    pub(crate) fn plan(&self, spec: &QuerySpec) -> Plan {
+        let mut plan = match &self.chosen {
+            Chosen::Planned(plan) => return Plan::clone(plan),
+            Chosen::ById => Plan::IdLookup {
+                ids: Vec::new(),
+                direction: Direction::Ascending,
+                bounds: IndexBounds::of_range(&IndexSpec::id(), KeyRange::all()),
+                is_whole_filter: true,
+            },
+        };
+        if let Some((document, projection)) = &spec.projection {
+            let is_simple = projection.is_simple_top_level();
+            let kind = if is_simple { ProjectionKind::Simple } else { ProjectionKind::Default };
+            let spec = Document::try_from(&***document).unwrap_or_default();
+            plan = Plan::Projection { input: Box::new(plan), spec, kind };
+        }
+        if spec.is_count { Plan::Count { input: Box::new(plan) } } else { plan }
+    }
+
+    /// The plans not chosen, as explain shows them.
+    pub fn rejected(&self) -> Vec<Document> {
+        self.rejected.iter().map(Plan::explain).collect()
+    }
 }
 
 /// Chooses the access path of a query.
-pub(crate) fn choose(storage: &Storage, collection: Option<&Arc<Collection>>, spec: &QuerySpec) -> Result<PlanChoice> {
+pub(crate) fn choose(
+    storage: &Storage,
+    collection: Option<&Arc<Collection>>,
+    spec: &QuerySpec,
+    context: &Context,
+) -> Result<PlanChoice> {
     let Some(collection) = collection else {
         return Ok(PlanChoice {
             access: Access::Nothing,
             provides_sort: true,
             summary: "EOF".to_owned(),
-            winning: doc! { "stage": "EOF" },
+            chosen: Chosen::Planned(Box::new(Plan::Eof)),
             rejected: Vec::new(),
         });
     };
@@ -50,6 +89,9 @@ pub(crate) fn choose(storage: &Storage, collection: Option<&Arc<Collection>>, sp
     }
     let indexes = specs(collection, spec.hint.as_ref());
     let mut candidates = candidates(collection, spec, &indexes)?;
+    if context.refuses_collection_scans {
+        refuse_collection_scans(collection, spec, &mut candidates)?;
+    }
     let best = if candidates.len() > 1 { trial(storage, collection, spec, &candidates)? } else { 0 };
     if candidates.is_empty() {
         return Err(Error::new(ErrorCode::InternalError, "the planner found no way to answer the query"));
@@ -64,9 +106,29 @@ pub(crate) fn choose(storage: &Storage, collection: Option<&Arc<Collection>>, sp
         access: lower(&plan, collection, spec)?,
         provides_sort: !plan.has_blocking_sort(),
         summary: plan.summary(),
-        winning: plan.explain(),
-        rejected: candidates.iter().map(Plan::explain).collect(),
+        chosen: Chosen::Planned(Box::new(plan)),
+        rejected: candidates,
     })
+}
+
+/// Takes away the plans that read the whole collection, for the parameter `notablescan`: `NoQueryExecutionPlans` (291) if
+/// none is left. As in MongoDB, a query without a filter may, and so may one of a system collection or an internal database.
+fn refuse_collection_scans(collection: &Collection, spec: &QuerySpec, candidates: &mut Vec<Plan>) -> Result<()> {
+    let namespace = &collection.namespace;
+    if spec.filter.is_always() || namespace.is_system() || matches!(namespace.db(), "admin" | "config" | "local") {
+        return Ok(());
+    }
+    candidates.retain(|plan| !plan.is_collection_scan());
+    if candidates.is_empty() {
+        return Err(Error::new(
+            ErrorCode::NoQueryExecutionPlans,
+            format!(
+                "error processing query: ns={namespace}, planner returned error :: caused by :: No indexed plans \
+                 available, and running with 'notablescan'"
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// A filter that is an `_id` and nothing else: one look-up, and no planning.
@@ -80,7 +142,7 @@ fn by_id(collection: &Collection, spec: &QuerySpec) -> Result<Option<PlanChoice>
         access: Access::points(vec![baton_storage::record_key(id)?]),
         provides_sort: true,
         summary: "IDHACK".to_owned(),
-        winning: doc! { "stage": "IDHACK" },
+        chosen: Chosen::ById,
         rejected: Vec::new(),
     }))
 }
@@ -238,10 +300,10 @@ fn lower(plan: &Plan, collection: &Collection, spec: &QuerySpec) -> Result<Acces
                 scan: scan.clone(),
             }))
         }
-        Plan::Or { inputs } => Access::Union {
-            parts: inputs.iter().map(|input| lower(input, collection, spec)).collect::<Result<_>>()?,
-            seen: HashSet::with_hasher(RandomState::new()),
-        },
+        Plan::Or { inputs } => {
+            let parts = inputs.iter().map(|input| lower(input, collection, spec)).collect::<Result<Vec<_>>>()?;
+            Access::union(parts)
+        }
         Plan::Fetch { input }
         | Plan::Filter { input, .. }
         | Plan::Sort { input, .. }

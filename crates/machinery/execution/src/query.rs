@@ -1,7 +1,8 @@
 //! A query at work: access, filter, sort, window, projection, one batch at a time.
 
 use crate::Interrupt;
-use crate::access::{Access, Examined, Given};
+use crate::access::{Access, Examined, Given, Leaf};
+use crate::explain;
 use crate::plan::{self, PlanChoice};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
@@ -9,7 +10,7 @@ use baton_query::projection::Projection;
 use baton_query::sort::{SortPattern, Sorted, Sorter};
 use baton_storage::{Collection, Order, RecordKey, Storage};
 use baton_types::Result;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use std::sync::Arc;
 
 /// Documents between two questions whether to go on.
@@ -68,6 +69,19 @@ impl QuerySpec {
     }
 }
 
+/// Documents between the access path and the reply.
+#[derive(Default)]
+struct Progress {
+    /// Given by the access path.
+    given: u64,
+    /// Matched the filter.
+    matched: u64,
+    /// Passed over by `skip`.
+    skipped: u64,
+    /// Taken in by a blocking sort, in bytes.
+    sorted_bytes: u64,
+}
+
 /// A planned query, and how far it is.
 pub struct Query {
     storage: Arc<Storage>,
@@ -81,7 +95,8 @@ pub struct Query {
     sorted: Option<Sorted<(RecordKey, RawDocumentBuf)>>,
     context: Arc<Context>,
     /// What it looked at so far.
-    pub examined: Examined,
+    examined: Examined,
+    progress: Progress,
     /// Documents returned so far.
     pub returned: u64,
 }
@@ -98,7 +113,7 @@ impl Query {
             // At that time it may have been there.
             storage.view_at(context.read_at)?;
         }
-        let mut choice = plan::choose(storage, collection.as_ref(), &spec)?;
+        let mut choice = plan::choose(storage, collection.as_ref(), &spec, &context)?;
         let access = std::mem::replace(&mut choice.access, Access::Nothing);
         Ok(Self {
             storage: Arc::clone(storage),
@@ -111,6 +126,7 @@ impl Query {
             sorted: None,
             context,
             examined: Examined::default(),
+            progress: Progress::default(),
             returned: 0,
         })
     }
@@ -120,9 +136,40 @@ impl Query {
         &self.choice.summary
     }
 
-    /// The plan, for explain.
-    pub fn choice(&self) -> &PlanChoice {
-        &self.choice
+    /// The plan, as explain shows it.
+    pub fn winning_plan(&self) -> Document {
+        self.choice.plan(&self.spec).explain()
+    }
+
+    /// The plans not chosen, as explain shows them.
+    pub fn rejected_plans(&self) -> Vec<Document> {
+        self.choice.rejected()
+    }
+
+    /// Explain's `executionStats` of a query that has run for `millis` milliseconds.
+    pub fn execution_stats(&self, millis: u64) -> Document {
+        let plan = self.choice.plan(&self.spec);
+        let whole = Leaf { examined: self.examined, given: self.progress.given };
+        let run = explain::Run {
+            leaves: self.access.leaves(whole),
+            matched: self.progress.matched,
+            skipped: self.progress.skipped,
+            returned: self.returned,
+            is_cut: self.left == Some(0) && self.sorted.is_none(),
+            sorted_bytes: self.progress.sorted_bytes,
+            sort_bytes_max: self.context.memory_bytes_max as u64,
+            millis,
+        };
+        let totals = explain::totals(&plan, &run.leaves);
+        doc! {
+            "executionSuccess": true,
+            // A count returns no document.
+            "nReturned": explain::number(if self.spec.is_count { 0 } else { self.returned }),
+            "executionTimeMillis": explain::number(millis),
+            "totalKeysExamined": explain::number(totals.keys),
+            "totalDocsExamined": explain::number(totals.documents),
+            "executionStages": explain::stages(&plan, &run),
+        }
     }
 
     /// Offers documents until `offer` refuses one or there are none left; tells whether there may be more.
@@ -143,29 +190,36 @@ impl Query {
         }
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
-        let Self { spec, access, skip, left, examined, returned, .. } = self;
+        let Self { spec, access, skip, left, examined, progress, returned, .. } = self;
         let mut seen = 0_u64;
         let more = access.run(&view, &collection, examined, &mut |record, document| {
             seen += 1;
             if seen.is_multiple_of(INTERRUPT_EVERY) {
                 interrupt()?;
             }
+            progress.given += 1;
             let Some(details) = admits(spec, document)? else { return Ok(Given::Taken) };
+            progress.matched += 1;
             if *skip > 0 {
                 *skip -= 1;
+                progress.skipped += 1;
                 return Ok(Given::Taken);
             }
             let given = match &spec.projection {
                 Some((_, projection)) => offer(record, &projection.apply(document, details.as_ref())?)?,
                 None => offer(record, document)?,
             };
-            if given != Given::Refused {
-                *returned += 1;
-                if let Some(left) = left {
-                    *left -= 1;
-                    if *left == 0 {
-                        return Ok(Given::TakenLast);
-                    }
+            if given == Given::Refused {
+                // It comes once more.
+                progress.given -= 1;
+                progress.matched -= 1;
+                return Ok(given);
+            }
+            *returned += 1;
+            if let Some(left) = left {
+                *left -= 1;
+                if *left == 0 {
+                    return Ok(Given::TakenLast);
                 }
             }
             Ok(given)
@@ -183,14 +237,17 @@ impl Query {
         let mut sorter = Sorter::new(wanted, self.context.stage_memory());
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
-        let Self { spec, access, examined, .. } = self;
+        let Self { spec, access, examined, progress, .. } = self;
         let mut seen = 0_u64;
         access.run(&view, collection, examined, &mut |record, document| {
             seen += 1;
             if seen.is_multiple_of(INTERRUPT_EVERY) {
                 interrupt()?;
             }
+            progress.given += 1;
             if admits(spec, document)?.is_some() {
+                progress.matched += 1;
+                progress.sorted_bytes += document.as_bytes().len() as u64;
                 let key = pattern.key(document)?;
                 if sorter.threshold().is_none_or(|worst| key.as_slice() < worst) {
                     let bytes = document.as_bytes().len();
@@ -202,6 +259,7 @@ impl Query {
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
         self.skip = 0;
         let mut sorted = sorter.into_sorted();
+        self.progress.skipped = skip.min(sorted.len()) as u64;
         if skip > 0 {
             sorted.nth(skip - 1);
         }

@@ -7,12 +7,13 @@
 use crate::call::Call;
 use crate::commands::profile;
 use crate::excerpt::excerpt;
+use crate::server::Kind;
 use crate::table::Flags;
-use baton_types::Error;
+use baton_types::{Error, Namespace};
 use bson::spec::ElementType;
 use bson::{DateTime, RawDocument, RawDocumentBuf, cstr};
 use smallvec::SmallVec;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most of a command that a line of the log holds, in bytes.
 const LOGGED_COMMAND_BYTES_MAX: usize = 10_000;
@@ -38,11 +39,89 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
     if verdict.log {
         log(call, &namespace, time, error, reply_bytes);
     }
-    if verdict.profile && collection != profile::COLLECTION {
-        let entry = profile_entry(call, &namespace, time, error, reply_bytes);
-        if let Err(error) = profile::keep(&call.server.storage, db, &entry) {
-            tracing::warn!(target: "COMMAND", id = 20703, error = %error, db, "Caught error while trying to profile");
+    // Of updates and deletes each statement has an entry of its own, and the profiler does not watch itself.
+    let has_own_entries = matches!(call.spec.kind, Kind::Update | Kind::Delete) && error.is_none();
+    if verdict.profile && !has_own_entries && call.spec.name != profile::SPEC.name {
+        let mut entry = profile_entry(call, &namespace, call.spec.kind.name(), time);
+        if !call.spec.flags.has(Flags::SECRET) {
+            entry.append(cstr!("command"), without_deep_documents(call.request.body));
         }
+        if let Some(plan) = call.operation.plan_summary() {
+            entry.append(cstr!("planSummary"), plan);
+        }
+        if let Some(error) = error {
+            append_error(&mut entry, error);
+        }
+        entry.append(cstr!("responseLength"), i32::try_from(reply_bytes).unwrap_or(i32::MAX));
+        keep(call, &entry);
+    }
+}
+
+/// What a statement of an update or a delete did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StatementFigures {
+    /// Documents that matched, changed, were inserted, were deleted.
+    pub matched: u64,
+    /// See there.
+    pub modified: u64,
+    /// See there.
+    pub upserted: u64,
+    /// See there.
+    pub deleted: u64,
+}
+
+/// Carries out a statement of an update or a delete, and profiles it as MongoDB does: by itself, with its `q` and `u`.
+pub fn profiled<T>(
+    call: &Call<'_>,
+    namespace: &Namespace,
+    statement: &RawDocument,
+    figures: impl Fn(&T) -> StatementFigures,
+    carry_out: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    if !call.server.profiler.is_active() {
+        return carry_out();
+    }
+    let began = Instant::now();
+    let outcome = carry_out();
+    let time = began.elapsed();
+    if call.server.profiler.judge(namespace.db(), time).profile {
+        let mut entry = profile_entry(call, namespace.as_str(), call.spec.kind.name(), time);
+        entry.append(cstr!("command"), without_deep_documents(statement));
+        match &outcome {
+            Ok(done) => append_figures(&mut entry, call.spec.kind, figures(done)),
+            Err(error) => append_error(&mut entry, error),
+        }
+        keep(call, &entry);
+    }
+    outcome
+}
+
+fn append_figures(entry: &mut RawDocumentBuf, kind: Kind, figures: StatementFigures) {
+    let number = |count: u64| i32::try_from(count).unwrap_or(i32::MAX);
+    if kind == Kind::Delete {
+        entry.append(cstr!("ndeleted"), number(figures.deleted));
+        return;
+    }
+    entry.append(cstr!("nMatched"), number(figures.matched));
+    entry.append(cstr!("nModified"), number(figures.modified));
+    if figures.upserted > 0 {
+        entry.append(cstr!("nUpserted"), number(figures.upserted));
+    }
+}
+
+fn append_error(entry: &mut RawDocumentBuf, error: &Error) {
+    entry.append(cstr!("ok"), 0.0);
+    entry.append(cstr!("errMsg"), error.message.as_str());
+    entry.append(cstr!("errName"), &*error.code.name());
+    entry.append(cstr!("errCode"), error.code.0);
+}
+
+/// Keeps an entry in the profile, unless `fsync` holds the lock: a profile may miss what happens then.
+fn keep(call: &Call<'_>, entry: &RawDocument) {
+    let Some(_writing) = call.server.write_lock.try_enter() else { return };
+    let db = call.envelope.db;
+    if let Err(error) = profile::keep(&call.server.storage, db, entry) {
+        tracing::warn!(target: "COMMAND", id = 20703, error = %error, db, "Caught error while trying to profile");
     }
 }
 
@@ -71,30 +150,11 @@ fn log(call: &Call<'_>, namespace: &str, time: Duration, error: Option<&Error>, 
     );
 }
 
-/// A document as `system.profile` has them.
-fn profile_entry(
-    call: &Call<'_>,
-    namespace: &str,
-    time: Duration,
-    error: Option<&Error>,
-    reply_bytes: usize,
-) -> RawDocumentBuf {
+/// The beginning of a document as `system.profile` has them: who did what, when, and for how long.
+fn profile_entry(call: &Call<'_>, namespace: &str, operation: &str, time: Duration) -> RawDocumentBuf {
     let mut entry = RawDocumentBuf::new();
-    entry.append(cstr!("op"), call.spec.kind.name());
+    entry.append(cstr!("op"), operation);
     entry.append(cstr!("ns"), namespace);
-    if !call.spec.flags.has(Flags::SECRET) {
-        entry.append(cstr!("command"), without_deep_documents(call.request.body));
-    }
-    if let Some(plan) = call.operation.plan_summary() {
-        entry.append(cstr!("planSummary"), plan);
-    }
-    if let Some(error) = error {
-        entry.append(cstr!("ok"), 0.0);
-        entry.append(cstr!("errMsg"), error.message.as_str());
-        entry.append(cstr!("errName"), &*error.code.name());
-        entry.append(cstr!("errCode"), error.code.0);
-    }
-    entry.append(cstr!("responseLength"), i32::try_from(reply_bytes).unwrap_or(i32::MAX));
     entry.append(cstr!("protocol"), if call.request.legacy() { "op_query" } else { "op_msg" });
     entry.append(cstr!("millis"), time.as_millis() as i64);
     entry.append(cstr!("ts"), DateTime::now());

@@ -4,7 +4,7 @@
 //! separately, because MongoDB carries out the write first and then says that it cannot.
 //! What it deliberately does not do: wait. The commit queue does.
 
-use crate::fields::{Fields, is_truthy, number_as_i64, type_name};
+use crate::fields::{Fields, is_truthy, number_as_i64, type_name, wrong_type};
 use crate::server::Topology;
 use baton_consensus::Demand;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
@@ -160,7 +160,8 @@ impl WriteConcern {
     /// The most members a number may ask for.
     const MEMBERS_MAX: i64 = 50;
 
-    /// Parses the `writeConcern` document; every fault is `FailedToParse` (9), as in mongod.
+    /// Parses the `writeConcern` document: `TypeMismatch` (14) for a flag that is none, 40415 for an unknown field,
+    /// `FailedToParse` (9) for every other fault, as in mongod.
     pub fn parse(document: &RawDocument) -> Result<Self> {
         let mut concern = Self { provenance: Provenance::ClientSupplied, ..Self::default() };
         let mut fsync = false;
@@ -179,7 +180,8 @@ impl WriteConcern {
                 }
                 "provenance" | "wElectionId" | "wOpTime" | "getLastError" => {}
                 other => {
-                    return Err(Error::failed_to_parse(format!("unrecognized write concern field: {other}")));
+                    let message = format!("BSON field 'WriteConcernOptions.{other}' is an unknown field.");
+                    return Err(Error::location(40415, message));
                 }
             }
         }
@@ -194,10 +196,15 @@ impl WriteConcern {
 
     fn flag(name: &str, value: RawBsonRef<'_>) -> Result<bool> {
         match value {
-            RawBsonRef::Boolean(_) | RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) => {
-                Ok(is_truthy(value))
+            RawBsonRef::Boolean(_)
+            | RawBsonRef::Int32(_)
+            | RawBsonRef::Int64(_)
+            | RawBsonRef::Double(_)
+            | RawBsonRef::Decimal128(_) => Ok(is_truthy(value)),
+            other => {
+                let expected = ["bool", "long", "int", "decimal", "double"];
+                Err(wrong_type("WriteConcernOptions", name, other, &expected))
             }
-            _ => Err(Error::failed_to_parse(format!("{name} must be numeric or a boolean value"))),
         }
     }
 
@@ -328,16 +335,18 @@ mod tests {
             rawdoc! { "w": 51 },
             rawdoc! { "w": -1 },
             rawdoc! { "w": true },
-            rawdoc! { "j": "yes" },
             rawdoc! { "wtimeout": "x" },
             rawdoc! { "w": {} },
             rawdoc! { "w": { "dc": "x" } },
             rawdoc! { "w": { "dc": -1 } },
             rawdoc! { "fsync": true, "j": true },
-            rawdoc! { "frob": 1 },
         ] {
             assert_eq!(WriteConcern::parse(&bad).unwrap_err().code, ErrorCode::FailedToParse, "{bad:?}");
         }
+        let code = |concern: RawDocumentBuf| WriteConcern::parse(&concern).unwrap_err().code.0;
+        assert_eq!(code(rawdoc! { "j": "yes" }), 14);
+        assert_eq!(code(rawdoc! { "fsync": {} }), 14);
+        assert_eq!(code(rawdoc! { "frob": 1 }), 40415);
     }
 
     #[test]

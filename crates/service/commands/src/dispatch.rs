@@ -237,7 +237,7 @@ fn run(
     if call.spec.kind == Kind::Query {
         baton_storage::crash_point!("request-query");
     }
-    let result = (call.spec.run)(call, &mut reply);
+    let result = carry_out_unless_locked(call, &mut reply);
     if call.hang_up.get() {
         return Ok(Outcome::HangUp);
     }
@@ -277,6 +277,17 @@ fn run(
         Some(next) => Next::Stream(next),
         None => Next::Read,
     }))
+}
+
+/// Runs the command; one that writes waits while `fsync` holds the lock. It is not a writer any more while it waits for
+/// others to have what it wrote.
+fn carry_out_unless_locked(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let server = call.server;
+    let _writing = match call.spec.flags.has(Flags::WRITES) {
+        true => Some(server.write_lock.enter(&|| call.operation.check_interrupt())?),
+        false => None,
+    };
+    (call.spec.run)(call, reply)
 }
 
 fn bare(error: Error) -> Failure {
@@ -510,6 +521,7 @@ fn await_cluster_time(call: &mut Call<'_>) -> Result<()> {
         let mut has_asked = false;
         while queue.applied().timestamp < time {
             if server.topology.is_writable_primary() {
+                call.operation.check_interrupt()?;
                 // The queue knows the cluster's time, and gives out later ones.
                 server.storage.note(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": "noop write for reads" })?;
                 continue;

@@ -44,6 +44,8 @@ pub struct Envelope<'a> {
     pub transaction: Option<TransactionMark>,
     /// `maxTimeMS`; 0 is none.
     pub max_time: Option<Duration>,
+    /// Whether it was given, be it 0.
+    pub max_time_given: bool,
     /// `comment`.
     pub comment: Option<RawBsonRef<'a>>,
     /// `readConcern`.
@@ -102,6 +104,7 @@ impl<'a> Envelope<'a> {
             stmt_ids: None,
             transaction: None,
             max_time: None,
+            max_time_given: false,
             comment: None,
             read_concern: ReadConcern::default(),
             write_concern: None,
@@ -147,10 +150,15 @@ impl<'a> Envelope<'a> {
             "stmtIds" => self.stmt_ids = Some(value.as_array().ok_or_else(|| wrong(&["array"]))?),
             "autocommit" => marks.autocommit = Some(value.as_bool().ok_or_else(|| wrong(&["bool"]))?),
             "startTransaction" => marks.start = Some(value.as_bool().ok_or_else(|| wrong(&["bool"]))?),
-            "maxTimeMS" => self.max_time = parse_max_time(key, value)?,
+            "maxTimeMS" => {
+                check_max_time(path, value)?;
+                self.max_time = parse_max_time(key, value)?;
+                self.max_time_given = true;
+            }
             "comment" => self.comment = Some(value),
             "readConcern" => {
-                let document = value.as_document().ok_or_else(|| wrong(&["object"]))?;
+                let no_object = || Error::failed_to_parse("readConcern field should be an object");
+                let document = value.as_document().ok_or_else(no_object)?;
                 self.read_concern = ReadConcern::parse(document)?;
             }
             "writeConcern" => {
@@ -179,10 +187,14 @@ impl<'a> Envelope<'a> {
                 value.as_bool().ok_or_else(|| wrong(&["bool"]))?;
                 marks.api_option = Some("apiDeprecationErrors");
             }
-            // setClientPriority has a field of that name, too, with the same meaning and the same three words.
+            // setClientPriority has a field of that name, too, with the same meaning and the same three words. As long as
+            // nothing distinguishes the classes, only the one that everything has is taken.
             "priority" => {
                 let word = value.as_str().ok_or_else(|| wrong(&["string"]))?;
-                self.class = Some(parse_class(word)?);
+                self.class = match parse_class(word)? {
+                    Class::Normal => Some(Class::Normal),
+                    _ => return Err(Error::not_implemented(format!("A priority other than \"normal\" ('{word}')"))),
+                };
             }
             "help" => {
                 <Truth as crate::fields::FieldType<'a>>::read(value).ok_or_else(|| wrong(&["bool"]))?;
@@ -273,6 +285,25 @@ pub fn parse_session(document: &RawDocument) -> Result<SessionId> {
     }
 }
 
+/// What a command that declares `maxTimeMS` itself says to what it cannot be; the others take it as every command's.
+fn check_max_time(path: &str, value: RawBsonRef<'_>) -> Result<()> {
+    const DECLARE_IT: [&str; 6] = ["aggregate", "count", "distinct", "find", "findAndModify", "getMore"];
+    if matches!(value, RawBsonRef::Null | RawBsonRef::Undefined) {
+        return Err(Error::bad_value("maxTimeMS must be a number"));
+    }
+    if !DECLARE_IT.contains(&path) {
+        return Ok(());
+    }
+    match crate::fields::number_as_i64(value) {
+        None => Err(wrong_type(path, "maxTimeMS", value, &["long", "int", "decimal", "double"])),
+        Some(ms) if ms < 0 => {
+            let message = format!("BSON field 'maxTimeMS' value must be >= 0, actual value '{ms}'");
+            Err(Error::location(51024, message))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
 /// `maxTimeMS` and its like: a whole number of milliseconds that fits an int; 0 is none.
 pub fn parse_max_time(name: &str, value: RawBsonRef<'_>) -> Result<Option<Duration>> {
     let ms = match value {
@@ -303,7 +334,7 @@ fn parse_cluster_time(document: &RawDocument) -> Result<Timestamp> {
 mod tests {
     use super::*;
     use baton_wire::Flags;
-    use bson::{Binary, RawDocumentBuf, rawdoc};
+    use bson::{Binary, Bson, RawDocumentBuf, rawdoc};
 
     fn parse(body: &RawDocumentBuf) -> Result<(Envelope<'_>, Fields<'_>)> {
         let request = Request {
@@ -330,7 +361,7 @@ mod tests {
     fn generic_arguments_are_taken_and_the_rest_is_left_to_the_command() {
         let body = rawdoc! {
             "frob": "c", "$db": "test", "lsid": session(), "txnNumber": 5_i64, "maxTimeMS": 100,
-            "comment": "x", "priority": "low", "own": 1,
+            "comment": "x", "priority": "normal", "own": 1,
             "$clusterTime": { "clusterTime": bson::Timestamp { time: 9, increment: 2 }, "signature": {} },
         };
         let (envelope, fields) = parse(&body).unwrap();
@@ -339,7 +370,7 @@ mod tests {
         assert_eq!(envelope.session, Some(SessionId([7; 16])));
         assert_eq!(envelope.txn_number, Some(5));
         assert_eq!(envelope.max_time, Some(Duration::from_millis(100)));
-        assert_eq!(envelope.class, Some(Class::Low));
+        assert_eq!(envelope.class, Some(Class::Normal));
         assert_eq!(envelope.cluster_time, Some(Timestamp { seconds: 9, increment: 2 }));
         assert_eq!(fields.rest().map(|(k, _)| k).collect::<Vec<_>>(), ["own"]);
     }
@@ -357,6 +388,38 @@ mod tests {
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": -1 }), 2);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": 1.5 }), 2);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": 1_i64 << 40 }), 2);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": Bson::Null }), 2);
+    }
+
+    #[test]
+    fn a_command_that_declares_max_time_says_so_by_type_and_range() {
+        let code = |max_time: Bson| {
+            let body =
+                RawDocumentBuf::try_from(&bson::doc! { "find": "c", "$db": "t", "maxTimeMS": max_time }).unwrap();
+            let request = Request {
+                request_id: 1,
+                reply_id: 2,
+                flags: Flags::default(),
+                body: &body,
+                sequences: Default::default(),
+                legacy_database: None,
+                compressor: None,
+            };
+            Envelope::parse(&request, "find").err().map_or(0, |error| error.code.0)
+        };
+        let given: [Bson; 7] =
+            ["x".into(), bson::bson!([1]), bson::bson!({}), Bson::Null, (-1).into(), 1.5.into(), 0.into()];
+        assert_eq!(given.map(code), [14, 14, 14, 2, 51024, 2, 0]);
+    }
+
+    #[test]
+    fn a_read_concern_that_is_no_object_is_9_and_a_class_that_nothing_distinguishes_238() {
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "readConcern": Bson::Null }), 9);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "readConcern": 1 }), 9);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "normal" }), 0);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "high" }), 238);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "low" }), 238);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "urgent" }), 2);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": 0 }), 0);
     }
 

@@ -133,6 +133,7 @@ fn tend_set(server: &Arc<Server>, stop: &Stop) {
         } else if seen.1.elapsed() >= note_interval
             && server.topology.is_writable_primary()
             && !server.topology.is_alone()
+            && let Some(_writing) = server.write_lock.try_enter()
         {
             let noted = Namespace::new("admin", "$cmd")
                 .and_then(|namespace| server.storage.note(&namespace, &rawdoc! { "msg": "periodic noop" }));
@@ -167,7 +168,9 @@ fn expire(server: &Arc<Server>, stop: &Stop) {
         }
         let secs = server.parameters.ttl_monitor_sleep_secs.load(Relaxed).max(1) as u64;
         if last.elapsed() >= Duration::from_secs(secs) {
-            if server.parameters.ttl_monitor_enabled.load(Relaxed) {
+            if server.parameters.ttl_monitor_enabled.load(Relaxed)
+                && let Some(_writing) = server.write_lock.try_enter()
+            {
                 ttl::run_once(server);
             }
             last = Instant::now();

@@ -89,7 +89,8 @@ fn concerns_are_checked() {
     let mut client = member.client();
     let concern = |w: Document| doc! { "configureFailPoint": "failCommand", "mode": "off", "writeConcern": w };
     assert_eq!(client.code("admin", concern(doc! { "w": 51 })), 9);
-    assert_eq!(client.code("admin", concern(doc! { "frob": 1 })), 9);
+    assert_eq!(client.code("admin", concern(doc! { "frob": 1 })), 40415);
+    assert_eq!(client.code("admin", concern(doc! { "j": "yes" })), 14);
     assert_eq!(client.code("admin", doc! { "ping": 1, "writeConcern": { "w": 1 } }), 72);
     assert_eq!(client.code("admin", doc! { "ping": 1, "readConcern": { "level": "eventual" } }), 2);
     assert_eq!(client.code("admin", doc! { "ping": 1, "readConcern": { "level": "majority" } }), 72);
@@ -265,13 +266,18 @@ fn what_api_version_1_lacks_is_323_under_api_strict() {
 }
 
 #[test]
-fn a_priority_is_one_of_three_words() {
+fn a_priority_that_nothing_distinguishes_is_refused() {
     let member = common::start();
     let mut client = member.client();
     assert_eq!(client.code("admin", doc! { "ping": 1, "priority": "urgent" }), 2);
-    let reply = client.run("admin", doc! { "setClientPriority": 1, "priority": "low" });
-    assert_eq!((reply.get_str("was").unwrap(), reply.get_str("priority").unwrap()), ("normal", "low"));
+    for word in ["high", "low"] {
+        assert_eq!(client.code("admin", doc! { "ping": 1, "priority": word }), 238);
+        assert_eq!(client.code("admin", doc! { "setClientPriority": 1, "priority": word }), 238);
+    }
+    assert_eq!(client.code("admin", doc! { "ping": 1, "priority": "normal" }), 0);
+    let reply = client.run("admin", doc! { "setClientPriority": 1, "priority": "normal" });
+    assert_eq!((reply.get_str("was").unwrap(), reply.get_str("priority").unwrap()), ("normal", "normal"));
     let reply = client.run("admin", doc! { "currentOp": 1, "op": "command" });
     let own = reply.get_array("inprog").unwrap()[0].as_document().unwrap();
-    assert_eq!(own.get_str("class").unwrap(), "low");
+    assert_eq!(own.get_str("class").unwrap(), "normal");
 }

@@ -97,6 +97,11 @@ pub enum Passing {
 }
 
 impl StageSpec {
+    /// Whether it is a source that no collection stands behind, so that only `{aggregate: 1}` can begin with it.
+    pub fn reads_no_collection(&self) -> bool {
+        matches!(self, Self::Documents(_) | Self::CurrentOp(_) | Self::ListLocalSessions(_))
+    }
+
     /// The stage's name, as `explain` and errors give it.
     pub fn name(&self) -> &'static str {
         match self {

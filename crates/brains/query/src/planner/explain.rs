@@ -36,10 +36,11 @@ impl Plan {
             }
             Self::IdLookup { is_whole_filter: true, .. } if filter.is_none() => doc! { "stage": "IDHACK" },
             Self::IdLookup { bounds, direction, .. } | Self::IdScan { bounds, direction } => {
-                let mut fetch = with_filter(doc! { "stage": "FETCH" }, filter, own.clone());
+                let (of_fetch, of_scan) = of_both(own);
+                let mut fetch = with_filter(doc! { "stage": "FETCH" }, filter, of_fetch);
                 let mut scan = doc! { "stage": "IXSCAN" };
                 scan.extend(index_fields(&IndexSpec::id(), bounds, *direction));
-                scan.extend(own);
+                scan.extend(of_scan);
                 fetch.insert("inputStage", scan);
                 return fetch;
             }
@@ -71,6 +72,14 @@ impl Plan {
         }
         stage
     }
+}
+
+/// The fields of a node that is shown as two stages: keys are examined by the scan, documents by the fetch.
+fn of_both(own: Document) -> (Document, Document) {
+    let (mut of_fetch, mut of_scan) = (own.clone(), own);
+    of_fetch.remove("keysExamined");
+    of_scan.remove("docsExamined");
+    (of_fetch, of_scan)
 }
 
 /// A count over an index's keys alone has a stage of its own.

@@ -171,7 +171,10 @@ fn memory_exceeded(memory: &MemoryAccount, bytes: usize) -> Error {
     Error::new(
         ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
         if bytes > bytes_max {
-            format!("Sort exceeded memory limit of {bytes_max} bytes, but did not opt in to external sorting.")
+            format!(
+                "Sort exceeded memory limit of {bytes_max} bytes, and sorting on disk (allowDiskUse) is not implemented; \
+                 sort by an index, ask for fewer documents, or raise internalQueryMaxBlockingSortMemoryUsageBytes."
+            )
         } else {
             "Sort exceeded the memory that all requests share; try again when fewer sorts run or cursors are open, or \
              sort by an index."

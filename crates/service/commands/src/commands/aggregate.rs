@@ -97,6 +97,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     check_read_concern(call, &pipeline)?;
     check_api(call, &pipeline)?;
     if request.explain {
+        if call.envelope.write_concern.is_some() {
+            return Err(explain::refused_write_concern());
+        }
         return explain::append_pipeline(call, reply, &namespace, pipeline, &context, "queryPlanner");
     }
     let mut host = host(call, &namespace);
@@ -111,12 +114,19 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if writes && !call.server.topology.is_writable_primary() && call.envelope.db != "local" {
         return at_the_primary::carry_out(call, reply);
     }
-    let mut aggregation = match own_source(call, &namespace, &pipeline)? {
+    let server = call.server;
+    let _writing = match writes {
+        true => Some(server.write_lock.enter(&|| call.operation.check_interrupt())?),
+        false => None,
+    };
+    // A view may begin with a stage that asks the member.
+    let (source, resolved) = host.resolve(&namespace, pipeline, &context)?;
+    let mut aggregation = match own_source(call, &source, &resolved)? {
         Some(documents) => {
-            let rest = pipeline.with_stages(pipeline.stages()[1..].to_vec()).optimize()?;
+            let rest = resolved.with_stages(resolved.stages()[1..].to_vec()).optimize()?;
             host.aggregation(Input::Documents(documents), rest.start(&host)?)
         }
-        None => host.open(&namespace, pipeline, crud::hint(request.hint)?, &context)?,
+        None => host.open(&source, resolved, crud::hint(request.hint)?, &context)?,
     };
     if writes {
         // $out and $merge give nothing back; they run to their end now.
@@ -162,10 +172,7 @@ fn check_read_concern(call: &Call<'_>, pipeline: &Pipeline) -> Result<()> {
 /// `InvalidNamespace` (73) where the first stage and the target do not fit.
 fn check_source(pipeline: &Pipeline, namespace: &Namespace, whole_database: bool) -> Result<()> {
     let invalid = |why: String| Err(Error::new(ErrorCode::InvalidNamespace, why));
-    let without_collection = matches!(
-        pipeline.source(),
-        Some(StageSpec::Documents(_) | StageSpec::CurrentOp(_) | StageSpec::ListLocalSessions(_))
-    );
+    let without_collection = pipeline.source().is_some_and(StageSpec::reads_no_collection);
     match pipeline.source() {
         Some(StageSpec::CurrentOp(_)) if namespace.db() != "admin" || !whole_database => {
             invalid("$currentOp must be run against the 'admin' database with {aggregate: 1}".into())
@@ -198,7 +205,9 @@ fn own_source(call: &Call<'_>, namespace: &Namespace, pipeline: &Pipeline) -> Re
             .into(),
         ),
         Some(StageSpec::ListLocalSessions(_) | StageSpec::ListSessions(_)) => Some(sessions(call)),
-        Some(StageSpec::IndexStats) => Some(index_stats(call, &*collection()?)),
+        Some(StageSpec::IndexStats) => {
+            Some(storage.collection(namespace).map_or_else(VecDeque::new, |found| index_stats(call, &found)))
+        }
         Some(StageSpec::CollStats(spec)) => Some(coll_stats(call, &*collection()?, spec)?),
         Some(StageSpec::PlanCacheStats) => Some(VecDeque::new()),
         _ => None,
@@ -260,8 +269,12 @@ fn coll_stats(
     Ok(VecDeque::from([row]))
 }
 
-/// `APIStrictError` (323) for a stage that is not in API version 1.
 fn check_api(call: &Call<'_>, pipeline: &Pipeline) -> Result<()> {
+    if call.envelope.api_strict { check_strict(pipeline) } else { Ok(()) }
+}
+
+/// `APIStrictError` (323) for a stage that is not in API version 1.
+pub fn check_strict(pipeline: &Pipeline) -> Result<()> {
     let outside = pipeline.stages().iter().find(|stage| match stage {
         StageSpec::CollStats(spec) => spec.storage_scale.is_some(),
         stage => matches!(
@@ -270,11 +283,11 @@ fn check_api(call: &Call<'_>, pipeline: &Pipeline) -> Result<()> {
         ),
     });
     match outside {
-        Some(stage) if call.envelope.api_strict => Err(Error::new(
+        Some(stage) => Err(Error::new(
             ErrorCode::APIStrictError,
             format!("stage {} is not allowed with 'apiStrict: true' in API Version 1", stage.name()),
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -138,7 +138,9 @@ fn id_of_entry<'a>(document: &'a RawDocument, what: &str) -> Result<RawBsonRef<'
 
 /// Carries out what an entry does to a document of `collection`; `false` if there is none.
 fn change(storage: &Arc<Storage>, collection: &Arc<Collection>, change: EntryChange<'_>) -> Result<bool> {
-    loop {
+    /// What makes another attempt necessary is over at once.
+    const ATTEMPTS_MAX: usize = 1000;
+    for _ in 0..ATTEMPTS_MAX {
         let mut transaction = Transaction::empty();
         match storage.carry_out(&mut transaction, collection, change, None) {
             Ok(CarriedOut::Done(_)) => return storage.commit(transaction, Durability::Applied).map(|_| true),
@@ -146,13 +148,18 @@ fn change(storage: &Arc<Storage>, collection: &Arc<Collection>, change: EntryCha
                 storage.abandon(transaction);
                 return Ok(false);
             }
-            Ok(CarriedOut::CommitFirst) => storage.abandon(transaction),
+            Ok(CarriedOut::CommitFirst) => {
+                storage.abandon(transaction);
+                std::thread::yield_now();
+            }
             Err(error) => {
                 storage.abandon(transaction);
                 return Err(error);
             }
         }
     }
+    let message = format!("others change the same document of {} again and again", collection.namespace);
+    Err(Error::new(ErrorCode::WriteConflict, message))
 }
 
 /// Inserts a document, or replaces the one with its `_id`.

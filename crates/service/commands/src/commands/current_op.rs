@@ -50,6 +50,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
     }
     reply.end();
+    if call.server.write_lock.is_held() {
+        reply.append(cstr!("fsyncLock"), true);
+        reply.append(cstr!("info"), "use db.fsyncUnlock() to terminate the fsync write/snapshot lock");
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! `delete`: removes documents. Source: MongoDB manual, "delete".
 
+use crate::aftermath::{self, StatementFigures};
 use crate::call::{Call, Reply};
 use crate::crud::errors::{WriteErrors, ends_command};
 use crate::crud::retry::{self, Statements};
@@ -29,6 +30,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 
 /// One element of `deletes`, its fields checked and not yet what they hold.
 struct Element<'a> {
+    statement: &'a RawDocument,
     filter: &'a RawDocument,
     limit: i64,
     hint: Option<RawBsonRef<'a>>,
@@ -38,8 +40,12 @@ impl<'a> Element<'a> {
     /// What fails here fails the command before anything is done: fields that are missing, unknown or of a wrong type.
     fn read(statement: &'a RawDocument) -> Result<Self> {
         let mut fields = Fields::of("delete.deletes", statement)?;
-        let element =
-            Self { filter: fields.required("q")?, limit: fields.required("limit")?, hint: fields.take("hint") };
+        let element = Self {
+            statement,
+            filter: fields.required("q")?,
+            limit: fields.required("limit")?,
+            hint: fields.take("hint"),
+        };
         crud::check_collation(fields.optional("collation")?)?;
         fields.take("sampleId");
         fields.finish()?;
@@ -94,7 +100,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 continue;
             }
             let retry = statements.as_deref_mut().map(|statements| statements.retry(stmt_id));
-            match one(call, &work, &namespace, element, &context, retry) {
+            let carry_out = || one(call, &work, &namespace, element, &context, retry);
+            match aftermath::profiled(call, &namespace, element.statement, figures, carry_out) {
                 Ok(count) => deleted += count,
                 // Not the statement's failure but the member's: drivers look for it at the top of a reply.
                 Err(error) if ends_command(error.code) => return Err(error),
@@ -120,6 +127,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("n"), deleted as i32);
     errors.append(reply);
     Ok(())
+}
+
+fn figures(deleted: &u64) -> StatementFigures {
+    StatementFigures { deleted: *deleted, ..StatementFigures::default() }
 }
 
 fn one(

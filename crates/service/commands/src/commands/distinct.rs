@@ -71,7 +71,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         let spec = QuerySpec { hint, ..QuerySpec::matching(crud::matcher(query, &context)?) };
         let mut query = Query::new(&storage, collection, spec, context)?;
         call.operation.set_plan_summary(query.plan_summary());
-        query.run(&interrupt, &mut |_, document| take(document))?;
+        query
+            .run(&interrupt, &mut |_, document| take(document))
+            .map_err(|error| error.in_context("Executor error during distinct command"))?;
     }
     crud::settle_read(call)?;
     reply.begin_array(cstr!("values"));

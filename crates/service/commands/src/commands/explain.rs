@@ -42,6 +42,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut fields = Fields::empty("explain");
     for element in elements {
         let (key, value) = element?;
+        if name == "aggregate" && key == "writeConcern" {
+            return Err(refused_write_concern());
+        }
         // Generic arguments of the inner command mean nothing here.
         if !matches!(
             key.as_str(),
@@ -138,6 +141,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     finish(call, reply, command)
 }
 
+/// An aggregation that is explained writes nothing.
+pub fn refused_write_concern() -> Error {
+    Error::failed_to_parse("Aggregation explain does not support the'writeConcern' option")
+}
+
 /// The sections about a query.
 fn append_query(
     call: &Call<'_>,
@@ -163,8 +171,7 @@ fn describe_query(
 ) -> Result<Document> {
     let storage = &call.server.storage;
     let mut query = Query::new(storage, storage.collection(namespace), spec.clone(), Arc::clone(context))?;
-    let winning = query.choice().winning.clone();
-    let rejected: Vec<Bson> = query.choice().rejected.iter().cloned().map(Bson::Document).collect();
+    let rejected: Vec<Bson> = query.rejected_plans().into_iter().map(Bson::Document).collect();
     let mut out = doc! {
         "explainVersion": "1",
         "queryPlanner": {
@@ -174,25 +181,15 @@ fn describe_query(
             "maxIndexedOrSolutionsReached": false,
             "maxIndexedAndSolutionsReached": false,
             "maxScansToExplodeReached": false,
-            "winningPlan": winning.clone(),
+            "winningPlan": query.winning_plan(),
             "rejectedPlans": rejected,
         },
     };
     if verbosity != "queryPlanner" {
         let began = Instant::now();
         let interrupt = || call.operation.check_interrupt();
-        query.run(&interrupt, &mut |_, _| Ok(Given::Taken))?;
-        let millis = began.elapsed().as_millis() as i32;
-        let mut stages = winning;
-        stages.insert("nReturned", query.returned as i32);
-        let mut statistics = doc! {
-            "executionSuccess": true,
-            "nReturned": query.returned as i32,
-            "executionTimeMillis": millis,
-            "totalKeysExamined": query.examined.keys as i32,
-            "totalDocsExamined": query.examined.documents as i32,
-            "executionStages": stages,
-        };
+        while query.run(&interrupt, &mut |_, _| Ok(Given::Taken))? {}
+        let mut statistics = query.execution_stats(began.elapsed().as_millis() as u64);
         if verbosity == "allPlansExecution" {
             statistics.insert("allPlansExecution", Bson::Array(Vec::new()));
         }

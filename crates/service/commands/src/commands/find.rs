@@ -228,6 +228,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 "error processing query: ns={namespace} tailable cursor requested on non capped collection"
             )));
         }
+        if collection.kind == CollectionKind::Capped && collection.counts().documents == 0 {
+            // As in MongoDB, a cursor that is to wait for the first document is dead from its start.
+            return open(call, reply, Box::new(Query::new(&storage, None, spec, context)?), &opening);
+        }
         let bounds = match collection.kind {
             CollectionKind::Oplog => oplog_range(&spec.filter),
             _ => Bounds::default(),

@@ -47,7 +47,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         let wait = call.envelope.max_time.unwrap_or(AWAIT_DEFAULT);
         Some(call.operation.started + wait)
     } else {
-        if call.envelope.max_time.is_some() {
+        if call.envelope.max_time_given {
             return Err(Error::bad_value("cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
         }
         if let Some(left) = pinned.info.time_left {
@@ -66,7 +66,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let end = match pinned.cursor().next_batch(&mut batch, &call.operation, await_until) {
         // An awaiting cursor that ran out of time answers with what it has: nothing.
         Err(error) if error.code == ErrorCode::MaxTimeMSExpired && await_until.is_some() => BatchEnd::More,
-        end => end?,
+        end => end.map_err(|error| error.in_context("Executor error during getMore"))?,
     };
     call.client.hold_reply(batch.into_memory());
     reply.end();

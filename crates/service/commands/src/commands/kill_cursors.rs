@@ -18,12 +18,12 @@ pub const SPEC: CommandSpec = CommandSpec {
 };
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let Some(collection) = call.envelope.value.as_str() else {
+    // As in MongoDB, a cursor is known by its number: clients name whatever collection they like.
+    if call.envelope.value.as_str().is_none() {
         return Err(Error::type_mismatch(
             "BSON field 'killCursors.killCursors' is the wrong type, expected type 'string'",
         ));
-    };
-    let namespace = format!("{}.{collection}", call.envelope.db);
+    }
     let cursors: &RawArray = call.fields.required("cursors")?;
     call.fields.finish()?;
     let (mut killed, mut unknown) = (Vec::new(), Vec::new());
@@ -31,7 +31,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         let Some(id) = number_as_i64(cursor?) else {
             return Err(Error::type_mismatch("BSON field 'killCursors.cursors' holds something that is no cursor id"));
         };
-        match call.server.cursors.kill(id, Some(&namespace)) {
+        match call.server.cursors.kill(id) {
             Killed::Killed => killed.push(id),
             Killed::NotFound => unknown.push(id),
         }

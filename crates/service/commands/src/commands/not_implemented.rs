@@ -9,7 +9,8 @@ const fn row(name: &'static str, flags: Flags) -> CommandSpec {
     CommandSpec { name, flags, help: "Not implemented yet.", run, ..DEFAULT }
 }
 
-fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
+/// Refuses whatever command it is. Also what a row of the table does that names nothing else.
+pub fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     Err(Error::not_implemented(call.spec.name))
 }
 
@@ -27,6 +28,10 @@ pub const DROP_ROLE: CommandSpec = row("dropRole", USERS);
 pub const DROP_USER: CommandSpec = row("dropUser", USERS);
 /// Users and roles.
 pub const GRANT_ROLES_TO_USER: CommandSpec = row("grantRolesToUser", USERS);
+/// Connections to other servers: each has its one use, and none can be taken from it.
+pub const DROP_CONNECTIONS: CommandSpec = row("dropConnections", Flags::ADMIN_ONLY);
+/// Index filters: the planner asks for none.
+pub const PLAN_CACHE_SET_FILTER: CommandSpec = row("planCacheSetFilter", Flags::ON_COLLECTION);
 /// JavaScript in the server.
 pub const MAP_REDUCE: CommandSpec = row("mapReduce", Flags::WRITE_CONCERN.and(Flags::READ_CONCERN));
 /// Users and roles.

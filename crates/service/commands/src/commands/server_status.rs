@@ -30,6 +30,12 @@ pub const SPEC: CommandSpec = CommandSpec {
 
 type Section = (&'static str, fn(&Server, &mut DocumentWriter<'_>));
 
+/// Appends every section.
+pub fn append_all(server: &Server, w: &mut DocumentWriter<'_>) {
+    append_head(server, w);
+    SECTIONS.iter().for_each(|(_, append)| append(server, w));
+}
+
 /// The sections, in the order of the answer.
 const SECTIONS: &[Section] = &[
     ("asserts", |_, w| {
@@ -88,6 +94,17 @@ const SECTIONS: &[Section] = &[
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let server = call.server;
+    append_head(server, reply);
+    for (name, append) in SECTIONS {
+        let left_out = call.fields.peek(name).is_some_and(|v| !crate::fields::is_truthy(v));
+        if !left_out {
+            append(server, reply);
+        }
+    }
+    Ok(())
+}
+
+fn append_head(server: &Server, reply: &mut DocumentWriter<'_>) {
     let uptime = server.started.elapsed();
     reply.append(cstr!("host"), server.identity.host.as_str());
     reply.append(cstr!("version"), VERSION);
@@ -98,13 +115,6 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("uptimeMillis"), uptime.as_millis() as i64);
     reply.append(cstr!("uptimeEstimate"), uptime.as_secs() as i64);
     reply.append(cstr!("localTime"), DateTime::now());
-    for (name, append) in SECTIONS {
-        let left_out = call.fields.peek(name).is_some_and(|v| !crate::fields::is_truthy(v));
-        if !left_out {
-            append(server, reply);
-        }
-    }
-    Ok(())
 }
 
 fn append_process(w: &mut DocumentWriter<'_>) {

@@ -1,4 +1,7 @@
 //! `setClientPriority`: the class of this connection's requests from now on. One of Baton's own commands.
+//!
+//! What it deliberately does not do yet: set another class than the one that everything has. Nothing distinguishes them, and
+//! the envelope refuses the others.
 
 use crate::call::{Call, Reply};
 use crate::table::{CommandSpec, DEFAULT, Flags};
@@ -9,7 +12,8 @@ use bson::cstr;
 pub const SPEC: CommandSpec = CommandSpec {
     name: "setClientPriority",
     flags: Flags::NONE,
-    help: "{ setClientPriority: 1, priority: 'high' | 'normal' | 'low' } sets the class of this connection's requests.",
+    help: "{ setClientPriority: 1, priority: 'normal' } sets the class of this connection's requests; 'high' and 'low' are \
+           not implemented yet.",
     run,
     ..DEFAULT
 };

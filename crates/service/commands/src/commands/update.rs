@@ -1,5 +1,6 @@
 //! `update`: changes documents where they are. Source: MongoDB manual, "update".
 
+use crate::aftermath::{self, StatementFigures};
 use crate::call::{Call, Reply};
 use crate::crud::errors::{WriteErrors, ends_command};
 use crate::crud::retry::{self, Statements};
@@ -52,6 +53,7 @@ pub fn with_constants(context: &Arc<Context>, constants: Option<&RawDocument>) -
 
 /// One element of `updates`, its fields checked and not yet what they hold.
 struct Element<'a> {
+    statement: &'a RawDocument,
     filter: &'a RawDocument,
     update: RawBsonRef<'a>,
     constants: Option<&'a RawDocument>,
@@ -67,6 +69,7 @@ impl<'a> Element<'a> {
     fn read(statement: &'a RawDocument) -> Result<Self> {
         let mut fields = Fields::of("update.updates", statement)?;
         let element = Self {
+            statement,
             filter: fields.required("q")?,
             update: fields.required("u")?,
             constants: fields.optional("c")?,
@@ -199,7 +202,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 continue;
             }
             let retry = statements.as_deref_mut().map(|statements| statements.retry(stmt_id));
-            match one(call, &work, &namespace, element, &context, rules, retry) {
+            let carry_out = || one(call, &work, &namespace, element, &context, rules, retry);
+            match aftermath::profiled(call, &namespace, element.statement, figures, carry_out) {
                 Ok(written) => sums.add(index, written),
                 // Not the statement's failure but the member's: drivers look for it at the top of a reply.
                 Err(error) if ends_command(error.code) => return Err(error),
@@ -237,6 +241,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("nModified"), sums.modified as i32);
     errors.append(reply);
     Ok(())
+}
+
+fn figures(written: &Written) -> StatementFigures {
+    let upserted = u64::from(written.upserted.is_some());
+    StatementFigures { matched: written.matched, modified: written.modified, upserted, ..StatementFigures::default() }
 }
 
 fn one(

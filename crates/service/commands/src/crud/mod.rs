@@ -24,12 +24,16 @@ use baton_storage::{Durability, Order};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// The surroundings of a command's queries, with the values of its `let`.
 pub fn context(call: &Call<'_>, variables: Option<&RawDocument>) -> Result<Arc<Context>> {
     let mut context = Context::new(bson::DateTime::now(), rand::random());
-    let memory = call.server.parameters.sort_memory_bytes_max.load(std::sync::atomic::Ordering::Relaxed);
-    context.memory_bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
+    let parameters = &call.server.parameters;
+    let bytes = |parameter: &AtomicI64| usize::try_from(parameter.load(Relaxed)).unwrap_or(usize::MAX);
+    context.memory_bytes_max = bytes(&parameters.sort_memory_bytes_max);
+    context.group_memory_bytes_max = bytes(&parameters.group_memory_bytes_max);
+    context.refuses_collection_scans = parameters.notablescan.load(Relaxed);
     context.cluster_time = call.server.topology.is_replicated().then(|| call.server.cluster_time());
     context.read_at = call.read_at;
     context.memory = Arc::clone(&call.server.stage_memory);
@@ -118,6 +122,7 @@ pub fn settle_read(call: &Call<'_>) -> Result<()> {
                 return Err(Error::new(ErrorCode::NotWritablePrimary, message));
             }
             if !server.topology.is_own_majority() && !mutant::is(Mutant::LinearizableUnproved) {
+                let _writing = server.write_lock.enter(&|| call.operation.check_interrupt())?;
                 note(server, "linearizable read")?;
             }
         }

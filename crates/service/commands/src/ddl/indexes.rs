@@ -6,6 +6,7 @@
 use super::options::same;
 use super::{draw_uuid, refuse_view, specification};
 use crate::fields::is_truthy;
+use baton_document::show::document as shown;
 use baton_storage::{
     Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, IndexDefinition, IndexId, IndexState,
     Storage,
@@ -198,10 +199,6 @@ fn check_text<'a>(existing: impl Iterator<Item = &'a RawDocumentBuf>, specificat
         }
     }
     Ok(())
-}
-
-fn shown(document: &RawDocument) -> String {
-    bson::Document::try_from(document).map_or_else(|_| String::from("{}"), |document| document.to_string())
 }
 
 /// How alike two specifications are.

@@ -8,6 +8,7 @@ use super::options::check_storage_engine;
 use super::{special_indexes, stored_context};
 use crate::crud::check_collation;
 use crate::fields::{is_truthy, number_as_f64, number_as_i64, type_name};
+pub(super) use baton_document::show::document as shown;
 use baton_query::matcher::{Matcher, Node, Predicate};
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::cstr;
@@ -35,10 +36,6 @@ const ID_INDEX_FIELDS: [&str; 6] = ["key", "name", "ns", "v", "collation", "back
 
 fn cannot_create(why: impl Into<String>) -> Error {
     Error::new(ErrorCode::CannotCreateIndex, why)
-}
-
-pub(super) fn shown(document: &RawDocument) -> String {
-    bson::Document::try_from(document).map_or_else(|_| String::from("{}"), |document| document.to_string())
 }
 
 /// Checks and normalises a specification. `ignore_unknown` leaves out what is no option instead of refusing it.

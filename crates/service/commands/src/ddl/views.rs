@@ -4,7 +4,7 @@
 //! checks one holds all of them.
 
 use super::stored_context;
-use baton_query::pipeline::Pipeline;
+use baton_query::pipeline::{Pipeline, StageSpec};
 use baton_storage::{CatalogGuard, CollectionKind};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawDocument, RawDocumentBuf};
@@ -47,6 +47,15 @@ pub fn check(catalog: &CatalogGuard<'_>, namespace: &Namespace, on: &str, stages
                 stages.len() - 1
             ),
         ));
+    }
+    if let Some(source) = pipeline.source().filter(|source| source.reads_no_collection()) {
+        let message = match source {
+            StageSpec::CurrentOp(_) => {
+                "$currentOp must be run against the 'admin' database with {aggregate: 1}".to_owned()
+            }
+            other => format!("{} can only be run with {{aggregate: 1}}", other.name()),
+        };
+        return Err(Error::new(ErrorCode::InvalidNamespace, message));
     }
     let mut path = vec![namespace.clone()];
     for source in sources(namespace, on, &pipeline)? {

@@ -307,16 +307,16 @@ impl Cursors {
         Ok(Pinned { cursors: self, id, info: entry.info.clone(), cursor: Some(cursor) })
     }
 
-    /// Closes a cursor of `namespace` (`None`: of any).
-    pub fn kill(&self, id: i64, namespace: Option<&str>) -> Killed {
+    /// Closes a cursor, of whatever collection.
+    pub fn kill(&self, id: i64) -> Killed {
         let mut shard = self.shard(id).lock();
         match shard.get_mut(&id) {
-            Some(entry) if namespace.is_none_or(|n| n == entry.info.namespace) => {
+            Some(entry) => {
                 interrupt(entry);
                 shard.remove(&id);
                 Killed::Killed
             }
-            _ => Killed::NotFound,
+            None => Killed::NotFound,
         }
     }
 
@@ -519,8 +519,8 @@ mod tests {
         let (cursors, op) = (Cursors::default(), operation());
         let id = cursors.open(info(None), Box::new(Three(0)));
         let pinned = cursors.pin(id, "test.c", None, &op).unwrap();
-        assert_eq!(cursors.kill(id, Some("test.d")), Killed::NotFound);
-        assert_eq!(cursors.kill(id, Some("test.c")), Killed::Killed);
+        assert_eq!(cursors.kill(id), Killed::NotFound);
+        assert_eq!(cursors.kill(id), Killed::Killed);
         assert_eq!(op.check_interrupt().unwrap_err().code, ErrorCode::CursorKilled);
         pinned.put_back();
         assert_eq!(cursors.figures().open, 0);

@@ -14,6 +14,7 @@ pub mod parameters;
 pub mod profiler;
 pub mod sessions;
 pub mod topology;
+pub mod write_lock;
 
 pub use client::{Client, Connection};
 pub use counters::{Counters, Kind};
@@ -133,6 +134,8 @@ pub struct Server {
     pub profiler: profiler::Profiler,
     /// Documents, indexes and the oplog.
     pub storage: Arc<Storage>,
+    /// What `fsync` with `lock` holds.
+    pub write_lock: write_lock::WriteLock,
     /// What the deletion of expired documents has done.
     pub ttl: crate::ttl::Figures,
     /// What blocking stages hold, over all requests.
@@ -191,6 +194,7 @@ impl Server {
             parsed_memory: MemoryPool::new(PARSED_MEMORY_BYTES),
             reply_memory: MemoryPool::new(REPLY_MEMORY_BYTES),
             storage: parts.storage,
+            write_lock: write_lock::WriteLock::default(),
             ttl: crate::ttl::Figures::default(),
             hooks: parts.hooks,
             replication: OnceLock::new(),

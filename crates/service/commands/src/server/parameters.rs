@@ -5,6 +5,7 @@
 //! What it deliberately does not do: keep a change over a restart, as in mongod.
 
 use super::Server;
+use crate::commands::set_feature_compatibility_version;
 use crate::fields::{is_truthy, number_as_i64, type_name};
 use baton_replication::{InitialSyncMethod, InitialSyncOptions};
 use baton_types::{Error, ErrorCode, Result};
@@ -26,8 +27,8 @@ pub struct Values {
     pub ttl_monitor_sleep_secs: AtomicI64,
     /// The most memory a blocking sort may take, in bytes.
     pub sort_memory_bytes_max: AtomicI64,
-    /// The most memory a blocking stage of a pipeline may take, in bytes.
-    pub stage_memory_bytes_max: AtomicI64,
+    /// The most memory a `$group` may take, in bytes.
+    pub group_memory_bytes_max: AtomicI64,
     /// Refuse commands without `apiVersion`.
     pub require_api_version: AtomicBool,
     /// Seconds that a primary's log may stand still before it writes an entry that changes nothing.
@@ -60,7 +61,7 @@ impl Default for Values {
             ttl_monitor_enabled: AtomicBool::new(true),
             ttl_monitor_sleep_secs: AtomicI64::new(60),
             sort_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
-            stage_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
+            group_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
             require_api_version: AtomicBool::new(false),
             periodic_note_secs: AtomicI64::new(10),
             shutdown_timeout_ms: AtomicI64::new(15_000),
@@ -184,7 +185,9 @@ pub static PARAMETERS: &[Parameter] = &[
         |s| Bson::Boolean(s.parameters.enable_test_commands.load(Relaxed)),
         |s, v| set_bool(&s.parameters.enable_test_commands, v),
     ),
-    fact("featureCompatibilityVersion", |_| Bson::Document(doc! { "version": "7.0" })),
+    fact("featureCompatibilityVersion", |_| {
+        Bson::Document(doc! { "version": set_feature_compatibility_version::VERSION })
+    }),
     setting(
         "initialSyncCollectionsAtOnce",
         |s| number(s.parameters.initial_sync_collections_at_once.load(Relaxed)),
@@ -219,8 +222,8 @@ pub static PARAMETERS: &[Parameter] = &[
     ),
     setting(
         "internalDocumentSourceGroupMaxMemoryBytes",
-        |s| Bson::Int64(s.parameters.stage_memory_bytes_max.load(Relaxed)),
-        |s, v| set_number(&s.parameters.stage_memory_bytes_max, v, 1, i64::MAX),
+        |s| Bson::Int64(s.parameters.group_memory_bytes_max.load(Relaxed)),
+        |s, v| set_number(&s.parameters.group_memory_bytes_max, v, 1, i64::MAX),
     ),
     setting(
         "internalQueryMaxBlockingSortMemoryUsageBytes",

@@ -64,6 +64,11 @@ impl Profiler {
         self.sample_rate.store(rate.to_bits(), Relaxed);
     }
 
+    /// Whether any database keeps a profile.
+    pub fn is_active(&self) -> bool {
+        self.profiled.load(Relaxed) > 0
+    }
+
     /// What to do with an operation on `db` that took `time`.
     pub fn judge(&self, db: &str, time: Duration) -> Verdict {
         let limit = self.slow_ms.load(Relaxed);

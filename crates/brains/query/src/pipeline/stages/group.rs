@@ -70,7 +70,7 @@ impl GroupSpec {
             groups: VecDeque::new(),
             key: Vec::new(),
             bytes: 0,
-            memory: ctx.stage_memory(),
+            memory: ctx.group_memory(),
         }
     }
 }
@@ -146,7 +146,10 @@ fn memory_exceeded(memory: &MemoryAccount, bytes: usize) -> Error {
     Error::new(
         ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
         if bytes > bytes_max {
-            format!("Exceeded memory limit of {bytes_max} bytes for $group, but didn't allow external sort.")
+            format!(
+                "Exceeded memory limit of {bytes_max} bytes for $group, and grouping on disk (allowDiskUse) is not \
+                 implemented; group fewer documents, or raise internalDocumentSourceGroupMaxMemoryBytes."
+            )
         } else {
             "$group exceeded the memory that all requests share; try again when fewer of them run.".to_owned()
         },

@@ -178,17 +178,19 @@ fn into_argument(value: RawBsonRef<'_>) -> Result<Target> {
             let mut target = Target { db: None, coll: String::new() };
             for element in spec.iter() {
                 let (name, value) = element?;
-                let Some(text) = value.as_str() else {
-                    let message = format!(
-                        "BSON field '$merge.into.{name}' is the wrong type '{}', expected type 'string'",
-                        show::type_name(value.element_type())
-                    );
-                    return Err(Error::type_mismatch(message));
+                let text = || {
+                    value.as_str().map(str::to_owned).ok_or_else(|| {
+                        let message = format!(
+                            "BSON field 'into.{name}' is the wrong type '{}', expected type 'string'",
+                            show::type_name(value.element_type())
+                        );
+                        Error::type_mismatch(message)
+                    })
                 };
                 match name.as_str() {
-                    "db" => target.db = Some(text.to_owned()),
-                    "coll" => target.coll = text.to_owned(),
-                    other => return Err(unknown_field("$merge.into", other)),
+                    "db" => target.db = Some(text()?),
+                    "coll" => target.coll = text()?,
+                    other => return Err(unknown_field("into", other)),
                 }
             }
             Ok(target)
@@ -265,7 +267,7 @@ fn when_not_matched(value: RawBsonRef<'_>) -> Result<WhenNotMatched> {
         RawBsonRef::String("insert") => Ok(WhenNotMatched::Insert),
         RawBsonRef::String("discard") => Ok(WhenNotMatched::Discard),
         RawBsonRef::String("fail") => Ok(WhenNotMatched::Fail),
-        RawBsonRef::String(other) => Err(unknown_mode("whenNotMatched", other)),
+        RawBsonRef::String(other) => Err(unknown_mode("$merge.whenNotMatched", other)),
         other => {
             let message = format!(
                 "BSON field '$merge.whenNotMatched' is the wrong type '{}', expected type 'string'",
@@ -277,7 +279,7 @@ fn when_not_matched(value: RawBsonRef<'_>) -> Result<WhenNotMatched> {
 }
 
 fn unknown_mode(field: &str, mode: &str) -> Error {
-    Error::bad_value(format!("Enumeration value '{mode}' for field '$merge.{field}' is not a valid value."))
+    Error::bad_value(format!("Enumeration value '{mode}' for field '{field}' is not a valid value."))
 }
 
 fn let_argument(value: RawBsonRef<'_>) -> Result<&RawDocument> {

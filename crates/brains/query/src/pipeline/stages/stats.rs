@@ -130,14 +130,14 @@ pub struct CurrentOpSpec {
 }
 
 impl CurrentOpSpec {
-    /// Parses the argument: `FailedToParse` (9) for what it may not hold.
+    /// Parses the argument: `TypeMismatch` (14) for what is of another type, `FailedToParse` (9) for an unknown option.
     pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Self> {
         let Some(spec) = value.as_document() else {
             let message = format!(
                 "$currentOp options must be specified in an object, but found: {}",
                 show::type_name(value.element_type())
             );
-            return Err(Error::failed_to_parse(message));
+            return Err(Error::type_mismatch(message));
         };
         let mut parsed = Self {
             all_users: false,
@@ -167,7 +167,7 @@ impl CurrentOpSpec {
                     "The '{name}' parameter of the $currentOp stage must be a boolean value, but found: {}",
                     show::type_name(value.element_type())
                 );
-                Error::failed_to_parse(message)
+                Error::type_mismatch(message)
             })?;
         }
         Ok(parsed)
