@@ -129,3 +129,24 @@ def test_the_profiler_does_not_watch_itself_and_watches_whoever_reads_the_profil
     assert not [entry for entry in entries if "profile" in entry.get("command", {})]
     reads = [(entry["op"], entry["ns"].removeprefix(f"{db.name}.")) for entry in entries if entry["op"] == "query"]
     assert reads == [("query", "system.profile"), ("query", "c"), ("query", "system.profile")]
+
+
+def test_each_stage_of_a_pipeline_says_how_many_documents_it_gave(db, things):
+    pipeline = [
+        {"$match": {"a": {"$lt": 5}}},
+        {"$group": {"_id": "$b", "n": {"$sum": 1}}},
+        {"$match": {"n": {"$gt": 16}}},
+    ]
+    explained = db.command(
+        "explain", {"aggregate": "things", "pipeline": pipeline, "cursor": {}, "hint": "a_1"},
+        verbosity="executionStats")
+    cursor, group, match = explained["stages"]
+    executed = cursor["$cursor"]["executionStats"]
+    assert executed["nReturned"] == 50 and executed["executionStages"]["inputStage"]["keysExamined"] == 50
+    assert (group["nReturned"], match["nReturned"]) == (3, len(list(things.aggregate(pipeline))))
+
+
+def test_an_explained_pipeline_that_would_write_writes_nothing(db, things):
+    explained = db.command(
+        "explain", {"aggregate": "things", "pipeline": [{"$out": "copy"}], "cursor": {}}, verbosity="executionStats")
+    assert "$out" in explained["stages"][-1] and "copy" not in db.list_collection_names()

@@ -66,6 +66,11 @@ impl Aggregation {
         }
     }
 
+    /// How many documents each stage behind the query has given to the next so far, for explain.
+    pub fn returned_by_stage(&self) -> Vec<u64> {
+        self.chain.returned()
+    }
+
     /// Offers documents until `offer` refuses one or there are none left; tells whether there may be more.
     pub fn run(&mut self, check: &Check, offer: &mut dyn FnMut(&RawDocument) -> Result<Given>) -> Result<bool> {
         self.interruption.set(check);

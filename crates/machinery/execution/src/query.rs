@@ -136,6 +136,11 @@ impl Query {
         &self.choice.summary
     }
 
+    /// What its documents match.
+    pub fn filter(&self) -> &Matcher {
+        &self.spec.filter
+    }
+
     /// The plan, as explain shows it.
     pub fn winning_plan(&self) -> Document {
         self.choice.plan(&self.spec).explain()

@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": -1 }), 2);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": 1.5 }), 2);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": 1_i64 << 40 }), 2);
-        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": Bson::Null }), 2);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": bson::RawBson::Null }), 2);
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_read_concern_that_is_no_object_is_9_and_a_class_that_nothing_distinguishes_238() {
-        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "readConcern": Bson::Null }), 9);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "readConcern": bson::RawBson::Null }), 9);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "readConcern": 1 }), 9);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "normal" }), 0);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "high" }), 238);

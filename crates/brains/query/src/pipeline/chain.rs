@@ -20,6 +20,8 @@ struct Link {
     emitted: VecDeque<RawDocumentBuf>,
     /// Whether the stage has more of its last document to give.
     is_under_way: bool,
+    /// How many documents it has emitted so far.
+    returned: u64,
 }
 
 /// Running stages in a row.
@@ -36,9 +38,14 @@ pub struct Chain {
 impl Chain {
     /// A chain of `stages`; an empty one passes documents on as they are.
     pub fn new(stages: Vec<Box<dyn Stage>>) -> Self {
-        let links =
-            stages.into_iter().map(|stage| Link { stage, emitted: VecDeque::new(), is_under_way: false }).collect();
+        let link = |stage| Link { stage, emitted: VecDeque::new(), is_under_way: false, returned: 0 };
+        let links = stages.into_iter().map(link).collect();
         Self { links, first: 0, first_ended: false, at: 0 }
+    }
+
+    /// How many documents each stage has given to the next so far, for explain.
+    pub fn returned(&self) -> Vec<u64> {
+        self.links.iter().map(|link| link.returned).collect()
     }
 
     /// Appends everything that is left to `out`: `finish` until it is done.
@@ -56,7 +63,10 @@ impl Chain {
     ) -> Result<Flow> {
         let is_last = at + 1 == self.links.len();
         let Some(link) = self.links.get_mut(at) else { return Ok(Flow::Done) };
-        let flow = work(link.stage.as_mut(), if is_last { out } else { &mut link.emitted })?;
+        let emitted = if is_last { out } else { &mut link.emitted };
+        let before = emitted.len();
+        let flow = work(link.stage.as_mut(), emitted)?;
+        link.returned += (emitted.len() - before) as u64;
         link.is_under_way = flow == Flow::Again;
         self.at = at;
         Ok(flow)

@@ -197,7 +197,7 @@ fn group_keys_are_equal_when_they_compare_equal() {
 #[test]
 fn group_fails_beyond_its_memory() {
     let mut ctx = context();
-    ctx.memory_bytes_max = 10_000;
+    ctx.group_memory_bytes_max = 10_000;
     let pipeline = parse_in(&[doc! { "$group": { "_id": "$a", "all": { "$push": "$b" } } }], &ctx).expect("it parses");
     let docs: Vec<Document> = (0..100).map(|a| doc! { "a": a, "b": "x".repeat(100) }).collect();
     let error = run_parsed(&pipeline, &docs).expect_err("too much is held");

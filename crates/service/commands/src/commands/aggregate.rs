@@ -10,7 +10,7 @@ use crate::crud::{self, batch_size};
 use crate::ddl::statistics;
 use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::{Given, Input, StorageHost, SystemDraw};
+use baton_execution::{Given, Hint, Input, StorageHost, SystemDraw};
 use baton_query::Context;
 use baton_query::pipeline::{Pipeline, StageSpec, stage_documents};
 use baton_storage::{Collection, Durability, IndexState};
@@ -100,7 +100,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         if call.envelope.write_concern.is_some() {
             return Err(explain::refused_write_concern());
         }
-        return explain::append_pipeline(call, reply, &namespace, pipeline, &context, "queryPlanner");
+        let explained = Explained { namespace, pipeline, hint: crud::hint(request.hint)?, context };
+        return explain::append_pipeline(call, reply, explained, "queryPlanner");
     }
     let mut host = host(call, &namespace);
     host.bypass_validation = request.bypass_validation;
@@ -291,17 +292,24 @@ pub fn check_strict(pipeline: &Pipeline) -> Result<()> {
     }
 }
 
+/// An aggregate that is to be explained.
+pub struct Explained {
+    /// What it runs on.
+    pub namespace: Namespace,
+    /// Its pipeline.
+    pub pipeline: Pipeline,
+    /// By which path its documents are to be found.
+    pub hint: Option<Hint>,
+    /// The surroundings of its expressions.
+    pub context: Arc<Context>,
+}
+
 /// The pipeline of an explained aggregate.
-pub fn explained<'a>(
-    fields: &mut Fields<'a>,
-    db: &str,
-    value: RawBsonRef<'a>,
-    call: &Call<'_>,
-) -> Result<(Namespace, Pipeline, Arc<Context>)> {
+pub fn explained<'a>(fields: &mut Fields<'a>, db: &str, value: RawBsonRef<'a>, call: &Call<'_>) -> Result<Explained> {
     let (namespace, whole_database) = target(db, value)?;
     let request = AggregateRequest::read(fields, true)?;
     let context = crud::context(call, request.variables)?;
     let pipeline = parse(&request.stages, &context)?;
     check_source(&pipeline, &namespace, whole_database)?;
-    Ok((namespace, pipeline, context))
+    Ok(Explained { namespace, pipeline, hint: crud::hint(request.hint)?, context })
 }

@@ -9,6 +9,7 @@ use crate::fields::number_as_i64;
 use crate::tail;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// How long the primary may take, unless the client says.
@@ -19,9 +20,6 @@ const OWN: [&str; 5] = ["ok", "$clusterTime", "operationTime", "topologyVersion"
 
 /// Has the primary carry this command out, and answers what it answers.
 pub fn carry_out(call: &Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let Some(replication) = call.server.replication() else {
-        return Err(Error::new(ErrorCode::NotWritablePrimary, "not primary"));
-    };
     let mut command = RawDocumentBuf::new();
     for element in call.request.body.iter() {
         let (key, value) = element?;
@@ -32,7 +30,7 @@ pub fn carry_out(call: &Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // Whoever turns out to be no primary refuses it, and does not hand it on again.
     command.append(cstr!("$readPreference"), rawdoc! { "mode": "primary" });
     let timeout = call.operation.deadline().map_or(TIMEOUT, |at| at.saturating_duration_since(Instant::now()));
-    let answer = replication.ask_primary(&command, timeout)?;
+    let answer = ask(call, command, timeout)?;
     if answer.get("ok")?.and_then(number_as_i64).is_none_or(|ok| ok != 1) {
         let code = answer.get("code")?.and_then(number_as_i64).and_then(|code| i32::try_from(code).ok());
         let message = answer.get_str("errmsg").unwrap_or("the primary refused without saying why");
@@ -47,6 +45,33 @@ pub fn carry_out(call: &Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     reply.is_settled = true;
     Ok(())
+}
+
+/// Asks the primary, and goes on asking whether to wait: a deadline or a kill ends the waiting here, not the work there.
+fn ask(call: &Call<'_>, command: RawDocumentBuf, timeout: Duration) -> Result<RawDocumentBuf> {
+    const SLICE: Duration = Duration::from_millis(100);
+    let server = Arc::clone(call.server);
+    let (answered, answer) = mpsc::channel();
+    std::thread::Builder::new()
+        .name("ask-primary".into())
+        .spawn(move || {
+            let answer = match server.replication() {
+                Some(replication) => replication.ask_primary(&command, timeout),
+                None => Err(Error::new(ErrorCode::NotWritablePrimary, "not primary")),
+            };
+            // Who asked may be gone.
+            let _ = answered.send(answer);
+        })
+        .map_err(|error| Error::new(ErrorCode::OperationFailed, format!("cannot ask the primary: {error}")))?;
+    loop {
+        match answer.recv_timeout(SLICE) {
+            Ok(answer) => return answer,
+            Err(mpsc::RecvTimeoutError::Timeout) => call.operation.check_interrupt()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(ErrorCode::OperationFailed, "nobody asked the primary"));
+            }
+        }
+    }
 }
 
 /// Waits until this member has applied everything up to the answer's `operationTime`.

@@ -1,14 +1,14 @@
 //! `explain`: by which plan a command would run, and what it looked at. Source: MongoDB manual, "explain results".
 
 use crate::call::{Call, Reply};
-use crate::commands::aggregate;
+use crate::commands::aggregate::{self, Explained};
 use crate::commands::find::FindRequest;
 use crate::crud;
 use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::{Given, Query, QuerySpec};
 use baton_query::Context;
-use baton_query::pipeline::Pipeline;
+use baton_query::pipeline::{Pipeline, StageSpec};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, cstr, doc};
 use std::sync::Arc;
@@ -73,8 +73,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     };
     match name.as_str() {
         "aggregate" => {
-            let (namespace, pipeline, context) = aggregate::explained(&mut fields, db, value, call)?;
-            return append_pipeline(call, reply, &namespace, pipeline, &context, verbosity);
+            let explained = aggregate::explained(&mut fields, db, value, call)?;
+            return append_pipeline(call, reply, explained, verbosity);
         }
         "find" => {
             let namespace = collection()?;
@@ -170,13 +170,24 @@ fn describe_query(
     verbosity: &str,
 ) -> Result<Document> {
     let storage = &call.server.storage;
-    let mut query = Query::new(storage, storage.collection(namespace), spec.clone(), Arc::clone(context))?;
+    let mut query = Query::new(storage, storage.collection(namespace), spec, Arc::clone(context))?;
+    let mut out = planner_section(&query, namespace);
+    if verbosity != "queryPlanner" {
+        let began = Instant::now();
+        let interrupt = || call.operation.check_interrupt();
+        while query.run(&interrupt, &mut |_, _| Ok(Given::Taken))? {}
+        out.insert("executionStats", execution_section(&query, began, verbosity));
+    }
+    Ok(out)
+}
+
+fn planner_section(query: &Query, namespace: &Namespace) -> Document {
     let rejected: Vec<Bson> = query.rejected_plans().into_iter().map(Bson::Document).collect();
-    let mut out = doc! {
+    doc! {
         "explainVersion": "1",
         "queryPlanner": {
             "namespace": namespace.as_str(),
-            "parsedQuery": spec.filter.to_document(),
+            "parsedQuery": query.filter().to_document(),
             "indexFilterSet": false,
             "maxIndexedOrSolutionsReached": false,
             "maxIndexedAndSolutionsReached": false,
@@ -184,60 +195,75 @@ fn describe_query(
             "winningPlan": query.winning_plan(),
             "rejectedPlans": rejected,
         },
-    };
-    if verbosity != "queryPlanner" {
-        let began = Instant::now();
-        let interrupt = || call.operation.check_interrupt();
-        while query.run(&interrupt, &mut |_, _| Ok(Given::Taken))? {}
-        let mut statistics = query.execution_stats(began.elapsed().as_millis() as u64);
-        if verbosity == "allPlansExecution" {
-            statistics.insert("allPlansExecution", Bson::Array(Vec::new()));
-        }
-        out.insert("executionStats", statistics);
     }
-    Ok(out)
 }
 
-/// The sections about a pipeline.
-pub fn append_pipeline(
-    call: &Call<'_>,
-    reply: &mut Reply<'_>,
-    namespace: &Namespace,
-    pipeline: Pipeline,
-    context: &Arc<Context>,
-    verbosity: &str,
-) -> Result<()> {
-    let host = aggregate::host(call, namespace);
-    let (namespace, pipeline) = host.resolve(namespace, pipeline, context)?;
+/// What a query did that has run to its end.
+fn execution_section(query: &Query, began: Instant, verbosity: &str) -> Document {
+    let mut statistics = query.execution_stats(began.elapsed().as_millis() as u64);
+    if verbosity == "allPlansExecution" {
+        statistics.insert("allPlansExecution", Bson::Array(Vec::new()));
+    }
+    statistics
+}
+
+/// The sections about a pipeline. What a pipeline without `$out` and `$merge` does is found out by running it.
+pub fn append_pipeline(call: &Call<'_>, reply: &mut Reply<'_>, explained: Explained, verbosity: &str) -> Result<()> {
+    let Explained { namespace, pipeline, hint, context } = explained;
+    let host = aggregate::host(call, &namespace);
+    let (namespace, pipeline) = host.resolve(&namespace, pipeline, &context)?;
     let pipeline = pipeline.optimize()?;
     let leading = pipeline.leading_query();
-    let filter = match leading.filter {
-        Some((_, matcher)) => matcher,
-        None => crud::matcher(None, context)?,
+    let is_query = leading.rest.stages().is_empty() && pipeline.source().is_none();
+    let runs = verbosity != "queryPlanner" && !is_query && pipeline.write().is_none();
+    let mut stages = leading.rest.explain()?;
+    let query = if runs && has_documents(&pipeline) {
+        let mut aggregation = host.open(&namespace, pipeline.clone(), hint, &context)?;
+        let began = Instant::now();
+        while aggregation.run(&call.operation.check(), &mut |_| Ok(Given::Taken))? {}
+        let millis = began.elapsed().as_millis() as i64;
+        for (stage, returned) in stages.iter_mut().zip(aggregation.returned_by_stage()) {
+            stage.append(cstr!("nReturned"), i64::try_from(returned).unwrap_or(i64::MAX));
+            stage.append(cstr!("executionTimeMillisEstimate"), millis);
+        }
+        aggregation.query().map(|query| {
+            let mut section = planner_section(query, &namespace);
+            section.insert("executionStats", execution_section(query, began, verbosity));
+            section
+        })
+    } else if pipeline.source().is_none() {
+        let filter = leading.filter.map_or_else(|| crud::matcher(None, &context), |(_, matcher)| Ok(matcher))?;
+        let (sort, skip, limit) = (leading.sort, leading.skip, leading.limit);
+        let spec = QuerySpec { sort, skip, limit, hint, ..QuerySpec::matching(filter) };
+        let verbosity = if is_query { verbosity } else { "queryPlanner" };
+        Some(describe_query(call, &namespace, spec, &context, verbosity)?)
+    } else {
+        None
     };
-    let spec =
-        QuerySpec { sort: leading.sort, skip: leading.skip, limit: leading.limit, ..QuerySpec::matching(filter) };
-    let query = describe_query(call, &namespace, spec, context, verbosity)?;
-    if leading.rest.stages().is_empty() && pipeline.source().is_none() {
-        for (name, value) in query {
+    if is_query {
+        for (name, value) in query.unwrap_or_default() {
             let value = bson::RawBson::try_from(value)?;
             reply.append(bson::raw::CString::try_from(name.as_str())?, value.as_raw_bson_ref());
         }
     } else {
         reply.append(cstr!("explainVersion"), "1");
         reply.begin_array(cstr!("stages"));
-        if pipeline.source().is_none() {
-            let mut cursor = query;
+        if let Some(mut cursor) = query {
             cursor.remove("explainVersion");
             let cursor = RawDocumentBuf::try_from(&doc! { "$cursor": cursor })?;
             reply.push(&*cursor);
         }
-        for stage in leading.rest.explain()? {
+        for stage in stages {
             reply.push(&*stage);
         }
         reply.end();
     }
     finish(call, reply, call.request.body)
+}
+
+/// Whether the pipeline's input is a collection or documents of its own, and not the member's state.
+fn has_documents(pipeline: &Pipeline) -> bool {
+    matches!(pipeline.source(), None | Some(StageSpec::Documents(_)))
 }
 
 fn finish(call: &Call<'_>, reply: &mut Reply<'_>, command: &RawDocument) -> Result<()> {

@@ -519,7 +519,6 @@ mod tests {
         let (cursors, op) = (Cursors::default(), operation());
         let id = cursors.open(info(None), Box::new(Three(0)));
         let pinned = cursors.pin(id, "test.c", None, &op).unwrap();
-        assert_eq!(cursors.kill(id), Killed::NotFound);
         assert_eq!(cursors.kill(id), Killed::Killed);
         assert_eq!(op.check_interrupt().unwrap_err().code, ErrorCode::CursorKilled);
         pinned.put_back();

@@ -10,7 +10,6 @@ use crate::fields::{is_truthy, number_as_i64, type_name};
 use baton_replication::{InitialSyncMethod, InitialSyncOptions};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Bson, RawBsonRef, doc};
-use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -49,8 +48,6 @@ pub struct Values {
     pub initial_sync_yields: AtomicBool,
     /// The most memory the source's log may take during an initial sync, in bytes.
     pub initial_sync_log_memory_bytes: AtomicI64,
-    /// Other parameters of the command line, by name, as text.
-    pub extra: RwLock<Vec<(String, String)>>,
 }
 
 impl Default for Values {
@@ -72,7 +69,6 @@ impl Default for Values {
             initial_sync_collections_at_once: AtomicI64::new(2),
             initial_sync_yields: AtomicBool::new(true),
             initial_sync_log_memory_bytes: AtomicI64::new(64 << 20),
-            extra: RwLock::default(),
         }
     }
 }
