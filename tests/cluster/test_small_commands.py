@@ -177,6 +177,7 @@ def test_what_is_asked_for_in_a_wrong_way_is_refused_with_mongodbs_code(db):
         ({"explain": {"aggregate": "c", "pipeline": [], "cursor": {}, "writeConcern": {"w": 1}}}, 9),
         ({"explain": {"find": "c"}, "writeConcern": {"w": 1}}, 72),
         ({"create": "v", "viewOn": "c", "pipeline": [{"$currentOp": {}}]}, 73),
+        ({"convertToCapped": "c", "size": -1}, 2),
     ):
         assert code(lambda: db.command(command)) == expected, command
     admin = db.client.admin

@@ -118,7 +118,7 @@ impl Walk<'_> {
             }
             Plan::Filter { input, .. } => {
                 let below = self.stage(input, None);
-                let returned = returned.map_or(run.matched, |_| run.matched);
+                let returned = returned.map_or(below.returned, |_| run.matched);
                 (Figures { returned, ..below }, Document::new(), !run.is_cut)
             }
             Plan::Fetch { input } => {

@@ -36,7 +36,10 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
 
 /// Copies `from` into a capped collection that takes the name `to`.
 pub fn copy_as_capped(call: &Call<'_>, from: &Namespace, to: &Namespace, size: i64) -> Result<()> {
-    if size <= 0 {
+    if size < 0 {
+        return Err(Error::bad_value("size has to be >= 0"));
+    }
+    if size == 0 {
         return Err(Error::new(ErrorCode::InvalidOptions, "Capped collection size must be greater than zero"));
     }
     let storage = &call.server.storage;
