@@ -251,6 +251,30 @@ def test_a_pipeline_that_writes_may_be_asked_of_a_secondary(tagged):
         tagged.await_equal()
 
 
+def test_who_waits_at_a_secondary_for_the_primary_can_be_killed_there(tagged):
+    """killOp ends the waiting at the secondary, whose connection goes on; the primary's work is ended by itself. fsync locks none."""
+    def kill(client):
+        for _ in range(200):
+            for operation in client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.comment": "endless"}}]):
+                client.admin.command("killOp", op=operation["opid"])
+                return True
+            time.sleep(0.05)
+        return False
+
+    with tagged.direct(0) as direct, tagged.direct(1, read_preference=ReadPreference.SECONDARY) as secondary:
+        pads = direct.get_database("shop", write_concern=WriteConcern(3, wtimeout=20_000)).pads
+        pads.insert_many({"pad": "x" * 100} for _ in range(1000))
+        endless = [{"$lookup": {"from": "pads", "pipeline": [], "as": "all"}}, {"$unwind": "$all"}, {"$unset": "_id"}]
+        killer = threading.Timer(0.5, lambda: kill(secondary))
+        killer.start()
+        with pytest.raises(pymongo.errors.OperationFailure) as killed:
+            secondary.shop.pads.aggregate([*endless, {"$out": "copies"}], comment="endless")
+        killer.join()
+        assert killed.value.code == 11601
+        assert kill(direct)
+        assert refusal(secondary, "fsync", 1, database="admin", lock=True).code == 238
+
+
 def test_a_journaled_majority_waits_for_disks_where_the_configuration_does_not():
     """With writeConcernMajorityJournalDefault: false a majority need not have synced, unless the client asks for j: true."""
     faults = [MachineFaults() for _ in range(3)]
