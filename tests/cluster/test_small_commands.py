@@ -159,6 +159,7 @@ def test_a_tailable_cursor_on_an_empty_capped_collection_is_dead_as_in_mongodb(d
     db.create_collection("log", capped=True, size=10_000)
     tail = {"find": "log", "tailable": True, "awaitData": True}
     assert db.command(tail)["cursor"] == {"firstBatch": [], "id": 0, "ns": f"{db.name}.log"}
+    assert db.command({**tail, "batchSize": 0})["cursor"]["id"] == 0
     db.log.insert_one({"_id": 1})
     assert db.command(tail)["cursor"]["id"] != 0
 

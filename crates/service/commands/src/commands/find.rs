@@ -230,6 +230,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
         if collection.kind == CollectionKind::Capped && collection.counts().documents == 0 {
             // As in MongoDB, a cursor that is to wait for the first document is dead from its start.
+            opening.single_batch = true;
             return open(call, reply, Box::new(Query::new(&storage, None, spec, context)?), &opening);
         }
         let bounds = match collection.kind {

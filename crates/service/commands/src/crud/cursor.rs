@@ -303,10 +303,7 @@ fn open_in_order(
     reply.begin_array(cstr!("firstBatch"));
     let wanted = Some(opening.batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS));
     let mut batch = BatchBuilder::new(reply, wanted, &call.server.reply_memory);
-    let end = cursor.next_batch(&mut batch, &call.operation, None).map_err(|error| match call.spec.name {
-        "find" => error.in_context(format!("Executor error during find command: {}", opening.namespace)),
-        _ => error,
-    })?;
+    let end = cursor.next_batch(&mut batch, &call.operation, None)?;
     call.client.hold_reply(batch.into_memory());
     reply.end();
     if let Some(summary) = cursor.plan_summary() {
