@@ -54,6 +54,12 @@ NOT_RUN = {
     "rs.syncFrom()": ARGUMENT,
 }
 
+# Typed again, in a new session, if mongosh shows a MongoNetworkError or nothing, as the README tells its reader to: the Node driver
+# tries a write again only if its monitor has not heard of the broken connection before the write has.
+TYPED_AGAIN = {
+    "db.carts.insertOne({_id: 3, user: \"grace\", total: 7})",
+}
+
 # Run with these arguments more, without which they would take minutes or stand in each other's way; not run again after the
 # fail-over, since they are about a set of their own or measure.
 WITH_MORE = {

@@ -24,7 +24,7 @@ import pymongo
 import declared
 import lines
 from member import free_port
-from mongosh import Mongosh, bare
+from mongosh import Mongosh, Silent, bare
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = ["README.md"] + sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
@@ -63,7 +63,7 @@ class Reader:
             "CARGO_TARGET_DIR": str(scratch / "target"),
             "PATH": f"{scratch / 'programs'}:{self.prefix / 'bin'}:{os.environ['PATH']}"}
         self.environment.pop("MAKEFLAGS", None)
-        self.groups, self.mongosh, self.printed = [], None, scratch / "up.out"
+        self.groups, self.mongosh, self.session, self.printed = [], None, [], scratch / "up.out"
 
     # ---- typing ----
 
@@ -129,18 +129,35 @@ class Reader:
         text = self.substituted(line.text)
         if text.startswith("$ mongosh"):
             self.close_mongosh()
-            self.mongosh = Mongosh(text[2:], self.environment, self.folder)
+            self.mongosh, self.session = Mongosh(text[2:], self.environment, self.folder), [text[2:]]
             return
         if text.startswith("$ "):
             self.sh(text[2:])
             return
         if self.mongosh is None:
-            self.mongosh = Mongosh(f"mongosh '{self.uri}'", self.environment, self.folder)
-        shown, expected = bare(self.mongosh.type(text)), bare("\n".join(line.shown))
+            self.mongosh, self.session = Mongosh(f"mongosh '{self.uri}'", self.environment, self.folder), []
+        if text.startswith("use "):
+            self.session.append(text)
+        shown = self.typed_again(text) if line.text in declared.TYPED_AGAIN else bare(self.mongosh.type(text))
+        expected = bare("\n".join(line.shown))
         if re.search(r"\b(?:Mongo\w*|Type|Reference|Syntax)Error\b", shown):
             raise Wrong(f"mongosh shows {shown}")
         if expected and shown != expected:
             raise Wrong(f"says    {expected}\nshows   {shown}")
+
+    def typed_again(self, text):
+        """Types a line; and if its connection breaks under it, once more in a new session that goes where the old one was."""
+        try:
+            shown = bare(self.mongosh.type(text, patience_seconds=20))
+        except Silent:
+            shown = "MongoNetworkError"
+        if "MongoNetworkError" not in shown:
+            return shown
+        self.mongosh.close()
+        self.mongosh = Mongosh(self.session[0], self.environment, self.folder)
+        for line in self.session[1:]:
+            self.mongosh.type(line)
+        return bare(self.mongosh.type(text))
 
     def close_mongosh(self):
         if self.mongosh:
@@ -156,11 +173,16 @@ class Reader:
         with self.client() as client:
             return client.admin.command("serverStatus")["pid"]
 
+    def status(self):
+        """How the set is, for whoever reads of a failure."""
+        done = subprocess.run([os.environ["BATON"], "status", self.uri], capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
     def settle(self):
         """Waits until every member is there."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            told = subprocess.run([os.environ["BATON"], "status", self.uri], capture_output=True, text=True, check=False).stdout
+            told = self.status()
             if ": OK: " in told:
                 return
             assert time.monotonic() < deadline, f"the set does not settle:\n{told}"
@@ -248,7 +270,7 @@ def main():
     ctypes.CDLL(None).prctl(36, 1)
     began = time.monotonic()
     every = [line for file in FILES for line in lines.of(file, (ROOT / file).read_text(encoding="utf-8"))]
-    unused = (set(declared.NOT_RUN) | set(declared.WITH_MORE)) - {line.text for line in every}
+    unused = (set(declared.NOT_RUN) | set(declared.WITH_MORE) | declared.TYPED_AGAIN) - {line.text for line in every}
     failures = [f"declared.py: no line of the documentation is: {text}" for text in sorted(unused)]
     run = 0
     with tempfile.TemporaryDirectory(prefix="baton-docs-") as scratch:
@@ -271,7 +293,7 @@ def main():
                         reader.run(line)
                         run += 1
                     except (Wrong, AssertionError, subprocess.SubprocessError, pymongo.errors.PyMongoError) as wrong:
-                        failures.append(f"{line}\n{wrong}" + ("\n(after a fail-over)" if around == 2 else ""))
+                        failures.append(f"{line}\n{wrong}\n{reader.status()}" + ("\n(after a fail-over)" if around == 2 else ""))
                         reader.close_mongosh()
                 if around == 1 and not failures:
                     reader.fail_over()

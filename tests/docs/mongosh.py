@@ -10,6 +10,10 @@ PATIENCE_SECONDS = 60
 _marks = itertools.count()
 
 
+class Silent(AssertionError):
+    """It answers nothing."""
+
+
 class Mongosh:
     """One session. `type` gives what is shown for a line."""
 
@@ -31,14 +35,14 @@ class Mongosh:
             self._ended = True
             self._news.notify_all()
 
-    def type(self, line):
+    def type(self, line, patience_seconds=PATIENCE_SECONDS):
         mark = f"<<{next(_marks)}>>"
         # Put together, so that what is echoed is not taken for it.
         self._process.stdin.write(f"{line}\nprint('<<' + '{mark[2:]}')\n")
         self._process.stdin.flush()
         with self._news:
-            assert self._news.wait_for(lambda: mark in self._shown or self._ended, PATIENCE_SECONDS), (
-                f"mongosh answers nothing to {line}:\n{self._shown}")
+            if not self._news.wait_for(lambda: mark in self._shown or self._ended, patience_seconds):
+                raise Silent(f"mongosh answers nothing to {line}:\n{self._shown}")
             assert mark in self._shown, f"mongosh ended at {line}:\n{self._shown}"
             shown, _, self._shown = self._shown.partition(mark)
         return shown
@@ -46,7 +50,7 @@ class Mongosh:
     def close(self):
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(3)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

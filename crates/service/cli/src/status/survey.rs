@@ -19,6 +19,8 @@ const CATCH_UP: Duration = Duration::from_millis(300);
 pub struct Told {
     /// The name that its set has for it, or the address that it was asked at.
     pub name: String,
+    /// The address that it was asked at.
+    pub host: String,
     /// `hello`, or why there is none.
     pub hello: Result<Document, String>,
     /// `replSetGetStatus`, or why it has none.
@@ -77,33 +79,30 @@ fn ask_all(asked: Vec<Asked>, uri: &Uri) -> Vec<Told> {
         let asking: Vec<_> = asked
             .into_iter()
             .map(|one| {
-                let name = one.name().to_owned();
-                (name, scope.spawn(move || ask(&one.host, one.name().to_owned(), uri, one.hello)))
+                let (name, host) = (one.name().to_owned(), one.host.clone());
+                (name, host, scope.spawn(move || ask(one, uri)))
             })
             .collect();
-        let died = |name| Told {
-            name,
-            hello: Err("was not asked: the thread for it died".into()),
-            status: Err(String::new()),
-            server: Document::new(),
-        };
-        asking.into_iter().map(|(name, thread)| thread.join().unwrap_or_else(|_| died(name))).collect()
+        let told = asking.into_iter().map(|(name, host, thread)| {
+            thread.join().unwrap_or_else(|_| silent(name, host, "was not asked: the thread for it died".into()))
+        });
+        told.collect()
     })
 }
 
-fn ask(host: &str, name: String, uri: &Uri, hello: Result<Document, String>) -> Told {
-    let silent =
-        |why: String| Told { name: name.clone(), hello: Err(why), status: Err(String::new()), server: Document::new() };
-    if let Err(why) = hello {
-        return silent(why);
-    }
-    let (mut connection, hello) = match topology::open(host, uri, APP_NAME) {
+fn silent(name: String, host: String, why: String) -> Told {
+    Told { name, host, hello: Err(why), status: Err(String::new()), server: Document::new() }
+}
+
+fn ask(asked: Asked, uri: &Uri) -> Told {
+    let (name, host) = (asked.name().to_owned(), asked.host);
+    let (mut connection, hello) = match asked.hello.and_then(|_| topology::open(&host, uri, APP_NAME)) {
         Ok(opened) => opened,
-        Err(why) => return silent(why),
+        Err(why) => return silent(name, host, why),
     };
     let server = connection.run(doc! { "serverStatus": 1, "metrics": 0 }).unwrap_or_default();
     let status = status_of(&mut connection);
-    Told { name, hello: Ok(hello), status, server }
+    Told { name, host, hello: Ok(hello), status, server }
 }
 
 fn status_of(connection: &mut Connection) -> Result<Document, String> {
@@ -117,7 +116,7 @@ fn newest_configuration(told: &[Told], uri: &Uri) -> Option<Document> {
     };
     let members = told.iter().filter(|one| one.hello.as_ref().is_ok_and(|hello| hello.contains_key("setName")));
     let ask = |one: &Told| {
-        let (mut connection, _) = topology::open(&one.name, uri, APP_NAME).ok()?;
+        let (mut connection, _) = topology::open(&one.host, uri, APP_NAME).ok()?;
         let reply = connection.run(doc! { "replSetGetConfig": 1 }).ok()?;
         reply.get_document("config").ok().cloned()
     };
@@ -145,7 +144,7 @@ fn ask_again(survey: &mut Survey, uri: &Uri) {
     }
     std::thread::sleep(CATCH_UP);
     for one in survey.told.iter_mut().filter(|one| is_behind(one)) {
-        if let Ok((mut connection, _)) = topology::open(&one.name, uri, APP_NAME)
+        if let Ok((mut connection, _)) = topology::open(&one.host, uri, APP_NAME)
             && let Ok(status) = status_of(&mut connection)
         {
             one.status = Ok(status);

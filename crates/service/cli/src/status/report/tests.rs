@@ -15,12 +15,19 @@ fn member(name: &str, state: &str, at_secs: u32, more: Document) -> Told {
     let mut hello = doc! { "setName": "rs0", "me": name };
     hello.insert("isWritablePrimary", state == "PRIMARY");
     let server = doc! { "uptime": 9.0, "connections": { "current": 4 }, "mem": { "resident": 30 } };
-    Told { name: name.into(), hello: Ok(hello), status: Ok(doc! { "term": 3_i64, "members": [own] }), server }
+    Told {
+        name: name.into(),
+        host: name.into(),
+        hello: Ok(hello),
+        status: Ok(doc! { "term": 3_i64, "members": [own] }),
+        server,
+    }
 }
 
 fn silent(name: &str) -> Told {
     Told {
         name: name.into(),
+        host: name.into(),
         hello: Err(format!("cannot reach {name}: Connection refused; is a member running there?")),
         status: Err(String::new()),
         server: Document::new(),
