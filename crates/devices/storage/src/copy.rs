@@ -5,10 +5,9 @@
 //! Writers of the source wait from the first document copied to that transaction, so that none of their writes is lost.
 //! Reads of a time before the swap are refused from then on: what had the name then has another id, or none.
 
-use crate::catalog::{Collection, CollectionKind, CollectionOptions, ID_INDEX, IndexState};
+use crate::catalog::{Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexState};
 use crate::commit::Durability;
 use crate::ddl::{CatalogGuard, CreateOutcome, IndexBuildProgress, LoggedCommand, Quiet, forget};
-use crate::format::CollectionId;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order};
@@ -24,8 +23,9 @@ const BATCH_BYTES: usize = 1024 * 1024;
 pub struct CopyRequest<'a> {
     /// The collection to copy.
     pub from: &'a Namespace,
-    /// Its id: what it was decided about.
-    pub source: CollectionId,
+    /// What it was when the copy's options were decided: if it is another by the time the copy takes its name, or was altered,
+    /// nothing is done.
+    pub source: &'a Arc<Collection>,
     /// The name the copy gets; may be that of the source, which it then replaces.
     pub to: &'a Namespace,
     /// A name nobody uses, in the database of `to`, for the time of copying.
@@ -64,17 +64,24 @@ impl Storage {
     ) -> Result<()> {
         let missing =
             || Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {} does not exist", request.from));
-        if request.with_indexes {
-            let source = self.collection(request.from).filter(|now| now.id == request.source).ok_or_else(missing)?;
-            let indexes = source.indexes();
-            let complete = |name: &str, state| name != ID_INDEX && state == IndexState::Ready;
-            for index in indexes.iter().filter(|index| complete(&index.definition.name, index.state())) {
-                self.create_index(request.temporary, index.definition.clone(), &mut |_, _| Ok(()))?;
-            }
+        let to_copy = || -> Vec<Arc<Index>> {
+            let is_complete =
+                |index: &&Arc<Index>| index.definition.name != ID_INDEX && index.state() == IndexState::Ready;
+            request.source.indexes().iter().filter(is_complete).cloned().collect()
+        };
+        let indexes = if request.with_indexes { to_copy() } else { Vec::new() };
+        for index in &indexes {
+            self.create_index(request.temporary, index.definition.clone(), &mut |_, _| Ok(()))?;
         }
         let catalog = self.lock_catalog();
         // What has the name now may be another collection than the one that was decided about.
-        let source = catalog.collection(request.from).filter(|now| now.id == request.source).ok_or_else(missing)?;
+        let source = catalog.collection(request.from).filter(|now| now.id == request.source.id).ok_or_else(missing)?;
+        let has_other_indexes =
+            || request.with_indexes && !to_copy().iter().map(|index| index.id).eq(indexes.iter().map(|index| index.id));
+        if !Arc::ptr_eq(&source, request.source) || has_other_indexes() {
+            let message = format!("{} was altered while it was copied", request.from);
+            return Err(Error::new(ErrorCode::ConflictingOperationInProgress, message));
+        }
         let replaces_source = request.from == request.to;
         let target = catalog.collection(request.to).filter(|_| !replaces_source);
         if target.is_some() && !request.drop_target {

@@ -206,7 +206,7 @@ fn a_time_before_a_copy_took_its_name_is_not_read() {
         storage.view_at(Some(before)).expect("readable until the copy");
         let request = CopyRequest {
             from: &c,
-            source: collection.id,
+            source: &collection,
             to,
             temporary: &name(to.db(), "tmp"),
             options: CollectionOptions::default(),

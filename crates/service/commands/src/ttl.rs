@@ -93,22 +93,32 @@ fn delete_expired(
     if storage.gate().may_begin(TaskKind::TtlDeletion, &name, Duration::ZERO) == Admission::Wait {
         return Ok(0);
     }
-    let Some(filter) = expired(index, secs, DateTime::now())? else { return Ok(0) };
+    let now = DateTime::now();
+    if expired(index, secs, now)?.is_none() {
+        return Ok(0);
+    }
     let task = storage.tasks().begin(TaskKind::TtlDeletion, name);
-    let context = Arc::new(Context::new(DateTime::now(), 0));
-    let statement = DeleteStatement {
-        filter: Arc::new(Matcher::parse(&filter, &context)?),
-        multi: true,
-        hint: Some(Hint::EvenHidden(index.definition.name.clone())),
-        sort: None,
-        image: Image::None,
+    let context = Arc::new(Context::new(now, 0));
+    // By the index as it is when the batch begins: it may expire later by then, or be gone with its collection.
+    let decide = |collection: &Collection| {
+        let indexes = collection.indexes();
+        let Some(index) = indexes.iter().find(|now| now.id == index.id) else { return Ok(None) };
+        let Some(secs) = index.definition.expire_after_secs else { return Ok(None) };
+        let Some(filter) = expired(index, secs, now)? else { return Ok(None) };
+        Ok(Some(DeleteStatement {
+            filter: Arc::new(Matcher::parse(&filter, &context)?),
+            multi: true,
+            hint: Some(Hint::EvenHidden(index.definition.name.clone())),
+            sort: None,
+            image: Image::None,
+        }))
     };
     let interrupt = || operation.check_interrupt();
     let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: Durability::Applied };
     let mut deleted = 0;
     loop {
         let namespace = &collection.namespace;
-        let batch = write::delete_batch(&work, namespace, &statement, BATCH_DOCUMENTS, &context)?;
+        let batch = write::delete_batch(&work, namespace, decide, BATCH_DOCUMENTS, &context)?;
         deleted += batch;
         server.ttl.deleted_documents.fetch_add(batch, Relaxed);
         task.progress(deleted, 0);

@@ -49,18 +49,20 @@ pub fn delete(
     }
 }
 
-/// Deletes at most `documents_max` of the documents that match, so that a long job holds nothing for long. Returns how
-/// many went; fewer than asked for means that there are no more.
+/// Deletes at most `documents_max` of the documents that match, so that a long job holds nothing for long. What is to match is
+/// decided about the collection as it is then, and stays while the batch lasts. Returns how many went; fewer than asked for means
+/// that there are no more.
 pub fn delete_batch(
     work: &Work<'_>,
     namespace: &Namespace,
-    statement: &DeleteStatement,
+    decide: impl FnOnce(&Collection) -> Result<Option<DeleteStatement>>,
     documents_max: u64,
     context: &Arc<Context>,
 ) -> Result<u64> {
     work.storage.with_collection(namespace, |collection| {
         let Some(collection) = collection else { return Ok(0) };
-        let deleted = delete_found(work, collection, statement, Some(documents_max), context, &mut None)?;
+        let Some(statement) = decide(collection)? else { return Ok(0) };
+        let deleted = delete_found(work, collection, &statement, Some(documents_max), context, &mut None)?;
         Ok(deleted.map_or(0, |written| written.modified))
     })
 }

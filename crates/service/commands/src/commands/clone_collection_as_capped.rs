@@ -54,7 +54,7 @@ pub fn copy_as_capped(call: &Call<'_>, from: &Namespace, to: &Namespace, size: i
     options::append_size(&mut document, size, None)?;
     let request = CopyRequest {
         from,
-        source: source.id,
+        source: &source,
         to,
         temporary: &temporary_name(to.db(), "convertToCapped")?,
         options: CollectionOptions::parse(&document)?,

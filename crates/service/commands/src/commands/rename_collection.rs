@@ -103,7 +103,7 @@ fn copy(storage: &Storage, operation: &Operation, from: &Namespace, to: &Namespa
     check(&source, to, storage.collection(to).map(|target| target.kind))?;
     let request = CopyRequest {
         from,
-        source: source.id,
+        source: &source,
         to,
         temporary: &temporary_name(to.db(), "renameCollection")?,
         options: source.options.clone(),

@@ -17,6 +17,8 @@
 //! - An entry is a fact: what it says is read by the function by which its logger made sure that it can be
 //!   ([`LoggedCommand::parse`]), and what a client may ask for is not asked again.
 //!
+//! - What the set has is changed by who has the turn to follow alone: what is looked up here stays, without the catalog's guard.
+//!
 //! What it deliberately does not do: log. See `storage::replay`.
 
 use super::{draw_uuid, indexes, specification, temporary_name};
