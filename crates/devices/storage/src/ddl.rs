@@ -44,24 +44,6 @@ pub enum CreateOutcome {
 /// Told about an index build's progress; returning an error aborts the build (a killed operation, a deadline).
 pub type IndexBuildProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
-/// An index that is being built. A panic that ends the build (it has read a document that it should not have) costs who asked for the
-/// index, and leaves nothing of it.
-struct Registered<'b> {
-    storage: &'b Storage,
-    collection: CollectionId,
-    index: IndexId,
-}
-
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Err(error) = self.storage.abort_index(self.collection, self.index)
-        {
-            tracing::error!(component = "INDEX", error = %error, "What an index build left cannot be removed before the next start");
-        }
-    }
-}
-
 impl CatalogGuard<'_> {
     /// Creates a collection or view. `uuid` is the caller's, drawn at random.
     pub fn create_collection(
@@ -271,6 +253,22 @@ impl Held<'_> {
     }
 }
 
+/// An index that is being built: whatever ends the build early, nothing of it stays. Else everybody who wants the same index
+/// would wait for it for ever.
+struct UnfinishedIndex<'s> {
+    storage: &'s Storage,
+    collection: CollectionId,
+    index: IndexId,
+}
+
+impl Drop for UnfinishedIndex<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.storage.abort_index(self.collection, self.index) {
+            tracing::error!(component = "INDEX", error = %error, "An index whose build has failed could not be removed; the next start does so");
+        }
+    }
+}
+
 fn aborted() -> Error {
     Error::new(ErrorCode::IndexBuildAborted, "Index build aborted: the index or its collection was dropped")
 }
@@ -407,18 +405,11 @@ impl Storage {
         let name = format!("{} {}", collection.namespace, index.definition.name);
         let task = self.tasks().begin(TaskKind::IndexBuild, name);
         crash_point!("index-build-registered");
-        let built = {
-            let _registered = Registered { storage: self, collection: collection.id, index: index.id };
-            self.fill_index(&collection, &index, &task, progress)
-        };
-        let built = built.and_then(|()| {
-            let catalog = self.lock_catalog();
-            catalog.by_id(collection.id).ok_or_else(aborted)?.finish_index(index.id)
-        });
-        if built.is_err() {
-            self.abort_index(collection.id, index.id)?;
-        }
-        built.map(|()| Some(index.id))
+        let unfinished = UnfinishedIndex { storage: self, collection: collection.id, index: index.id };
+        self.fill_index(&collection, &index, &task, progress)?;
+        self.lock_catalog().by_id(collection.id).ok_or_else(aborted)?.finish_index(index.id)?;
+        std::mem::forget(unfinished);
+        Ok(Some(index.id))
     }
 
     /// Takes away what there is of an index that was not completed, in a collection that may be gone.

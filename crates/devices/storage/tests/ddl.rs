@@ -153,6 +153,18 @@ fn an_index_altered_while_it_is_built_is_completed_and_keeps_keys_unique() {
 }
 
 #[test]
+fn a_build_that_panics_leaves_no_index_that_others_would_wait_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = open(folder.path());
+    fill(&storage, "c");
+    let build = || storage.create_index(&name("c"), on_a(false), &mut |_, _| panic!("drawn by the test"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(build)).is_err());
+    assert!(storage.collection(&name("c")).expect("there").indexes().is_empty());
+    storage.create_index(&name("c"), on_a(false), &mut |_, _| Ok(())).expect("built");
+    assert_valid(&storage, "c");
+}
+
+#[test]
 fn what_is_held_is_neither_dropped_nor_altered_by_anybody_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = open(folder.path());
