@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The short tests with real processes: stories of one member and of sets (pytest), every command line of the documentation, a few
-# rounds of the crash test, a few histories of the linearizability test, and some of the differential tests. Their seeds are the
+# seconds of whole commands, rounds of the crash test, histories of the linearizability test and differential tests. Their seeds are the
 # commit's (build/env.sh): what they find is a fault of the change at hand. What needs a toolchain that is missing installs it.
 # `tests/run.sh -k NAME` and other arguments go to pytest, and then it is pytest alone. Longer: tests/compat,
 # tests/differential, tests/crash, tests/faults, tests/linearizability.
@@ -14,6 +14,7 @@ export PYTHONPATH="$PWD/fuzz-commands:$PYTHONPATH"
 "$PYTHON" -m pytest -p no:cacheprovider -q -rs cluster fuzz-commands "$@"
 if [ $# -eq 0 ]; then
   docs/run.sh
+  fuzz-commands/run.sh --short --seed "$BATON_SEED"
   crash/run.sh --short --seed "$BATON_SEED"
   linearizability/run.sh -histories 3 -seed "$BATON_SEED"
   differential/run.sh --seed "$BATON_SEED" --cases 1500
