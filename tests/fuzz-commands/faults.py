@@ -1,4 +1,4 @@
-"""What happens to members while clients go on: SIGKILL, a pause, a step-down. Never to so many at once that none is left.
+"""What happens to members while clients go on: SIGKILL, a pause, a step-down, a primary that nobody follows.
 
 Invariant: when the thread ends, every member runs.
 """
@@ -32,7 +32,7 @@ class Faults(threading.Thread):
         """Until told to stop."""
         while not self.run_.stopping.wait(self.draw.uniform(*QUIET_SECONDS)):
             if self.active:
-                self.draw.one_of({self.kill: 5, self.pause: 2, self.step_down: 3})()
+                self.draw.one_of({self.kill: 5, self.pause: 2, self.step_down: 3, self.strand: 2})()
                 self.done += 1
             self.see_who_ended()
         self.see_who_ended()
@@ -64,6 +64,25 @@ class Faults(threading.Thread):
         self.run_.stopping.wait(self.draw.uniform(0.2, 5))
         self.disturbed[index] = time.monotonic()
         self.run_.set.resume(index)
+
+    def strand(self):
+        """The primary is alone for a moment, and dies. What it took then is gone: none of it was acknowledged by a majority. It rolls back
+        when it returns, if another was elected."""
+        primary = next((index for index in range(len(self.run_.members)) if self.run_.set.hello(index).get("isWritablePrimary")), None)
+        if primary is None or len(self.run_.members) < 3:
+            return
+        others = self.run_.set.others(primary)
+        for index in others:
+            self.disturbed[index] = time.monotonic()
+            self.run_.set.pause(index)
+        self.run_.stopping.wait(self.draw.uniform(0.2, 1.5))
+        self.disturbed[primary] = time.monotonic()
+        self.run_.set.kill(primary)
+        for index in others:
+            self.run_.set.resume(index)
+        self.run_.stopping.wait(self.draw.uniform(0, 6))
+        self.disturbed[primary] = time.monotonic()
+        self.run_.set.spawn(primary)
 
     def step_down(self):
         """Whoever is primary hands over, or steps down without."""

@@ -86,7 +86,7 @@ class Run:
         if not second["ok"] or judge.codes(first) or judge.codes(second):
             return
         fewer = any(second.get(field, 0) < first.get(field, 0) for field in ("n", "nModified"))
-        other = first.get("lastErrorObject", {}).get("n") == 1 and first["value"] != second["value"]
+        other = first.get("lastErrorObject", {}).get("n") == 1 and not judge.same(first["value"], second["value"])
         if fewer or other or "documents" in request.body and first["n"] != second["n"]:
             self.fault("a retry", f"{request.body}: {judge.short(first)}, then {judge.short(second)}")
 

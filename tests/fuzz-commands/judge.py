@@ -119,6 +119,11 @@ def is_of_failover(reply):
     return any(code in FAILOVER for code, _ in codes(reply))
 
 
+def same(one, other):
+    """Whether two values are the same to the bit: as Python compares them, not-a-number is unlike itself, and 1 like 1.0."""
+    return bson.encode({"": one}) == bson.encode({"": other})
+
+
 def short(reply):
     """A reply in one line."""
     found = codes(reply)
