@@ -21,7 +21,7 @@ use crate::format::{RecordKey, capped_start_key, family};
 use crate::machine::read_failure;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::view::{Bounds, Order};
+use crate::view::{Bounds, Order, View};
 use crate::write::Inserted;
 use baton_types::{Error, ErrorCode, Result};
 use bson::RawDocument;
@@ -150,12 +150,11 @@ impl Storage {
         self.add_document(transaction, copy, &record, document, false, None)
     }
 
-    /// The bounds of the newest documents of `source` that fit into the capped collection `copy`.
-    pub(crate) fn newest_that_fit(&self, source: &Collection, copy: &Collection) -> Result<Bounds> {
+    /// The bounds of the newest documents of `source`, as the view has it, that fit into the capped collection `copy`.
+    pub(crate) fn newest_that_fit(&self, view: &View<'_>, source: &Collection, copy: &Collection) -> Result<Bounds> {
         let (bytes_max, documents_max) = capped_limits(copy);
         let (mut documents, mut bytes) = (0, 0);
         let mut bounds = Bounds::default();
-        let view = self.view();
         let mut newest = view.documents(source, &Bounds::default(), Order::Backward);
         while let Some((record, document)) = newest.next_document()? {
             documents += 1;

@@ -355,6 +355,9 @@ pub(crate) struct Shared {
     pub(crate) ddl: CriticalRwLock,
     /// The next record key of a capped collection.
     pub(crate) next_sequence: AtomicU64,
+    /// Counts changes of documents, those that are prepared and not committed too: who sees it unchanged while no writer is under
+    /// way knows that nothing has changed.
+    pub(crate) changes: AtomicU64,
     /// Where a capped collection begins.
     pub(crate) starts: Starts,
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a copy is filled under a name of its own and takes the wanted name in one transaction with the end of what
 //! it replaces, so that no reader and no crash meets half of it: until then it is temporary, and a restart drops it.
-//! Writers of the source wait from the first document copied to that transaction, so that none of their writes is lost.
+//! Nobody waits while the documents are copied. Then writers of the source wait for that transaction, so that none of their
+//! writes is lost; and if there was a write since the copying began, also until all is copied anew.
 //! Reads of a time before the swap are refused from then on: what had the name then has another id, or none.
 
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexState};
@@ -10,10 +11,11 @@ use crate::commit::Durability;
 use crate::ddl::{CatalogGuard, CreateOutcome, IndexBuildProgress, LoggedCommand, Quiet, forget};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::view::{Bounds, Order};
+use crate::view::{Bounds, Order, View};
 use crate::write::Inserted;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Documents and bytes that a copy commits at once, at the most.
 const BATCH_DOCUMENTS: u64 = 256;
@@ -73,8 +75,19 @@ impl Storage {
         for index in &indexes {
             self.create_index(request.temporary, index.definition.clone(), &mut |_, _| Ok(()))?;
         }
+        let (source, seen, view) = {
+            let catalog = self.lock_catalog();
+            // What has the name now may be another collection than the one that was decided about.
+            let source = catalog.collection(request.from).filter(|now| now.id == request.source.id).ok_or_else(missing)?;
+            source.quietly(|source| {
+                let source = Arc::clone(source.collection());
+                let seen = source.shared.changes.load(Ordering::Relaxed);
+                (source, seen, self.view())
+            })
+        };
+        self.copy_documents(&view, &source, copy, progress)?;
+        crash_point!("copy-filled");
         let catalog = self.lock_catalog();
-        // What has the name now may be another collection than the one that was decided about.
         let source = catalog.collection(request.from).filter(|now| now.id == request.source.id).ok_or_else(missing)?;
         let has_other_indexes =
             || request.with_indexes && !to_copy().iter().map(|index| index.id).eq(indexes.iter().map(|index| index.id));
@@ -93,7 +106,10 @@ impl Storage {
         }
         let copy = catalog.by_id(copy.id).ok_or_else(missing)?;
         source.quietly_with(target.as_ref(), |source, target| {
-            self.copy_documents(source.collection(), &copy, progress)?;
+            if source.collection().shared.changes.load(Ordering::Relaxed) != seen {
+                self.empty_copy(&copy)?;
+                self.copy_documents(&self.view(), source.collection(), &copy, progress)?;
+            }
             copy.quietly(|copy| {
                 self.swap_in(&catalog, request, (source, copy), if replaces_source { Some(source) } else { target })
             })
@@ -101,6 +117,24 @@ impl Storage {
         drop((source, target, copy));
         drop(catalog);
         self.delete_dropped()
+    }
+
+    /// Takes everything out of a copy again.
+    fn empty_copy(&self, copy: &Arc<Collection>) -> Result<()> {
+        let view = self.view();
+        let mut documents = view.documents(copy, &Bounds::default(), Order::Forward);
+        let mut transaction = Transaction::default();
+        while let Some((record, document)) = documents.next_document()? {
+            while !self.locks.try_lock_new(&mut transaction.locks, copy.id, record) {
+                self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;
+            }
+            self.delete(&mut transaction, copy, record, document, None)?;
+            if transaction.oplog_entries() as u64 >= BATCH_DOCUMENTS {
+                self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;
+            }
+        }
+        self.commit.commit(transaction, Durability::Applied)?;
+        Ok(())
     }
 
     /// Gives the copy its name in place of what has it.
@@ -134,6 +168,7 @@ impl Storage {
 
     fn copy_documents(
         &self,
+        view: &View<'_>,
         source: &Arc<Collection>,
         copy: &Arc<Collection>,
         progress: IndexBuildProgress<'_>,
@@ -141,9 +176,8 @@ impl Storage {
         let total = source.counts().documents.max(0) as u64;
         let mut done = 0;
         let is_capped = copy.kind == CollectionKind::Capped;
-        let bounds = if is_capped { self.newest_that_fit(source, copy)? } else { Bounds::default() };
+        let bounds = if is_capped { self.newest_that_fit(view, source, copy)? } else { Bounds::default() };
         let mut transaction = Transaction::default();
-        let view = self.view();
         let mut documents = view.documents(source, &bounds, Order::Forward);
         while let Some((_, document)) = documents.next_document()? {
             loop {

@@ -20,6 +20,7 @@ use bson::RawDocument;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// One change of one key. `entry` counts the oplog entries logged before it: it belongs to the one that follows.
 pub(crate) enum Action<'a> {
@@ -112,6 +113,7 @@ impl Transaction {
 
     /// Puts a document, or deletes it.
     pub(crate) fn change(&mut self, collection: &Collection, record: &[u8], document: Option<&[u8]>) {
+        collection.shared.changes.fetch_add(1, Ordering::Relaxed);
         let key = document_key(collection.id, record);
         match document {
             Some(document) => self.put(family::DOCUMENTS, &key, document),

@@ -210,3 +210,43 @@ fn a_capped_copy_has_the_newest_that_fit_and_costs_as_much_as_they_do() {
     insert(&storage, &copy, 5_000..5_010);
     assert_eq!(ids(&storage.view(), &copy, Order::Forward).last(), Some(&5_009));
 }
+
+/// While documents are copied others create collections, and write to the source. Fails if they wait for the copy, or if a write is
+/// not in it.
+#[test]
+fn a_copy_under_way_keeps_nobody_waiting_and_loses_no_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let plain = create(&storage, "plain", &RawDocumentBuf::new(), 2);
+    insert(&storage, &plain, 0..1_000);
+    let request = CopyRequest {
+        from: &name("plain"),
+        source: plain.id,
+        to: &name("plain"),
+        temporary: &name("tmp"),
+        options: CollectionOptions::parse(&rawdoc! { "capped": true, "size": 1 << 20 }).unwrap(),
+        uuid: [3; 16],
+        with_indexes: false,
+        drop_target: true,
+        drop_source: false,
+    };
+    let mut is_first = true;
+    storage
+        .copy_collection(&request, &mut |_, _| {
+            if std::mem::take(&mut is_first) {
+                let (done, is_done) = std::sync::mpsc::channel();
+                let (storage, plain) = (Arc::clone(&storage), Arc::clone(&plain));
+                std::thread::spawn(move || {
+                    create(&storage, "other", &RawDocumentBuf::new(), 4);
+                    insert(&storage, &plain, 1_000..1_001);
+                    done.send(()).unwrap();
+                });
+                is_done.recv_timeout(std::time::Duration::from_secs(30)).expect("they wait for the copy");
+            }
+            Ok(())
+        })
+        .unwrap();
+    let copy = storage.collection(&name("plain")).unwrap();
+    assert_eq!(ids(&storage.view(), &copy, Order::Forward), (0..1_001).collect::<Vec<_>>());
+    assert!(storage.collection(&name("other")).is_some() && storage.collection(&name("tmp")).is_none());
+}

@@ -41,10 +41,10 @@ impl Storage {
     /// Deletes the keys of everything dropped.
     pub(crate) fn delete_dropped(&self) -> Result<()> {
         let mut dropped = Vec::new();
-        for item in self
-            .db()
-            .iterator_cf(self.family(family::META), IteratorMode::From(&[meta::DROPPED], rust_rocksdb::Direction::Forward))
-        {
+        for item in self.db().iterator_cf(
+            self.family(family::META),
+            IteratorMode::From(&[meta::DROPPED], rust_rocksdb::Direction::Forward),
+        ) {
             let (key, _) = item.map_err(read_failure)?;
             match key.strip_prefix(&[meta::DROPPED]).and_then(|id| <[u8; 4]>::try_from(id).ok()) {
                 Some(id) => dropped.push(u32::from_be_bytes(id)),
