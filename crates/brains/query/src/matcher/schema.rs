@@ -9,10 +9,13 @@
 mod parse;
 
 use super::{RegexPredicate, TypeSet};
-use baton_document::{decimal::Decimal, number::Number, order};
+use baton_document::decimal::Decimal;
+use baton_document::keys::{self, Direction};
+use baton_document::number::Number;
 use baton_types::Result;
 use bson::spec::ElementType;
-use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
+use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use std::collections::BTreeSet;
 
 /// A parsed schema.
 #[derive(Debug, Default)]
@@ -20,7 +23,8 @@ pub struct Schema {
     /// As written; only at the top.
     source: bson::Document,
     types: Option<TypeSet>,
-    enumeration: Option<Vec<RawBson>>,
+    /// The members' [`comparable`] bytes.
+    enumeration: Option<BTreeSet<Vec<u8>>>,
     all_of: Vec<Schema>,
     any_of: Vec<Schema>,
     one_of: Vec<Schema>,
@@ -120,7 +124,7 @@ impl Schema {
             return Ok(false);
         }
         if let Some(members) = &self.enumeration
-            && !members.iter().any(|member| order::compare(member.as_raw_bson_ref(), value).is_eq())
+            && !members.contains(&comparable(value)?)
         {
             return Ok(false);
         }
@@ -229,11 +233,7 @@ impl ArrayRules {
         if !within(elements.len(), self.count_min, self.count_max) {
             return Ok(false);
         }
-        if self.is_unique {
-            elements.sort_by(|a, b| order::compare(*a, *b));
-            return Ok(elements.windows(2).all(|pair| order::compare(pair[0], pair[1]).is_ne()));
-        }
-        Ok(true)
+        Ok(!self.is_unique || first_duplicate(&elements)?.is_none())
     }
 }
 
@@ -298,6 +298,47 @@ impl ObjectRules {
             Some(additional) if !is_known => additional.accepts(value),
             _ => Ok(true),
         }
+    }
+}
+
+/// The first element that equals one before it.
+pub(super) fn first_duplicate<'d>(elements: &[RawBsonRef<'d>]) -> Result<Option<RawBsonRef<'d>>> {
+    let mut seen = BTreeSet::new();
+    for element in elements {
+        if !seen.insert(comparable(*element)?) {
+            return Ok(Some(*element));
+        }
+    }
+    Ok(None)
+}
+
+/// Bytes that are the same for equal values. As JSON Schema has it, the order of a document's fields does not count.
+fn comparable(value: RawBsonRef<'_>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    keys::encode(&mut bytes, in_order(value)?.as_raw_bson_ref(), Direction::Ascending);
+    Ok(bytes)
+}
+
+/// A value whose documents have their fields in the order of their names, all the way down.
+fn in_order(value: RawBsonRef<'_>) -> Result<RawBson> {
+    match value {
+        RawBsonRef::Document(document) => {
+            let mut fields = document.iter().collect::<std::result::Result<Vec<_>, _>>()?;
+            fields.sort_by_key(|(name, _)| name.as_str());
+            let mut ordered = RawDocumentBuf::new();
+            for (name, field) in fields {
+                ordered.append(name, in_order(field)?);
+            }
+            Ok(RawBson::Document(ordered))
+        }
+        RawBsonRef::Array(array) => {
+            let mut ordered = RawArrayBuf::new();
+            for element in array {
+                ordered.push(in_order(element?)?);
+            }
+            Ok(RawBson::Array(ordered))
+        }
+        scalar => Ok(scalar.into()),
     }
 }
 

@@ -438,6 +438,60 @@ fn a_json_schema_restricts_what_it_speaks_of() {
 }
 
 #[test]
+fn a_json_schema_divides_in_decimal() {
+    let multiple = |of: Bson| doc! { "$jsonSchema": { "properties": { "a": { "multipleOf": of } } } };
+    let decimal = |text: &str| Bson::Decimal128(text.parse().unwrap());
+    assert_matches(
+        multiple(bson!(0.1)),
+        &[
+            doc! { "a": 0.3 },
+            doc! { "a": 0.7 },
+            doc! { "a": 4 },
+            doc! { "a": decimal("1.1") },
+            doc! { "a": -0.2 },
+            doc! {},
+        ],
+        &[doc! { "a": 0.35 }, doc! { "a": decimal("1.11") }, doc! { "a": f64::NAN }, doc! { "a": f64::INFINITY }],
+    );
+    assert_matches(multiple(decimal("0.01")), &[doc! { "a": 19.99 }, doc! { "a": 1e9 }], &[doc! { "a": 19.995 }]);
+    assert_matches(multiple(bson!(1.5)), &[doc! { "a": 3 }, doc! { "a": 4.5 }], &[doc! { "a": 4 }]);
+}
+
+#[test]
+fn a_json_schema_compares_documents_whatever_the_order_of_their_fields() {
+    let schema = |rule: Document| doc! { "$jsonSchema": { "properties": { "a": rule } } };
+    assert_matches(
+        schema(doc! { "enum": [{ "x": 1, "y": [{ "z": 1, "w": 2 }] }, 5] }),
+        &[doc! { "a": { "y": [{ "w": 2, "z": 1.0 }], "x": 1 } }, doc! { "a": 5.0 }],
+        &[doc! { "a": { "x": 1 } }, doc! { "a": { "x": 1, "y": [{ "z": 1 }, { "w": 2 }] } }],
+    );
+    assert_matches(
+        schema(doc! { "uniqueItems": true }),
+        &[doc! { "a": [{ "x": 1, "y": 2 }, { "x": 2, "y": 1 }, 1, "1"] }],
+        &[doc! { "a": [{ "x": 1, "y": 2 }, 3, { "y": 2, "x": 1 }] }, doc! { "a": [1, 1.0] }],
+    );
+}
+
+#[test]
+fn malformed_json_schemas_are_refused() {
+    let duplicates = bson!([{ "x": 1, "y": 2 }, { "y": 2, "x": 1 }]);
+    for (schema, code, text) in [
+        (doc! { "minLength": "x" }, 9, "Expected a number in: minLength: \"x\""),
+        (doc! { "maxItems": -1 }, 9, "Expected a non-negative number in: maxItems: -1"),
+        (doc! { "minProperties": 1.5 }, 9, "Expected an integer: minProperties: 1.5"),
+        (doc! { "multipleOf": 0 }, 9, "must have a positive value"),
+        (doc! { "multipleOf": "x" }, 14, "'multipleOf' must be a number"),
+        (doc! { "anyOf": [] }, 2, "'anyOf' must be a non-empty array"),
+        (doc! { "enum": [] }, 9, "'enum' cannot be an empty array"),
+        (doc! { "enum": duplicates }, 9, "'enum' array cannot contain duplicate values."),
+        (doc! { "bsonType": ["int", "int"] }, 9, "'bsonType' has duplicate value: int"),
+        (doc! { "dependencies": { "title": 1 } }, 14, "'dependencies'"),
+    ] {
+        assert_refused(doc! { "$jsonSchema": { "properties": { "a": schema } } }, code, text);
+    }
+}
+
+#[test]
 fn database_references_are_literals() {
     let reference = doc! { "$ref": "c", "$id": 5 };
     assert_matches(doc! { "a": reference.clone() }, &[doc! { "a": reference.clone() }], &[doc! { "a": 5 }]);

@@ -1,10 +1,11 @@
 //! From a `$jsonSchema` document to its schema; the table of keywords is here.
 
-use super::{Additional, Bound, Dependency, Items, Schema, json_types};
+use super::{Additional, Bound, Dependency, Items, Schema, comparable, json_types};
 use crate::matcher::{DEPTH_MAX, RegexPredicate, TypeSet, integer, type_name};
-use baton_document::{number::Number, order};
+use baton_document::number::Number;
 use baton_types::{Error, Result};
-use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
+use bson::{RawArray, RawBsonRef, RawDocument};
+use std::collections::BTreeSet;
 
 /// Keywords of draft 4 that MongoDB knows and refuses.
 const REFUSED: [&str; 6] = ["$ref", "$schema", "default", "definitions", "format", "id"];
@@ -55,15 +56,13 @@ fn general_keyword(
             schema.types = Some(types(name, value)?);
         }
         "enum" => {
-            let mut members: Vec<RawBson> = Vec::new();
+            let mut members = BTreeSet::new();
             for member in nonempty(name, value)? {
-                let member = member?;
-                if members.iter().any(|known| order::compare(known.as_raw_bson_ref(), member).is_eq()) {
+                if !members.insert(comparable(member?)?) {
                     return Err(Error::failed_to_parse(format!(
                         "$jsonSchema keyword '{name}' array cannot contain duplicate values."
                     )));
                 }
-                members.push(RawBson::from(member));
             }
             schema.enumeration = Some(members);
         }
@@ -273,8 +272,21 @@ fn types(name: &str, value: RawBsonRef<'_>) -> Result<TypeSet> {
     };
     match value {
         RawBsonRef::Array(array) => {
-            for member in nonempty(name, RawBsonRef::Array(array))? {
-                add(member?)?;
+            let mut seen = BTreeSet::new();
+            for member in array {
+                let member = member?;
+                if !seen.insert(text(name, member)?) {
+                    let twice = text(name, member)?;
+                    return Err(Error::failed_to_parse(format!(
+                        "$jsonSchema keyword '{name}' has duplicate value: {twice}"
+                    )));
+                }
+                add(member)?;
+            }
+            if seen.is_empty() {
+                return Err(Error::failed_to_parse(format!(
+                    "$jsonSchema keyword '{name}' must name at least one type"
+                )));
             }
         }
         RawBsonRef::String(_) => add(value)?,

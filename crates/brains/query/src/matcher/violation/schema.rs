@@ -6,7 +6,7 @@
 use super::{Considered, Teller, consider_types, count};
 use crate::matcher::Schema;
 use crate::matcher::regex::RegexPredicate;
-use baton_document::order;
+use crate::matcher::schema::first_duplicate;
 use baton_types::Result;
 use bson::{Bson, Document, RawArray, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 
@@ -111,7 +111,7 @@ impl Teller<'_> {
         }
         let before = failed.len();
         self.single(schema, "uniqueItems", "found a duplicate item", value, failed)?;
-        if let (Some(told), Some(duplicate)) = (failed.get_mut(before), first_duplicate(&elements)) {
+        if let (Some(told), Some(duplicate)) = (failed.get_mut(before), first_duplicate(&elements)?) {
             told.insert("duplicatedValue", Bson::try_from(duplicate)?);
         }
         let mut positions = None;
@@ -406,14 +406,6 @@ fn missing_of(names: &RawArray, object: &RawDocument) -> Result<Vec<String>> {
         }
     }
     Ok(missing)
-}
-
-/// The first element that equals one before it.
-fn first_duplicate<'d>(elements: &[RawBsonRef<'d>]) -> Option<RawBsonRef<'d>> {
-    let mut sorted: Vec<usize> = (0..elements.len()).collect();
-    sorted.sort_by(|a, b| order::compare(elements[*a], elements[*b]));
-    let repeated = sorted.windows(2).filter(|pair| order::compare(elements[pair[0]], elements[pair[1]]).is_eq());
-    repeated.map(|pair| pair[1]).min().map(|index| elements[index])
 }
 
 fn bsons(values: &[RawBsonRef<'_>]) -> Result<Vec<Bson>> {
