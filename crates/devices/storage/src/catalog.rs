@@ -368,6 +368,7 @@ impl Default for Shared {
             entry: Mutex::default(),
             ddl: CriticalRwLock::new("a change of a collection"),
             next_sequence: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             starts: Starts::default(),
         }
     }

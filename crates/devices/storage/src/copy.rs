@@ -78,7 +78,8 @@ impl Storage {
         let (source, seen, view) = {
             let catalog = self.lock_catalog();
             // What has the name now may be another collection than the one that was decided about.
-            let source = catalog.collection(request.from).filter(|now| now.id == request.source.id).ok_or_else(missing)?;
+            let source =
+                catalog.collection(request.from).filter(|now| now.id == request.source.id).ok_or_else(missing)?;
             source.quietly(|source| {
                 let source = Arc::clone(source.collection());
                 let seen = source.shared.changes.load(Ordering::Relaxed);

@@ -176,7 +176,7 @@ fn a_capped_copy_has_the_newest_that_fit_and_costs_as_much_as_they_do() {
     let walked = walked_over(|| {
         let request = CopyRequest {
             from: &name("plain"),
-            source: plain.id,
+            source: &plain,
             to: &name("plain"),
             temporary: &name("tmp"),
             options: CollectionOptions::parse(&options).unwrap(),
@@ -221,7 +221,7 @@ fn a_copy_under_way_keeps_nobody_waiting_and_loses_no_write() {
     insert(&storage, &plain, 0..1_000);
     let request = CopyRequest {
         from: &name("plain"),
-        source: plain.id,
+        source: &plain,
         to: &name("plain"),
         temporary: &name("tmp"),
         options: CollectionOptions::parse(&rawdoc! { "capped": true, "size": 1 << 20 }).unwrap(),
