@@ -152,7 +152,7 @@ fn a_collection_that_was_emptied_shows_what_comes_after_a_restart() {
     drop((cursor, view));
     for (record, before) in records {
         let mut transaction = Transaction::default();
-        storage.lock_document(&mut transaction, &ring, &record);
+        assert!(storage.lock_document(&mut transaction, &ring, &record));
         storage.delete(&mut transaction, &ring, &record, &before, None).unwrap();
         storage.commit(transaction, Durability::Applied).unwrap();
     }
