@@ -228,6 +228,10 @@ def test_hashed_values_are_mongodbs(db, client):
     found = db.c.aggregate([{"$project": {"h": {"$toHashedIndexKey": "$val"}, "none": {"$toHashedIndexKey": "$x"}}}]).next()
     assert found["h"] == 763543691661428748
     assert found["none"] == client.admin.command("_hashBSONElement", None)["out"]
+    # As mongosh's convertShardKeyToHashed asks.
+    project = {"$project": {"_id": {"$toHashedIndexKey": {"$literal": bson.ObjectId("000000000000000000000000")}}}}
+    asked = client["_fakeDbForMongosh"].aggregate([{"$documents": [{}]}, {"$limit": 1}, project]).next()
+    assert asked["_id"] == -4293118519463489418
 
 
 def test_a_query_finds_a_double_and_a_decimal_that_are_equal_by_a_hashed_index(db):
