@@ -44,6 +44,7 @@ NOT_RUN = {
     "tests/fuzz-commands/run.sh --mutants": BUILDS,
     "tests/linearizability/run.sh --mutants": BUILDS,
     ". build/env.sh; cargo run --release -p baton-bench --features driver -- --client driver": BUILDS,
+    ". build/env.sh; cargo run --release -p baton-bench --example record_ids": BUILDS,
     ". build/env.sh; cargo run --release -p baton-bench --example versions": BUILDS,
     "build/env.sh": NAME,
     "cargo deny": NAME,
