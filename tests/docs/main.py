@@ -96,6 +96,9 @@ class Reader:
         text = line.text
         if line.kind == "shown":
             return self.check_shown(line)
+        if line.kind == "shell":
+            # Who reads another page does so when the members that were killed on the last one are back.
+            self.settle()
         if line.kind in ("session", "shell"):
             return self.type(line)
         words = text.split()
