@@ -160,4 +160,5 @@ def test_what_is_the_servers_own_is_not_written_to(db, command):
         with pytest.raises(OperationFailure, match=why) as refused:
             db.command({**command, name: collection})
         assert refused.value.code == 73
-    db.command({**command, name: "system.js"})
+    for collection in ("system.js", "system.users"):
+        db.command({**command, name: collection})

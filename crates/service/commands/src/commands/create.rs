@@ -37,8 +37,8 @@ pub fn check_writable(namespace: &Namespace) -> Result<()> {
     let refuse = |why: String| Err(Error::new(ErrorCode::InvalidNamespace, why));
     match (namespace.db(), namespace.coll()) {
         (_, views::SYSTEM_VIEWS | "system.profile") => refuse(format!("cannot write to {namespace}")),
-        ("config" | "local", _) | (_, "system.js") => Ok(()),
-        ("admin", "system.roles" | "system.users" | "system.version" | "system.backup_users") => Ok(()),
+        ("config" | "local", _) | (_, "system.js" | "system.users") => Ok(()),
+        ("admin", "system.roles" | "system.version" | "system.backup_users") => Ok(()),
         _ => refuse(format!("Invalid system namespace: {namespace}")),
     }
 }
