@@ -1,7 +1,7 @@
 """One client: draws requests, sends them, waits for each reply no longer than the bound, and has it judged.
 
-It follows the set as drivers do, so that a member's death or step-down costs it one request. Some clients leave in the middle of a
-request, send a retryable write twice, or end another's operation.
+It follows the set as drivers do, so that a member's death or step-down costs it one request. Some clients leave in the middle
+of a request, send a retryable write twice, or end another's operation.
 
 Invariant: every command is recorded before it is sent.
 """

@@ -43,7 +43,8 @@ def find(draw, name):
             **draw.maybe(0.3, limit=lambda draw: draw.randint(1, 5)), **draw.maybe(0.2, skip=lambda draw: draw.randint(0, 3)),
             **draw.maybe(0.5, batchSize=lambda draw: draw.randint(0, 3)), **draw.maybe(0.1, singleBatch=True),
             **draw.maybe(0.3, projection=lambda draw: draw.pick(
-                {"a": 1, "_id": 0}, {"arr": 0}, {"arr": {"$slice": 1}}, {"arr": {"$elemMatch": {"$gte": 1}}}, {"c": {"$add": ["$k", 1]}, "b": 1})),
+                {"a": 1, "_id": 0}, {"arr": 0}, {"arr": {"$slice": 1}}, {"arr": {"$elemMatch": {"$gte": 1}}},
+                {"c": {"$add": ["$k", 1]}, "b": 1})),
             **draw.maybe(0.1, hint=lambda draw: draw.pick("_id_", {"$natural": 1}, {"$natural": -1}, {"_id": 1}))}
 
 

@@ -8,19 +8,23 @@ import pipelines
 import values
 
 INDEXES = (
-    ({"a": 1}, {}), ({"a": 1}, {"hidden": True}), ({"a": 1}, {"name": "other_name"}), ({"a": -1, "b": 1}, {}), ({"b": 1}, {"sparse": True}),
+    ({"a": 1}, {}), ({"a": 1}, {"hidden": True}), ({"a": 1}, {"name": "other_name"}), ({"a": -1, "b": 1}, {}),
+    ({"b": 1}, {"sparse": True}),
     ({"k": 1}, {"unique": True}), ({"k": 1, "b": 1}, {"unique": True}), ({"k": -1}, {"unique": True, "sparse": True}),
     ({"n.x": 1}, {"unique": True, "partialFilterExpression": {"n.x": {"$exists": True}, "k": {"$gt": 2}}}),
     ({"b": -1}, {"partialFilterExpression": {"a": {"$gte": 1}}}), ({"arr": 1}, {}), ({"arr.x": 1, "a": 1}, {}), ({"n": 1}, {}),
-    ({"a": "hashed"}, {}), ({"n.y": "hashed", "k": 1}, {}), ({"t": 1}, {"expireAfterSeconds": 1}), ({"t": 1}, {"expireAfterSeconds": 3600}),
-    ({"t": -1}, {"expireAfterSeconds": 0, "partialFilterExpression": {"k": {"$lt": 2}}}), ({"s": "text"}, {}), ({"where": "2dsphere"}, {}),
+    ({"a": "hashed"}, {}), ({"n.y": "hashed", "k": 1}, {}), ({"t": 1}, {"expireAfterSeconds": 1}),
+    ({"t": 1}, {"expireAfterSeconds": 3600}),
+    ({"t": -1}, {"expireAfterSeconds": 0, "partialFilterExpression": {"k": {"$lt": 2}}}),
+    ({"s": "text"}, {}), ({"where": "2dsphere"}, {}),
     ({"place": "2d"}, {}),
     # With these some kinds of index cannot be, and are refused.
     ({"s": "text"}, {"expireAfterSeconds": 60}), ({"where": "2dsphere"}, {"expireAfterSeconds": 60}),
     ({"a": "hashed"}, {"unique": True}), ({"a": 1, "b": 1}, {"expireAfterSeconds": 60}),
     ({"k": 1}, {"sparse": True, "partialFilterExpression": {"k": 1}}))
 NAMES_OF_INDEXES = tuple("_".join(f"{path}_{kind}" for path, kind in key.items()) for key, _ in INDEXES) + ("other_name",)
-VALIDATORS = ({}, {"a": {"$exists": True}}, {"k": {"$not": {"$gt": 4}}}, {"$jsonSchema": {"required": ["b"]}}, {"$expr": {"$ne": ["$a", "$b"]}})
+VALIDATORS = (
+    {}, {"a": {"$exists": True}}, {"k": {"$not": {"$gt": 4}}}, {"$jsonSchema": {"required": ["b"]}}, {"$expr": {"$ne": ["$a", "$b"]}})
 
 
 def create(draw, name):
@@ -84,7 +88,9 @@ def drop_database(_draw, _name):
     return {"dropDatabase": 1}
 
 
-CHANGES = {create: 8, drop: 5, create_indexes: 14, drop_indexes: 5, coll_mod: 7, rename: 3, convert: 1, clone_as_capped: 1, drop_database: 0.3}
+CHANGES = {
+    create: 8, drop: 5, create_indexes: 14, drop_indexes: 5, coll_mod: 7, rename: 3, convert: 1, clone_as_capped: 1,
+    drop_database: 0.3}
 
 
 def list_collections(draw, _):

@@ -66,8 +66,8 @@ class Faults(threading.Thread):
         self.run_.set.resume(index)
 
     def strand(self):
-        """The primary is alone for a moment, and dies. What it took then is gone: none of it was acknowledged by a majority. It rolls back
-        when it returns, if another was elected."""
+        """The primary is alone for a moment, and dies. What it took then is gone: none of it was acknowledged by a majority. It
+        rolls back when it returns, if another was elected."""
         primary = next((index for index in range(len(self.run_.members)) if self.run_.set.hello(index).get("isWritablePrimary")), None)
         if primary is None or len(self.run_.members) < 3:
             return

@@ -1,11 +1,11 @@
-"""A fuzzer of whole commands: many clients with valid requests from a grammar, on few names and few values, so that they collide, against
-a replica set whose members are killed, paused and told to step down meanwhile.
+"""A fuzzer of whole commands: many clients with valid requests from a grammar, on few names and few values, so that they
+collide, against a replica set whose members are killed, paused and told to step down meanwhile.
 
 `fuzz.py [--seconds S] [--seed N] [--clients N] [--members N] [--round-seconds S] [--no-faults] [--no-restart] [--keep-going]`
 
-A run is rounds. Each ends with all clients gone and all members up, and is judged (judge.py says how): every reply came in time and is one that
-a valid request can get, no member ended by itself or wrote of a panic, all members hold the same and all of it is valid, what a majority acknowledged is
-there (ledger.py), and a SIGKILL of all members changes nothing.
+A run is rounds. Each ends with all clients gone and all members up, and is judged (judge.py says how): every reply came in time
+and is one that a valid request can get, no member ended by itself or wrote of a panic, all members hold the same and all of it
+is valid, what a majority acknowledged is there (ledger.py), and a SIGKILL of all members changes nothing.
 
 At the first fault it stops, prints the seed, the fault and the commands sent last, and keeps the members' data and logs.
 A seed gives the same requests in the same order for each client; how clients meet is the machine's luck.
@@ -82,8 +82,8 @@ class Run:
             self.fault("a reply", f"{fault}\n  {record}")
 
     def judge_retry(self, client, request, first, second):
-        """What a write did the first time it is said to have done the second time. What changed nothing is done anew, and of an update
-        that found a document nobody says whether it did."""
+        """What a write did the first time it is said to have done the second time. What changed nothing is done anew, and of an
+        update that found a document nobody says whether it did."""
         if not second["ok"] or judge.codes(first) or judge.codes(second):
             return
         fewer = any(second.get(field, 0) < first.get(field, 0) for field in ("n", "nModified"))
@@ -163,8 +163,8 @@ class Run:
         for member in self.members:
             if member.is_running():
                 member.kill()
-        (self.data / "commands.txt").write_text("\n".join(
-            str(record) for record in sorted((record for client in self.clients for record in client.recent), key=lambda record: record.at)))
+        recent = sorted((record for client in self.clients for record in client.recent), key=lambda record: record.at)
+        (self.data / "commands.txt").write_text("\n".join(str(record) for record in recent))
         for client in self.clients:
             print(f"--- {client.name}, its last commands:")
             for record in list(client.recent)[-RECENT_SHOWN:]:

@@ -1,7 +1,7 @@
 """What a client does next: one request, with the concerns and limits that clients add to it.
 
-The tables that say what can be drawn, and how often, are in crud.py and ddl.py. Everything here is valid: what comes back as an error
-must be an answer to what the data is, or to what another client did (judge.py has the list).
+The tables that say what can be drawn, and how often, are in crud.py and ddl.py. Everything here is valid: what comes back as an
+error must be an answer to what the data is, or to what another client did (judge.py has the list).
 """
 
 import dataclasses

@@ -1,10 +1,11 @@
 """What must hold of replies, and of members when all is quiet.
 
-Of a reply: it comes in time; it is no internal error (1, 8); its code is one that a valid request can be answered with, because of what
-the data is, of what another client did, or of a fail-over. A code that is in no list below is a fault: of Baton, or of the grammar.
+Of a reply: it comes in time; it is no internal error (1, 8); its code is one that a valid request can be answered with, because
+of what the data is, of what another client did, or of a fail-over. A code that is in no list below is a fault: of Baton, or of
+the grammar.
 
-Of the members in the end: nobody's request is under way any more; all have the same collections, options, indexes and documents; every
-collection is valid in full; the planner's answer is that of a scan.
+Of the members in the end: nobody's request is under way any more; all have the same collections, options, indexes and
+documents; every collection is valid in full; the planner's answer is that of a scan.
 """
 
 import hashlib
@@ -104,7 +105,8 @@ def of_reply(request, reply):
 
 
 # What MongoDB puts before the message of what went wrong.
-PREFIX = re.compile(r"^(Index build failed|PlanExecutor error|Plan executor error|Executor error during|Failed to optimize pipeline|\$merge failed).* :: caused by :: ")
+PREFIX = re.compile(r"^(Index build failed|PlanExecutor error|Plan executor error|Executor error during|Failed to optimize pipeline|"
+                    r"\$merge failed).* :: caused by :: ")
 
 
 def is_allowed(command, code, message):

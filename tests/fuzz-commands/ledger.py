@@ -1,8 +1,9 @@
-"""What clients were promised, so that it can be asked for: writes of known effect, acknowledged by a majority, to collections that
-nobody drops.
+"""What clients were promised, so that it can be asked for: writes of known effect, acknowledged by a majority, to collections
+that nobody drops.
 
 - Inserts with `_id`s of their own (`ledger.kept`): each one that was acknowledged is there in the end.
-- Increments by retryable upserts on a few unique keys that all clients share (`ledger.shared`), and removals that give back what they
+- Increments by retryable upserts on a few unique keys that all clients share (`ledger.shared`), and removals that give back
+what they
   took. Each statement is sent until it is answered, so it is done once: what is left plus what was taken is what was added.
 
 Not here: what may be lost (`w: 1`), and reads.

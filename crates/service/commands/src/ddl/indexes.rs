@@ -236,10 +236,24 @@ fn likeness(a: &RawDocument, b: &RawDocument) -> Result<Likeness> {
     Ok(Likeness::Identical)
 }
 
+/// A specification with its fields in the order of MongoDB's messages.
+fn in_order(specification: &RawDocument) -> RawDocumentBuf {
+    const FIRST: [&str; 4] = ["v", "unique", "key", "name"];
+    let mut fields: Vec<_> = specification.iter().flatten().collect();
+    fields.sort_by_key(|(name, _)| FIRST.iter().position(|first| *first == name.as_str()).unwrap_or(FIRST.len()));
+    let mut ordered = RawDocumentBuf::new();
+    for (name, value) in fields {
+        ordered.append(name, value);
+    }
+    ordered
+}
+
 /// Whether one of `existing` is the index that is wanted; an error if one stands in its way.
 pub(super) fn compare(existing: &[RawDocumentBuf], wanted: &RawDocument) -> Result<bool> {
     let name = wanted.get_str("name").unwrap_or_default();
-    let versus = |other: &RawDocument| format!("Requested index: {}, existing index: {}", shown(wanted), shown(other));
+    let versus = |other: &RawDocument| {
+        format!("Requested index: {}, existing index: {}", shown(&in_order(wanted)), shown(&in_order(other)))
+    };
     if let Some(other) = existing.iter().find(|other| other.get_str("name").is_ok_and(|other| other == name)) {
         return match likeness(other, wanted)? {
             Likeness::Identical => Ok(true),
