@@ -92,3 +92,13 @@ def test_what_is_not_there_yet_says_so(sales):
         with pytest.raises(OperationFailure) as refused:
             list(sales.aggregate([stage]))
         assert refused.value.code in (238, 40573)
+
+
+@pytest.mark.parametrize("stage", [{"$indexStats": {}}, {"$collStats": {"count": {}}}])
+def test_a_stage_that_must_be_first_is_refused_behind_those_of_a_view(db, stage):
+    """An internal error (1) once, found by the fuzzer of commands."""
+    db.things.insert_one({"_id": 1})
+    db.create_collection("some", viewOn="things", pipeline=[{"$match": {"_id": 1}}])
+    with pytest.raises(OperationFailure, match="is only valid as the first stage in a pipeline") as refused:
+        list(db.some.aggregate([stage]))
+    assert refused.value.code == 40602

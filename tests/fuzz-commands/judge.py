@@ -71,6 +71,7 @@ ALLOWED = (
     (125, ("aggregate",), "(collection options|indexes) of target collection .* changed during processing"),
     (13113, ("aggregate",), "\\$merge could not find a matching document"),
     (66, ("aggregate",), "Performing an update on the path '_id'|After applying the update, the .*'_id' was found to have been altered"),
+    (40602, ("aggregate",), r"\$(indexStats|collStats) is only valid as the first stage"),
     (51183, ("aggregate",), "Cannot find index to verify that join fields will be unique"),
     (51185, ("aggregate",), ""), (51132, ("aggregate",), ""),
     (17152, ("aggregate",), "namespace '.*' is capped so it can't be used for \\$out"),

@@ -168,10 +168,11 @@ impl Host for StorageHost {
             })),
             StageSpec::Out(spec) => Ok(Box::new(Out::new(self.clone(), spec)?)),
             StageSpec::Merge(spec) => Ok(Box::new(Merge::new(self.clone(), Arc::clone(spec), Arc::clone(context))?)),
-            other => Err(Error::new(
-                ErrorCode::InternalError,
-                format!("{} is only valid as the first stage in a pipeline", other.name()),
-            )),
+            // Parsing has seen to it in the request's own pipeline: here a view's stages stand before it.
+            other => {
+                let message = format!("{} is only valid as the first stage in a pipeline", other.name());
+                Err(Error::location(40602, message))
+            }
         }
     }
 }
