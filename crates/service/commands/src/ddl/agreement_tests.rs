@@ -379,3 +379,22 @@ fn an_index_that_a_follower_could_not_build_anew_is_built_as_it_was_logged() {
     let indexes = pair.follower.batch("db", doc! { "listIndexes": "c" });
     assert_eq!(indexes.last().unwrap().get_str("name").unwrap(), "n");
 }
+
+#[test]
+fn a_copy_builds_no_second_index_on_id_beside_one_with_a_name_of_its_own() {
+    let mut pair = Pair::new();
+    let named = doc! { "key": { "_id": 1 }, "unique": true, "name": "mine" };
+    pair.primary.ok("db", doc! { "create": "c", "clusteredIndex": named });
+    pair.carry().unwrap();
+    // What an initial sync makes of the source's list of indexes.
+    let follower = &pair.follower.server;
+    for spec in pair.primary.batch("db", doc! { "listIndexes": "c" }) {
+        let mut o = doc! { "createIndexes": "c" };
+        o.extend(spec);
+        let uuid = pair.primary.server.storage.collection(&Namespace::new("db", "c").unwrap()).unwrap().uuid;
+        let entry = doc! { "op": "c", "ns": "db.$cmd", "ui": bson::Uuid::from_bytes(uuid), "o": o };
+        let entry = RawDocumentBuf::try_from(&entry).unwrap();
+        follower.storage.unlogged(|| apply_command(follower, &entry)).unwrap();
+    }
+    assert_eq!(catalog(&pair.primary.server.storage), catalog(&pair.follower.server.storage));
+}
