@@ -1,8 +1,10 @@
 //! What one request brings to the evaluation of its query, besides documents.
 
-use baton_types::{Error, MemoryAccount, MemoryPool, Result, Timestamp};
+use crate::expression::value::size_bytes;
+use crate::interruption::Interruption;
+use baton_types::{Error, ErrorCode, MemoryAccount, MemoryPool, Result, Timestamp};
 use bson::{Bson, DateTime};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The surroundings of one request. Cheap to clone; the same for all documents of the request.
@@ -14,8 +16,9 @@ pub struct Context {
     pub cluster_time: Option<Timestamp>,
     /// The time as of which documents are read; none is now.
     pub read_at: Option<Timestamp>,
-    /// The command's `let` variables, by name without `$$`, already evaluated.
-    pub variables: Vec<(String, Bson)>,
+    /// The command's `let` variables, by name without `$$`, already evaluated; the last of a name counts. Shared by the
+    /// clones: every stage and every `$expr` has one.
+    variables: Arc<Vec<(String, Arc<Variable>)>>,
     /// Seed of `$rand`, `$sample` and `$sampleRate`; the caller draws it, once a request.
     pub seed: u64,
     /// How many random numbers the request has drawn so far; shared by the clones.
@@ -31,7 +34,24 @@ pub struct Context {
     /// What the first constant part of an expression failed with, when it was parsed; shared by the clones. An evaluation
     /// fails only where that part is reached, but MongoDB's optimiser refuses the whole query.
     pub failed_constant: Arc<OnceLock<Error>>,
+    /// What long evaluation asks whether to go on; shared by the clones.
+    pub interruption: Arc<Interruption>,
+    /// What the values hold that parsing has computed in advance, in bytes; shared by the clones.
+    folded_bytes: Arc<AtomicUsize>,
 }
+
+/// The value of a variable, and what it holds of the pool.
+#[derive(Debug)]
+struct Variable {
+    value: Bson,
+    _memory: Option<MemoryAccount>,
+}
+
+/// Variables smaller than this are not charged to the pool.
+const VARIABLE_BYTES_FREE: usize = 64 * 1024;
+
+/// What all values that one request computes in advance may hold, in bytes.
+const FOLDED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What requests share that nobody bounds.
 static UNBOUNDED: LazyLock<Arc<MemoryPool>> = LazyLock::new(|| MemoryPool::new(usize::MAX));
@@ -40,13 +60,17 @@ impl Context {
     /// MongoDB's limit for one blocking stage: 100 MiB.
     pub const MEMORY_BYTES_MAX_DEFAULT: usize = 100 * 1024 * 1024;
 
+    /// What the values of one expression may hold at a time. Numbers take some ten times as much room in a value as in a
+    /// document, so that this is the largest document and a little.
+    pub const EVALUATION_BYTES_MAX: usize = 256 * 1024 * 1024;
+
     /// A context with a clock and a seed and nothing else.
     pub fn new(now: DateTime, seed: u64) -> Self {
         Self {
             now,
             cluster_time: None,
             read_at: None,
-            variables: Vec::new(),
+            variables: Arc::default(),
             seed,
             draws: Arc::default(),
             memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
@@ -54,12 +78,45 @@ impl Context {
             refuses_collection_scans: false,
             memory: Arc::clone(&UNBOUNDED),
             failed_constant: Arc::default(),
+            interruption: Arc::default(),
+            folded_bytes: Arc::default(),
         }
     }
 
     /// The failure of a constant part of what was parsed, if there was one.
     pub fn check_constants(&self) -> Result<()> {
         self.failed_constant.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// The variable of that name, without `$$`.
+    pub fn variable(&self, name: &str) -> Option<&Bson> {
+        self.variables.iter().rev().find(|(known, _)| known == name).map(|(_, variable)| &variable.value)
+    }
+
+    /// Gives a variable its value, in this context and those cloned from it later. `ExceededMemoryLimit` (146) if the
+    /// pool has no room for it.
+    pub fn set_variable(&mut self, name: &str, value: Bson) -> Result<()> {
+        let bytes = size_bytes(&value);
+        let mut memory = (bytes > VARIABLE_BYTES_FREE).then(|| self.memory.account(Self::EVALUATION_BYTES_MAX));
+        if memory.as_mut().is_some_and(|memory| !memory.set(bytes)) {
+            let message = format!("the value of variable $${name} takes {bytes} bytes, more than there is room for");
+            return Err(Error::new(ErrorCode::ExceededMemoryLimit, message));
+        }
+        let variables = Arc::make_mut(&mut self.variables);
+        variables.retain(|(known, _)| known != name);
+        variables.push((name.to_owned(), Arc::new(Variable { value, _memory: memory })));
+        Ok(())
+    }
+
+    /// Whether a value that parsing has computed may be kept: together they are few, however many stages a request has.
+    pub(crate) fn may_keep(&self, value: Option<&Bson>) -> bool {
+        let bytes = value.map_or(0, size_bytes);
+        let before = self.folded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= FOLDED_BYTES_MAX;
+        if !fits {
+            self.folded_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
     }
 
     /// The account of one blocking stage.

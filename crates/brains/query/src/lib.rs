@@ -8,6 +8,7 @@
 pub mod accumulator;
 mod context;
 pub mod expression;
+pub mod interruption;
 pub mod matcher;
 mod pcre;
 pub mod pipeline;
@@ -19,3 +20,4 @@ pub mod update;
 
 use baton_document::show;
 pub use context::Context;
+pub use interruption::{Check, Interruption};

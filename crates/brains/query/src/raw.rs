@@ -11,7 +11,7 @@ use baton_document::Number;
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{RawElement, RawIter, cstr};
 use bson::spec::ElementType;
-use bson::{Bson, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 /// One element of a document, with the bytes it occupies.
 #[derive(Clone)]
@@ -153,11 +153,71 @@ pub(crate) fn put_value(out: &mut Vec<u8>, key: &str, value: RawBsonRef<'_>) {
     }
 }
 
-/// An element from a value that is not encoded yet.
-pub(crate) fn put_bson(out: &mut Vec<u8>, key: &str, value: Bson) -> Result<()> {
-    let raw = RawBson::try_from(value)?;
-    put_value(out, key, raw.as_raw_bson_ref());
+/// An element from a value that is not encoded yet. `BSONObjectTooLarge` (10334) as soon as `out` is longer than
+/// `bytes_max`. Recurses as deep as the value is nested.
+pub(crate) fn put_bson(out: &mut Vec<u8>, key: &str, value: &Bson, bytes_max: usize) -> Result<()> {
+    match value {
+        Bson::Array(elements) => {
+            put_header(out, ElementType::Array, key);
+            let start = begin(out);
+            let mut digits = Digits::default();
+            for (i, element) in elements.iter().enumerate() {
+                put_bson(out, digits.of(i), element, bytes_max)?;
+            }
+            end(out, start);
+        }
+        Bson::Document(document) => {
+            put_header(out, ElementType::EmbeddedDocument, key);
+            put_fields(out, document, bytes_max)?;
+        }
+        Bson::Int32(number) => put_value(out, key, RawBsonRef::Int32(*number)),
+        Bson::Int64(number) => put_value(out, key, RawBsonRef::Int64(*number)),
+        Bson::Double(number) => put_value(out, key, RawBsonRef::Double(*number)),
+        Bson::Null => put_value(out, key, RawBsonRef::Null),
+        Bson::Boolean(truth) => put_bytes(out, ElementType::Boolean, key, &[u8::from(*truth)]),
+        Bson::String(text) => {
+            put_header(out, ElementType::String, key);
+            out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+            out.push(0);
+        }
+        other => put_value(out, key, RawBson::try_from(other.clone())?.as_raw_bson_ref()),
+    }
+    check_growth(out.len(), bytes_max)
+}
+
+fn put_fields(out: &mut Vec<u8>, document: &Document, bytes_max: usize) -> Result<()> {
+    let start = begin(out);
+    for (name, value) in document {
+        if name.contains('\0') {
+            return Err(Error::bad_value("a field name may not contain a null byte"));
+        }
+        put_bson(out, name, value, bytes_max)?;
+    }
+    end(out, start);
     Ok(())
+}
+
+/// A document that is not encoded yet, as [`put_bson`] writes it.
+pub(crate) fn encode(document: &Document, bytes_max: usize) -> Result<RawDocumentBuf> {
+    let mut out = Vec::new();
+    put_fields(&mut out, document, bytes_max)?;
+    finish(out)
+}
+
+/// How much longer a document may be than the one it is made from: as much as the largest that is stored, and a little
+/// for what the server adds.
+pub(crate) const GROWTH_BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
+
+/// `BSONObjectTooLarge` (10334) for what has grown too long.
+pub(crate) fn check_growth(bytes: usize, bytes_max: usize) -> Result<()> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::BSONObjectTooLarge,
+        format!("BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {bytes_max}"),
+    ))
 }
 
 /// Unused room that a finished document may keep beside its own length.

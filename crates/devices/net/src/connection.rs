@@ -19,8 +19,9 @@ use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A connection thread's stack. Virtual memory: only what is touched is resident.
-pub const STACK_SIZE_BYTES: usize = 1024 * 1024;
+/// A connection thread's stack. Virtual memory: only what is touched is resident. An expression may nest as deep as a
+/// document, and without optimisation its frames take some ten kilobytes a level.
+pub const STACK_SIZE_BYTES: usize = if cfg!(debug_assertions) { 4 * 1024 * 1024 } else { 1024 * 1024 };
 
 /// How long a client must be silent before its buffers are given back.
 const REST_AFTER: Duration = Duration::from_secs(5);

@@ -3,6 +3,7 @@
 //! Invariant: between two calls of [`Access::run`] an access holds positions and no resources of storage. A document
 //! that the receiver did not take is given again.
 
+use crate::Interrupt;
 use ahash::RandomState;
 use baton_document::keys;
 use baton_query::planner::IndexScan;
@@ -48,6 +49,21 @@ pub(crate) struct Leaf {
 pub struct Part {
     pub(crate) access: Access,
     pub(crate) figures: Leaf,
+}
+
+/// Index entries, or documents, between two questions whether to go on.
+pub(crate) const INTERRUPT_EVERY: u64 = 128;
+
+impl Examined {
+    fn key(&mut self, interrupt: Interrupt<'_>) -> Result<()> {
+        self.keys += 1;
+        if self.keys.is_multiple_of(INTERRUPT_EVERY) { interrupt() } else { Ok(()) }
+    }
+
+    fn document(&mut self, interrupt: Interrupt<'_>) -> Result<()> {
+        self.documents += 1;
+        if self.documents.is_multiple_of(INTERRUPT_EVERY) { interrupt() } else { Ok(()) }
+    }
 }
 
 /// One way to get at documents.
@@ -101,6 +117,7 @@ impl Entries {
         view: &View<'_>,
         collection: &Collection,
         examined: &mut Examined,
+        interrupt: Interrupt<'_>,
         receive: Receiver<'_>,
     ) -> Result<bool> {
         let Self { index, ranges, order, seen, scan } = self;
@@ -108,7 +125,7 @@ impl Entries {
             let mut cursor = view.entries(index, range, *order);
             examined.seeks += 1;
             while let Some(entry) = cursor.next_entry()? {
-                examined.keys += 1;
+                examined.key(interrupt)?;
                 if scan.bounds.needs_check() && !scan.bounds.contains(entry.fields)? {
                     continue;
                 }
@@ -191,19 +208,21 @@ impl Access {
         Self::Documents { ranges: vec![Bounds::default()], order }
     }
 
-    /// Gives documents until the receiver wants no more or there are none left; tells whether there may be more.
+    /// Gives documents until the receiver wants no more or there are none left; tells whether there may be more. Asks
+    /// `interrupt` every few entries and documents, also where none of them is given.
     pub fn run(
         &mut self,
         view: &View<'_>,
         collection: &Collection,
         examined: &mut Examined,
+        interrupt: Interrupt<'_>,
         receive: Receiver<'_>,
     ) -> Result<bool> {
         match self {
             Self::Nothing => Ok(false),
             Self::Points { records, next } => {
                 while let Some(record) = records.get(*next) {
-                    examined.keys += 1;
+                    examined.key(interrupt)?;
                     if let Some(bytes) = view.get(collection, record)? {
                         examined.documents += 1;
                         match receive(record, baton_storage::stored_document(&bytes)?)? {
@@ -223,7 +242,7 @@ impl Access {
                 while let Some(range) = ranges.first_mut() {
                     let mut cursor = view.documents(collection, range, *order);
                     while let Some((record, document)) = cursor.next_document()? {
-                        examined.documents += 1;
+                        examined.document(interrupt)?;
                         match receive(record, document)? {
                             Given::Taken => {}
                             Given::TakenLast => {
@@ -240,12 +259,12 @@ impl Access {
                 }
                 Ok(false)
             }
-            Self::Entries(entries) => entries.run(view, collection, examined, receive),
+            Self::Entries(entries) => entries.run(view, collection, examined, interrupt, receive),
             Self::Union { parts, next, seen } => {
                 while let Some(Part { access, figures }) = parts.get_mut(*next) {
                     let mut stopped = false;
                     let before = figures.examined;
-                    access.run(view, collection, &mut figures.examined, &mut |record, document| {
+                    access.run(view, collection, &mut figures.examined, interrupt, &mut |record, document| {
                         figures.given += 1;
                         if seen.contains(record) {
                             return Ok(Given::Taken);

@@ -38,7 +38,7 @@ pub struct Aggregation {
 }
 
 impl Aggregation {
-    /// A chain over an input. `interruption` is what the chain's stages ask.
+    /// A chain over an input. `interruption` is what the host's stages ask.
     pub(crate) fn new(input: Input, chain: Chain, interruption: Arc<Interruption>) -> Self {
         Self {
             input,
@@ -74,6 +74,10 @@ impl Aggregation {
     /// Offers documents until `offer` refuses one or there are none left; tells whether there may be more.
     pub fn run(&mut self, check: &Check, offer: &mut dyn FnMut(&RawDocument) -> Result<Given>) -> Result<bool> {
         self.interruption.set(check);
+        self.chain.interruption().set(check);
+        if let Input::Query(query) = &self.input {
+            query.ask(check);
+        }
         loop {
             while let Some(document) = self.ready.front() {
                 match offer(document)? {

@@ -4,7 +4,8 @@
 //! The residual filter is always the whole filter, asked of the document itself: bounds may be wider than the filter,
 //! and a document may have changed since its index entry was read.
 
-use crate::access::{Access, Entries, Examined, Given};
+use crate::Interruption;
+use crate::access::{Access, Entries, Examined, Given, INTERRUPT_EVERY};
 use crate::oplog_range::oplog_range;
 use crate::query::{Hint, QuerySpec};
 use ahash::RandomState;
@@ -19,6 +20,7 @@ use baton_storage::{Bounds, Collection, CollectionKind, IndexFieldKind, IndexSta
 use baton_types::{Error, ErrorCode, Result};
 use bson::Document;
 use hashbrown::HashSet;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -92,7 +94,7 @@ pub(crate) fn choose(
     if context.refuses_collection_scans {
         refuse_collection_scans(collection, spec, &mut candidates)?;
     }
-    let best = if candidates.len() > 1 { trial(storage, collection, spec, &candidates)? } else { 0 };
+    let best = if candidates.len() > 1 { trial(storage, collection, spec, &candidates, &context.interruption)? } else { 0 };
     if candidates.is_empty() {
         return Err(Error::new(ErrorCode::InternalError, "the planner found no way to answer the query"));
     }
@@ -217,7 +219,13 @@ fn candidates(collection: &Collection, spec: &QuerySpec, indexes: &[Arc<IndexSpe
 }
 
 /// Runs each candidate for a while; the place of the one that did best.
-fn trial(storage: &Storage, collection: &Arc<Collection>, spec: &QuerySpec, candidates: &[Plan]) -> Result<usize> {
+fn trial(
+    storage: &Storage,
+    collection: &Arc<Collection>,
+    spec: &QuerySpec,
+    candidates: &[Plan],
+    interruption: &Interruption,
+) -> Result<usize> {
     let limits = TrialLimits::new(collection.counts().documents.max(0) as u64, spec.limit);
     let view = storage.view();
     let mut results = Vec::with_capacity(candidates.len());
@@ -225,13 +233,21 @@ fn trial(storage: &Storage, collection: &Arc<Collection>, spec: &QuerySpec, cand
         let mut access = lower(plan, collection, spec)?;
         let (mut looked, mut matched) = (0_u64, 0_u64);
         let mut examined = Examined::default();
-        let mut stopped = false;
-        let run = access.run(&view, collection, &mut examined, &mut |_, document| {
+        let (stopped, asked) = (Cell::new(false), Cell::new(0));
+        // A walk over entries that it passes over for their keys is work too, and gives no document to count.
+        let interrupt = || {
+            asked.set(asked.get() + 1);
+            interruption.look()?;
+            stopped.set(asked.get() * INTERRUPT_EVERY >= 2 * limits.works_max);
+            if stopped.get() { Err(Error::new(ErrorCode::QueryPlanKilled, "the trial is over")) } else { Ok(()) }
+        };
+        let run = access.run(&view, collection, &mut examined, &interrupt, &mut |_, document| {
             looked += 1;
             matched += u64::from(spec.filter.matches(document)?);
-            stopped = looked >= limits.works_max || matched >= limits.results_max;
-            Ok(if stopped { Given::TakenLast } else { Given::Taken })
+            stopped.set(looked >= limits.works_max || matched >= limits.results_max);
+            Ok(if stopped.get() { Given::TakenLast } else { Given::Taken })
         });
+        let stopped = stopped.get();
         let is_eof = run.is_ok() && !stopped;
         // A blocking sort gives nothing before it has seen everything.
         let advanced = if plan.has_blocking_sort() && !is_eof { 0 } else { matched };
@@ -241,7 +257,7 @@ fn trial(storage: &Storage, collection: &Arc<Collection>, spec: &QuerySpec, cand
                 works: (examined.keys + examined.documents).max(1),
                 advanced,
                 is_eof,
-                has_failed: run.is_err(),
+                has_failed: run.is_err() && !stopped,
             },
         ));
     }

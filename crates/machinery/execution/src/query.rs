@@ -1,10 +1,11 @@
 //! A query at work: access, filter, sort, window, projection, one batch at a time.
 
-use crate::Interrupt;
 use crate::access::{Access, Examined, Given, Leaf};
 use crate::explain;
 use crate::plan::{self, PlanChoice};
+use crate::{Check, Interrupt};
 use baton_query::Context;
+use baton_query::interruption::BYTES_PER_STEP;
 use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
 use baton_query::sort::{SortPattern, Sorted, Sorter};
@@ -12,9 +13,6 @@ use baton_storage::{Collection, Order, RecordKey, Storage};
 use baton_types::Result;
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use std::sync::Arc;
-
-/// Documents between two questions whether to go on.
-const INTERRUPT_EVERY: u64 = 128;
 
 /// How a client wants a query to be served.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +129,11 @@ impl Query {
         })
     }
 
+    /// From now on evaluation asks `check` whether to go on.
+    pub fn ask(&self, check: &Check) {
+        self.context.interruption.set(check);
+    }
+
     /// By which plan it runs, in a word: `IDHACK`, `COLLSCAN`, `IXSCAN { a: 1 }`.
     pub fn plan_summary(&self) -> &str {
         &self.choice.summary
@@ -196,12 +199,7 @@ impl Query {
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
         let Self { spec, access, skip, left, examined, progress, returned, .. } = self;
-        let mut seen = 0_u64;
-        let more = access.run(&view, &collection, examined, &mut |record, document| {
-            seen += 1;
-            if seen.is_multiple_of(INTERRUPT_EVERY) {
-                interrupt()?;
-            }
+        let more = access.run(&view, &collection, examined, interrupt, &mut |record, document| {
             progress.given += 1;
             let Some(details) = admits(spec, document)? else { return Ok(Given::Taken) };
             progress.matched += 1;
@@ -242,17 +240,13 @@ impl Query {
         let mut sorter = Sorter::new(wanted, self.context.stage_memory());
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
-        let Self { spec, access, examined, progress, .. } = self;
-        let mut seen = 0_u64;
-        access.run(&view, collection, examined, &mut |record, document| {
-            seen += 1;
-            if seen.is_multiple_of(INTERRUPT_EVERY) {
-                interrupt()?;
-            }
+        let Self { spec, access, examined, progress, context, .. } = self;
+        access.run(&view, collection, examined, interrupt, &mut |record, document| {
             progress.given += 1;
             if admits(spec, document)?.is_some() {
                 progress.matched += 1;
                 progress.sorted_bytes += document.as_bytes().len() as u64;
+                context.interruption.steps(1 + document.as_bytes().len() / BYTES_PER_STEP)?;
                 let key = pattern.key(document)?;
                 if sorter.threshold().is_none_or(|worst| key.as_slice() < worst) {
                     let bytes = document.as_bytes().len();

@@ -4,6 +4,7 @@
 //! never silently ignored. `null` counts as absent, as it does in mongod.
 //! What it deliberately does not do: give defaults or check ranges; a command does.
 
+use baton_document::Number;
 use baton_types::{Error, Result};
 use bson::spec::ElementType;
 use bson::{RawArray, RawBsonRef, RawDocument, Timestamp, oid::ObjectId};
@@ -58,7 +59,7 @@ pub fn number_as_i64(value: RawBsonRef<'_>) -> Option<i64> {
         RawBsonRef::Int64(v) => Some(v),
         // `as` clamps, and makes NaN 0.
         RawBsonRef::Double(v) => Some(v as i64),
-        RawBsonRef::Decimal128(v) => Some(v.to_string().parse::<f64>().unwrap_or(f64::NAN) as i64),
+        decimal @ RawBsonRef::Decimal128(_) => Number::from_raw(decimal).map(Number::to_i64_lossy),
         _ => None,
     }
 }

@@ -132,9 +132,30 @@ impl Decimal {
         Self::from_f64_digits(value, 15)
     }
 
-    /// The double rounded to 34 significant digits.
+    /// The double itself where 34 digits can hold it, with no more of them than it takes; else rounded to 34.
     pub fn from_f64_full(value: f64) -> Self {
-        Self::from_f64_digits(value, DIGITS_MAX as usize)
+        if !value.is_finite() || value == 0.0 {
+            return Self::from_f64(value);
+        }
+        let (mantissa, power) = decompose(value);
+        let shift = mantissa.trailing_zeros();
+        let (mantissa, power) = (u128::from(mantissa >> shift), power + shift as i32);
+        // An integer, or as many digits after the point as there are binary ones.
+        let exact = match u32::try_from(power) {
+            Ok(power) => {
+                2u128.checked_pow(power).and_then(|factor| factor.checked_mul(mantissa)).map(|whole| (whole, 0))
+            }
+            Err(_) => 5u128
+                .checked_pow(power.unsigned_abs())
+                .and_then(|factor| factor.checked_mul(mantissa))
+                .map(|coefficient| (coefficient, power)),
+        };
+        match exact {
+            Some((coefficient, exponent)) if coefficient <= COEFFICIENT_MAX => {
+                Self::finite(value < 0.0, coefficient, exponent)
+            }
+            _ => Self::from_f64_digits(value, DIGITS_MAX as usize),
+        }
     }
 
     fn from_f64_digits(value: f64, digits: usize) -> Self {
@@ -205,6 +226,42 @@ impl Decimal {
             Rounding::HalfEven => rest > half || (rest == half && !kept.is_multiple_of(2)),
         };
         Self::from_scaled(negative, kept + u128::from(up), target)
+    }
+
+    /// The same value with as many digits as there can be: 34, unless the exponent is as low as it can be.
+    pub fn normalized(self) -> Self {
+        let Parts::Finite { negative, coefficient, exponent } = self.parts() else { return self };
+        let digits = coefficient.checked_ilog10().map_or(0, |digits| digits + 1);
+        let room = if coefficient == 0 { u32::MAX } else { DIGITS_MAX - digits };
+        let shift = room.min((exponent - EXPONENT_MIN).unsigned_abs());
+        Self::finite(
+            negative,
+            if coefficient == 0 { 0 } else { coefficient * 10u128.pow(shift) },
+            exponent - shift as i32,
+        )
+    }
+
+    /// Rounds to `places` digits after the point (before it, if negative), and has just as many: zeros are appended. With
+    /// 34 digits where there would be more. This is how MongoDB rounds in expressions.
+    pub fn quantize(self, places: i32, rounding: Rounding) -> Self {
+        let target = places.saturating_neg().clamp(EXPONENT_MIN, EXPONENT_MAX);
+        let normalized = self.normalized();
+        let Parts::Finite { negative, coefficient, exponent } = self.round_to(places, rounding).parts() else {
+            return self;
+        };
+        match normalized.parts() {
+            // Every digit stands before the place.
+            Parts::Finite { exponent, .. } if exponent > target => normalized,
+            _ => {
+                let zeros = 10u128.checked_pow((exponent - target).max(0).unsigned_abs());
+                let padded = zeros.and_then(|zeros| coefficient.checked_mul(zeros));
+                match padded.filter(|padded| *padded <= COEFFICIENT_MAX) {
+                    Some(padded) => Self::finite(negative, padded, exponent.min(target)),
+                    None if coefficient == 0 => Self::finite(negative, 0, target),
+                    None => normalized,
+                }
+            }
+        }
     }
 
     /// Whether it is NaN.
@@ -466,6 +523,50 @@ mod tests {
 
     fn decimal(text: &str) -> Decimal {
         Decimal::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_double_in_full_has_just_the_digits_that_it_has() {
+        for (double, text) in [
+            (5.0, "5"),
+            (-0.5, "-0.5"),
+            (2.25, "2.25"),
+            (1e22, "10000000000000000000000"),
+            (0.1, "0.1000000000000000055511151231257827"),
+            (1e300, "1.000000000000000052504760255204420E+300"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(bson::Decimal128::from(Decimal::from_f64_full(double)).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn quantizing_gives_as_many_places_as_are_asked_for() {
+        for (text, places, rounding, expected) in [
+            ("1.5", 3, Rounding::Truncate, "1.500"),
+            ("1.29", 1, Rounding::Truncate, "1.2"),
+            ("-1.25", 1, Rounding::HalfEven, "-1.2"),
+            ("1E+3", 0, Rounding::Ceiling, "1000"),
+            ("1234", -2, Rounding::Truncate, "1.2E+3"),
+            ("0E+5", 2, Rounding::Truncate, "0.00"),
+            ("1E+40", 0, Rounding::Floor, "1.000000000000000000000000000000000E+40"),
+            ("Infinity", 0, Rounding::Floor, "Infinity"),
+        ] {
+            let quantized = Decimal::parse(text).unwrap().quantize(places, rounding);
+            assert_eq!(bson::Decimal128::from(quantized).to_string(), expected, "{text} to {places}");
+        }
+    }
+
+    #[test]
+    fn normalizing_fills_up_with_zeros() {
+        for (text, expected) in [
+            ("9", "9.000000000000000000000000000000000"),
+            ("0", "0E-6176"),
+            ("1E-6170", "1.000000E-6170"),
+            ("NaN", "NaN"),
+        ] {
+            assert_eq!(bson::Decimal128::from(Decimal::parse(text).unwrap().normalized()).to_string(), expected);
+        }
     }
 
     #[test]

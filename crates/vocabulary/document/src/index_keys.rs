@@ -42,12 +42,11 @@ impl IndexKeys<'_> {
 /// The keys of a document in an index on these paths. Errors: 171 if two paths go through different arrays, 16746 if a
 /// numeric component is both an index into an array and a field of one of its documents.
 pub fn index_keys<'a>(document: &'a RawDocument, paths: &[Path], sparse: bool) -> Result<IndexKeys<'a>> {
-    let fields: Vec<Field<'a, '_>> =
-        paths.iter().map(|path| Field { path, rest: path.parts(), value: RawBsonRef::Null }).collect();
-    let no_positions = vec![None; paths.len()];
-    let mut generator = Generator { sparse, keys: Vec::new(), multikey: vec![BTreeSet::new(); paths.len()] };
-    generator.expand(Some(document), fields, 0, &no_positions)?;
-    let mut keys = generator.keys;
+    let mut keys = Vec::new();
+    let multikey_components = visit_index_keys(document, paths, sparse, &mut |key| {
+        keys.push(key);
+        Ok(())
+    })?;
     if keys.len() > 1 {
         keys.sort_by(compare_keys);
         keys.dedup_by(|later, first| {
@@ -56,7 +55,23 @@ pub fn index_keys<'a>(document: &'a RawDocument, paths: &[Path], sparse: bool) -
             same
         });
     }
-    Ok(IndexKeys { keys, multikey_components: generator.multikey })
+    Ok(IndexKeys { keys, multikey_components })
+}
+
+/// As [`index_keys`], but gives each key as it comes, in no order and some of them several times, and keeps none: an array
+/// and many paths make much more of them than the document is long. Returns which components were expanded.
+pub fn visit_index_keys<'a>(
+    document: &'a RawDocument,
+    paths: &[Path],
+    sparse: bool,
+    visit: &mut dyn FnMut(IndexKey<'a>) -> Result<()>,
+) -> Result<Vec<BTreeSet<usize>>> {
+    let fields: Vec<Field<'a, '_>> =
+        paths.iter().map(|path| Field { path, rest: path.parts(), value: RawBsonRef::Null }).collect();
+    let no_positions = vec![None; paths.len()];
+    let mut generator = Generator { sparse, visit, multikey: vec![BTreeSet::new(); paths.len()] };
+    generator.expand(Some(document), fields, 0, &no_positions)?;
+    Ok(generator.multikey)
 }
 
 /// By value alone: a missing field and null are one key.
@@ -94,13 +109,13 @@ struct Position<'a, 'p> {
     rest: &'p [Part],
 }
 
-struct Generator<'a> {
+struct Generator<'f, 'a> {
     sparse: bool,
-    keys: Vec<IndexKey<'a>>,
+    visit: &'f mut dyn FnMut(IndexKey<'a>) -> Result<()>,
     multikey: Vec<BTreeSet<usize>>,
 }
 
-impl<'a> Generator<'a> {
+impl<'a> Generator<'_, 'a> {
     /// Follows every field to its end or to an array; then emits a key, or goes on with each of the array's elements.
     /// `document` is `None` for an array element that has no fields.
     fn expand<'p>(
@@ -140,7 +155,7 @@ impl<'a> Generator<'a> {
             None => {
                 if !(self.sparse && missing_count == fields.len()) {
                     let values = fields.iter().map(|field| field.value).collect();
-                    self.keys.push(IndexKey { values, missing_count });
+                    (self.visit)(IndexKey { values, missing_count })?;
                 }
                 Ok(())
             }

@@ -217,7 +217,8 @@ impl Number {
         self.to_i64_exact().and_then(|n| i32::try_from(n).ok())
     }
 
-    /// The integer towards zero, clamped to 64 bits; NaN is 0. MongoDB's lenient reading of numeric options.
+    /// The integer, clamped to 64 bits; NaN is 0. MongoDB's lenient reading of numeric options: a double is cut towards
+    /// zero, a decimal rounded half to even.
     pub fn to_i64_lossy(self) -> i64 {
         match self {
             Int32(n) => i64::from(n),
@@ -225,7 +226,7 @@ impl Number {
             Double(n) => n as i64,
             Self::Decimal(n) if n.is_nan() => 0,
             Self::Decimal(n) => {
-                n.to_i64_rounded(Rounding::Truncate).unwrap_or(if n.is_negative() { i64::MIN } else { i64::MAX })
+                n.to_i64_rounded(Rounding::HalfEven).unwrap_or(if n.is_negative() { i64::MIN } else { i64::MAX })
             }
         }
     }
@@ -374,6 +375,8 @@ mod tests {
         assert_eq!(decimal("-9223372036854775808").to_i64_exact(), Some(i64::MIN));
         assert_eq!(decimal("1E+30").to_i64_exact(), None);
         assert_eq!(decimal("1E+300").to_i64_lossy(), i64::MAX);
-        assert_eq!(decimal("-2.9").to_i64_lossy(), -2);
+        assert_eq!(decimal("-2.9").to_i64_lossy(), -3);
+        assert_eq!((decimal("2.5").to_i64_lossy(), decimal("3.5").to_i64_lossy()), (2, 4));
+        assert_eq!(Double(2.9).to_i64_lossy(), 2);
     }
 }

@@ -8,7 +8,7 @@
 //! What it deliberately does not do: aggregation's field paths (which collect values and do not read numbers as
 //! indexes), and updates' paths (which create what is missing).
 
-pub use crate::index_keys::{IndexKey, IndexKeys, index_keys};
+pub use crate::index_keys::{IndexKey, IndexKeys, index_keys, visit_index_keys};
 use baton_types::Result;
 use bson::raw::RawIter;
 use bson::{RawArray, RawBsonRef, RawDocument};
@@ -104,6 +104,14 @@ impl<'a> Container<'a> {
             RawBsonRef::Document(document) => Some(Self::Document(document)),
             RawBsonRef::Array(array) => Some(Self::Array(array)),
             _ => None,
+        }
+    }
+
+    /// Its encoding.
+    pub fn as_bytes(self) -> &'a [u8] {
+        match self {
+            Self::Document(document) => document.as_bytes(),
+            Self::Array(array) => array.as_bytes(),
         }
     }
 

@@ -52,7 +52,7 @@ impl Accumulator for Push {
 /// `$addToSet`: each value once, in MongoDB's order; missing ones left out.
 #[derive(Clone, Debug)]
 pub struct AddToSet {
-    values: BTreeSet<Ordered>,
+    values: BTreeSet<Ordered<Bson>>,
     bytes: usize,
     bytes_max: usize,
 }

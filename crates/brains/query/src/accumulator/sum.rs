@@ -64,15 +64,18 @@ impl Sum {
         if double.is_finite() { double + compensation } else { double }
     }
 
+    /// The doubles in full: both parts of their sum, each with 34 digits.
     fn as_decimal(&self) -> Decimal {
         let whole = Decimal::parse(&self.whole.to_string()).unwrap_or(Decimal::NAN);
         let doubles = if self.double.is_finite() {
-            Decimal::from_f64(self.double).add(Decimal::from_f64(self.compensation))
+            // What the compensation adds to the nearest double, and what then is left of it.
+            let sum = self.double + self.compensation;
+            let rest = self.compensation - (sum - self.double);
+            Decimal::from_f64_full(sum).add(Decimal::from_f64_full(rest))
         } else {
             Decimal::from_f64(self.double)
         };
-        let integral = self.decimal.unwrap_or(Decimal::ZERO).add(whole);
-        if self.double == 0.0 && self.compensation == 0.0 { integral } else { integral.add(doubles) }
+        self.decimal.unwrap_or(Decimal::ZERO).add(doubles.add(whole))
     }
 
     fn total(&self) -> Bson {

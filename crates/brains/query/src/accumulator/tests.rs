@@ -43,7 +43,9 @@ fn sums_keep_the_widest_type_and_lose_no_digits() {
     over_x("$sum", vec![f64::INFINITY.into(), 1.0.into()], Bson::Double(f64::INFINITY));
     let decimal = |text: &str| Bson::Decimal128(text.parse::<Decimal128>().unwrap());
     over_x("$sum", vec![decimal("0.1"), 1.into(), decimal("0.2")], decimal("1.3"));
-    over_x("$sum", vec![decimal("1"), 0.5.into()], decimal("1.500000000000000"));
+    over_x("$sum", vec![decimal("1"), 0.5.into()], decimal("1.5"));
+    over_x("$sum", vec![0.1.into(), decimal("1"), 2.into()], decimal("3.100000000000000005551115123125783"));
+    over_x("$avg", vec![0.1.into(), decimal("0.3")], decimal("0.2000000000000000027755575615628914"));
     over_x("$avg", vec![decimal("1"), decimal("2")], decimal("1.5"));
     over_x("$avg", vec![1.into(), 2.into(), "x".into()], Bson::Double(1.5));
     over_x("$avg", vec!["x".into()], Bson::Null);

@@ -3,7 +3,7 @@
 //!
 //! Any nullish operand makes the result null. Promotion between the numeric types is [`Number`]'s.
 
-use super::node::Argument;
+use super::node::{Argument, Arguments};
 use super::value::{self, Value};
 use baton_document::decimal::{Decimal, Rounding};
 use baton_document::number::Number;
@@ -21,7 +21,7 @@ fn double(number: f64) -> Result<Value> {
 }
 
 /// `{$add: [a, …]}`: a sum of numbers, at most one of them a date, which makes the sum one.
-pub(crate) fn add(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn add(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let mut total = Number::Int32(0);
     let mut date_ms = None;
     for argument in arguments.iter() {
@@ -62,7 +62,7 @@ fn shifted(name: &str, ms: i64, milliseconds: Number, step: fn(i64, i64) -> Opti
 }
 
 /// `{$subtract: [a, b]}`: numbers, a date less milliseconds, or the milliseconds between two dates.
-pub(crate) fn subtract(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn subtract(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let (a, b) = (arguments[0].as_ref(), arguments[1].as_ref());
     if let (Some(x), Some(y)) = (value::number(a), value::number(b)) {
         return some(x.subtract(y));
@@ -85,7 +85,7 @@ pub(crate) fn subtract(name: &'static str, arguments: &mut [Argument<'_>]) -> Re
 }
 
 /// `{$multiply: [a, …]}`.
-pub(crate) fn multiply(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn multiply(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let mut product = Number::Int32(1);
     for argument in arguments.iter() {
         match value::number(argument) {
@@ -103,7 +103,7 @@ pub(crate) fn multiply(name: &'static str, arguments: &mut [Argument<'_>]) -> Re
 }
 
 /// `{$divide: [a, b]}`: a double, or a decimal.
-pub(crate) fn divide(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn divide(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match two_numbers(name, arguments, ErrorCode::TypeMismatch)? {
         Some((a, b)) => some(a.divide(b)?),
         None => NULL,
@@ -111,7 +111,7 @@ pub(crate) fn divide(name: &'static str, arguments: &mut [Argument<'_>]) -> Resu
 }
 
 /// `{$mod: [a, b]}`: the remainder, with the sign of `a`.
-pub(crate) fn modulo(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn modulo(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match two_numbers(name, arguments, ErrorCode(16611))? {
         Some((a, b)) => some(a.modulo(b)?),
         None => NULL,
@@ -144,7 +144,7 @@ pub(crate) fn one_number(name: &str, arguments: &[Argument<'_>]) -> Result<Optio
 }
 
 /// `{$abs: a}`.
-pub(crate) fn abs(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn abs(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match one_number(name, arguments)? {
         None => NULL,
         Some(Number::Int32(number)) => Ok(Some(value::narrow(i64::from(number).abs()))),
@@ -158,12 +158,12 @@ pub(crate) fn abs(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<
 }
 
 /// `{$ceil: a}`.
-pub(crate) fn ceil(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn ceil(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     to_whole(one_number(name, arguments)?, f64::ceil, Rounding::Ceiling)
 }
 
 /// `{$floor: a}`.
-pub(crate) fn floor(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn floor(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     to_whole(one_number(name, arguments)?, f64::floor, Rounding::Floor)
 }
 
@@ -171,13 +171,13 @@ fn to_whole(number: Option<Number>, of_double: fn(f64) -> f64, of_decimal: Round
     match number {
         None => NULL,
         Some(Number::Double(number)) => double(of_double(number)),
-        Some(Number::Decimal(number)) => some(Number::Decimal(number.round_to(0, of_decimal))),
+        Some(Number::Decimal(number)) => some(Number::Decimal(number.quantize(0, of_decimal))),
         Some(integer) => some(integer),
     }
 }
 
 /// `{$exp: a}`: e to the power of `a`.
-pub(crate) fn exp(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn exp(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match one_number(name, arguments)? {
         None => NULL,
         Some(Number::Decimal(number)) => some(Number::Decimal(wide(number, |ctx, n| ctx.exp(n)))),
@@ -186,7 +186,7 @@ pub(crate) fn exp(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<
 }
 
 /// `{$ln: a}`.
-pub(crate) fn ln(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn ln(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match one_number(name, arguments)? {
         None => NULL,
         Some(number) => {
@@ -200,7 +200,7 @@ pub(crate) fn ln(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<V
 }
 
 /// `{$log10: a}`.
-pub(crate) fn log10(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn log10(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match one_number(name, arguments)? {
         None => NULL,
         Some(number) => {
@@ -221,7 +221,7 @@ fn check_positive(number: Number, code: i32, name: &str, shown: &Value) -> Resul
 }
 
 /// `{$log: [a, base]}`.
-pub(crate) fn log(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn log(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let numeric = |value: &Value, code, what| match value::number(value) {
         Some(number) => Ok(Some(number)),
         None if value::is_nullish(value) => Ok(None),
@@ -251,7 +251,7 @@ pub(crate) fn log(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<
 }
 
 /// `{$sqrt: a}`.
-pub(crate) fn sqrt(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn sqrt(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match one_number(name, arguments)? {
         None => NULL,
         Some(number) if number.is_negative() => {
@@ -263,7 +263,7 @@ pub(crate) fn sqrt(name: &'static str, arguments: &mut [Argument<'_>]) -> Result
 }
 
 /// `{$pow: [base, exponent]}`: whole where both are and it fits.
-pub(crate) fn pow(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn pow(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let (base, exponent) = (arguments[0].as_ref(), arguments[1].as_ref());
     if value::is_nullish(base) || value::is_nullish(exponent) {
         return NULL;
@@ -337,5 +337,6 @@ fn decimal_power(base: Decimal, exponent: Decimal) -> Decimal {
     let mut base = to_wide(&mut context, base);
     let exponent = to_wide(&mut context, exponent);
     context.pow(&mut base, &exponent);
-    from_wide(&base)
+    // MongoDB gives a power with all digits, also an exact one.
+    from_wide(&base).normalized()
 }

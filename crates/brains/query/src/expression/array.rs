@@ -3,22 +3,28 @@
 //!
 //! Those that bind variables are in `variables`, those that pick the N first or best in `selection`.
 
-use super::node::{Argument, Node, Scope};
+use super::meter::{Elements, Meter};
+use super::node::{Arguments, Call, Node, Scope};
 use super::parse::Parser;
+use super::path;
 use super::string::index_range;
 use super::table::Operator;
 use super::value::{self, Value};
 use baton_types::{Error, ErrorCode, Result};
-use bson::{Bson, Document, RawBsonRef};
+use bson::{Bson, Document, RawArray, RawBsonRef};
+use std::borrow::Cow;
 use std::mem::take;
 
 /// What an array made by `$range` may take: MongoDB's bound on memory of one expression.
 const RANGE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
+/// How many elements of a raw array are passed over in the time of a step.
+const ELEMENTS_PER_STEP: usize = 8;
+
 const NULL: Result<Value> = Ok(Some(Bson::Null));
 
 /// `{$arrayElemAt: [array, index]}`: missing beyond the ends; a negative index counts from the end.
-pub(crate) fn array_elem_at(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn array_elem_at(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let (array, index) = (arguments[0].as_ref(), arguments[1].as_ref());
     if value::is_nullish(array) || value::is_nullish(index) {
         return NULL;
@@ -50,12 +56,12 @@ fn at(elements: &[Bson], position: i64) -> Value {
 }
 
 /// `{$first: array}`.
-pub(crate) fn first(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn first(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     end(name, &arguments[0], 0)
 }
 
 /// `{$last: array}`.
-pub(crate) fn last(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn last(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     end(name, &arguments[0], -1)
 }
 
@@ -70,10 +76,93 @@ fn end(name: &str, array: &Value, position: i64) -> Result<Value> {
     }
 }
 
+/// `$arrayElemAt` of an array of the document.
+pub(crate) fn elem_at_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
+    let [array, index] = call.arguments.as_slice() else { return Ok(None) };
+    let Some(array) = array.array_in_place(scope.root)? else { return Ok(None) };
+    match value::int_exact(&*index.borrow(scope)?) {
+        Some(position) => raw_at(array, i64::from(position), scope).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// `$first` of an array of the document.
+pub(crate) fn first_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
+    end_in_place(call, 0, scope)
+}
+
+/// `$last` of an array of the document.
+pub(crate) fn last_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
+    end_in_place(call, -1, scope)
+}
+
+fn end_in_place(call: &Call, position: i64, scope: &Scope<'_>) -> Result<Option<Value>> {
+    let [array] = call.arguments.as_slice() else { return Ok(None) };
+    match array.array_in_place(scope.root)? {
+        Some(array) => raw_at(array, position, scope).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn raw_at(array: &RawArray, position: i64, scope: &Scope<'_>) -> Result<Value> {
+    let position = if position < 0 { position + raw_length(array, scope)? } else { position };
+    let Ok(position) = usize::try_from(position) else { return Ok(None) };
+    scope.meter.steps(position / ELEMENTS_PER_STEP)?;
+    match array.get(position)? {
+        Some(element) => path::decode(element, scope.meter).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn raw_length(array: &RawArray, scope: &Scope<'_>) -> Result<i64> {
+    let mut length = 0;
+    for element in array.iter_elements() {
+        element?;
+        length += 1;
+    }
+    scope.meter.steps(length / ELEMENTS_PER_STEP)?;
+    Ok(i64::try_from(length).unwrap_or(i64::MAX))
+}
+
+/// `$size` of an array of the document.
+pub(crate) fn size_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
+    let [array] = call.arguments.as_slice() else { return Ok(None) };
+    match array.array_in_place(scope.root)? {
+        Some(array) => Ok(Some(Some(value::narrow(raw_length(array, scope)?)))),
+        None => Ok(None),
+    }
+}
+
+/// `$isArray` of an array of the document.
+pub(crate) fn is_array_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
+    let [array] = call.arguments.as_slice() else { return Ok(None) };
+    Ok(array.array_in_place(scope.root)?.map(|_| Some(Bson::Boolean(true))))
+}
+
+/// `$in` an array of the document.
+pub(crate) fn is_in_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
+    let [wanted, array] = call.arguments.as_slice() else { return Ok(None) };
+    let Some(array) = array.array_in_place(scope.root)? else { return Ok(None) };
+    let wanted = wanted.borrow(scope)?;
+    let Some(wanted) = wanted.as_ref() else { return Ok(Some(Some(Bson::Boolean(false)))) };
+    for element in array {
+        scope.meter.step()?;
+        if baton_document::order::compare_raw_bson(element?, wanted).is_eq() {
+            return Ok(Some(Some(Bson::Boolean(true))));
+        }
+    }
+    Ok(Some(Some(Bson::Boolean(false))))
+}
+
 /// `{$concatArrays: [a, …]}`.
-pub(crate) fn concat_arrays(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn concat_arrays(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
+    let meter = arguments.meter;
+    let mut held = meter.hold(name);
     let mut joined = Vec::new();
     for argument in arguments.iter_mut() {
+        if let Cow::Borrowed(value) = argument {
+            held.add_contents(value.as_ref())?;
+        }
         match take(argument).into_owned() {
             Some(Bson::Array(mut elements)) => joined.append(&mut elements),
             nullish if value::is_nullish(&nullish) => return NULL,
@@ -89,7 +178,7 @@ pub(crate) fn concat_arrays(name: &'static str, arguments: &mut [Argument<'_>]) 
 }
 
 /// `{$in: [a, array]}`.
-pub(crate) fn is_in(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn is_in(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let Some(Bson::Array(elements)) = arguments[1].as_ref() else {
         return Err(Error::location(
             40081,
@@ -97,7 +186,18 @@ pub(crate) fn is_in(name: &'static str, arguments: &mut [Argument<'_>]) -> Resul
         ));
     };
     let Some(wanted) = arguments[0].as_ref() else { return Ok(Some(Bson::Boolean(false))) };
-    Ok(Some(Bson::Boolean(elements.iter().any(|element| equal(element, wanted)))))
+    Ok(Some(Bson::Boolean(position(elements, wanted, arguments.meter)?.is_some())))
+}
+
+/// Where the first element is that equals a value.
+fn position(elements: &[Bson], wanted: &Bson, meter: &Meter<'_>) -> Result<Option<usize>> {
+    for (position, element) in elements.iter().enumerate() {
+        value::count_comparison(element, wanted, meter)?;
+        if equal(element, wanted) {
+            return Ok(Some(position));
+        }
+    }
+    Ok(None)
 }
 
 fn equal(a: &Bson, b: &Bson) -> bool {
@@ -105,7 +205,7 @@ fn equal(a: &Bson, b: &Bson) -> bool {
 }
 
 /// `{$indexOfArray: [array, wanted, start, end]}`: -1 when absent.
-pub(crate) fn index_of_array(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn index_of_array(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let elements = match arguments[0].as_ref() {
         Some(Bson::Array(elements)) => elements,
         nullish if value::is_nullish(nullish) => return NULL,
@@ -118,19 +218,19 @@ pub(crate) fn index_of_array(name: &'static str, arguments: &mut [Argument<'_>])
     };
     let (start, end) = index_range(name, arguments, elements.len())?;
     let found = match (elements.get(start..end), arguments[1].as_ref()) {
-        (Some(window), Some(wanted)) => window.iter().position(|element| equal(element, wanted)),
+        (Some(window), Some(wanted)) => position(window, wanted, arguments.meter)?,
         _ => None,
     };
     Ok(Some(found.map_or(Bson::Int32(-1), |position| value::count(start + position))))
 }
 
 /// `{$isArray: a}`.
-pub(crate) fn is_array(_: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn is_array(_: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     Ok(Some(Bson::Boolean(matches!(arguments[0].as_ref(), Some(Bson::Array(_))))))
 }
 
 /// `{$size: array}`.
-pub(crate) fn size(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn size(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match arguments[0].as_ref() {
         Some(Bson::Array(elements)) => Ok(Some(value::count(elements.len()))),
         other => Err(Error::location(
@@ -140,8 +240,17 @@ pub(crate) fn size(name: &'static str, arguments: &mut [Argument<'_>]) -> Result
     }
 }
 
+/// Counts the copy of the first argument that a function is about to make of what it does not own.
+fn count_copy(name: &'static str, arguments: &Arguments<'_, '_>) -> Result<()> {
+    match arguments.first() {
+        Some(Cow::Borrowed(value)) => arguments.meter.hold(name).add_contents(value.as_ref()),
+        _ => Ok(()),
+    }
+}
+
 /// `{$reverseArray: array}`.
-pub(crate) fn reverse_array(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn reverse_array(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
+    count_copy(name, arguments)?;
     match take(&mut arguments[0]).into_owned() {
         Some(Bson::Array(mut elements)) => {
             elements.reverse();
@@ -156,7 +265,7 @@ pub(crate) fn reverse_array(name: &'static str, arguments: &mut [Argument<'_>]) 
 }
 
 /// `{$slice: [array, n]}` or `{$slice: [array, position, n]}`.
-pub(crate) fn slice(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn slice(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     if arguments.iter().any(|argument| value::is_nullish(argument)) {
         return NULL;
     }
@@ -182,7 +291,11 @@ pub(crate) fn slice(name: &'static str, arguments: &mut [Argument<'_>]) -> Resul
             (start, start.saturating_add(forward(count)).min(elements.len()))
         }
     };
-    Ok(Some(Bson::Array(elements[start..end].to_vec())))
+    let mut taken = Elements::new(arguments.meter, name, end - start);
+    for element in &elements[start..end] {
+        taken.push(element.clone())?;
+    }
+    Ok(taken.into_value())
 }
 
 fn slice_number(name: &str, place: &str, value: &Value, numeric: i32, integral: i32) -> Result<i64> {
@@ -201,7 +314,7 @@ fn slice_number(name: &str, place: &str, value: &Value, numeric: i32, integral: 
 }
 
 /// `{$range: [start, end, step]}`: the end is not part of it.
-pub(crate) fn range(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn range(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let integer = |position: usize, article: &str, what: &str, numeric: i32| -> Result<i64> {
         let argument = &arguments[position];
         if !value::is_number(argument) {
@@ -231,7 +344,8 @@ pub(crate) fn range(name: &'static str, arguments: &mut [Argument<'_>]) -> Resul
     }
     let span = if step > 0 { end - start } else { start - end };
     let count = if span <= 0 { 0 } else { usize::try_from((span - 1) / step.abs() + 1).unwrap_or(usize::MAX) };
-    let bytes = count.saturating_mul(size_of::<Bson>());
+    // As MongoDB counts: a number is 16 bytes there.
+    let bytes = count.saturating_mul(16);
     if bytes > RANGE_BYTES_MAX {
         return Err(Error::new(
             ErrorCode::ExceededMemoryLimit,
@@ -240,29 +354,29 @@ pub(crate) fn range(name: &'static str, arguments: &mut [Argument<'_>]) -> Resul
             ),
         ));
     }
-    let mut numbers = Vec::with_capacity(count);
+    let mut numbers = Elements::new(arguments.meter, name, count);
     let mut next = start;
     for _ in 0..count {
-        numbers.push(value::narrow(next));
+        numbers.push(value::narrow(next))?;
         next += step;
     }
-    Ok(Some(Bson::Array(numbers)))
+    Ok(numbers.into_value())
 }
 
 /// `{$objectToArray: object}`: an array of `{k: …, v: …}`.
-pub(crate) fn object_to_array(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn object_to_array(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
+    count_copy(name, arguments)?;
     match take(&mut arguments[0]).into_owned() {
-        Some(Bson::Document(document)) => Ok(Some(Bson::Array(
-            document
-                .into_iter()
-                .map(|(key, value)| {
-                    let mut pair = Document::new();
-                    pair.insert("k", key);
-                    pair.insert("v", value);
-                    Bson::Document(pair)
-                })
-                .collect(),
-        ))),
+        Some(Bson::Document(document)) => {
+            let mut pairs = Elements::new(arguments.meter, name, document.len());
+            for (key, value) in document {
+                let mut pair = Document::new();
+                pair.insert("k", key);
+                pair.insert("v", value);
+                pairs.push(Bson::Document(pair))?;
+            }
+            Ok(pairs.into_value())
+        }
         nullish if value::is_nullish(&nullish) => NULL,
         other => Err(Error::location(
             40390,
@@ -272,7 +386,8 @@ pub(crate) fn object_to_array(name: &'static str, arguments: &mut [Argument<'_>]
 }
 
 /// `{$arrayToObject: array}`: of `{k: …, v: …}` or of `[k, v]`, not mixed; the last of equal keys wins.
-pub(crate) fn array_to_object(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn array_to_object(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
+    count_copy(name, arguments)?;
     let elements = match take(&mut arguments[0]).into_owned() {
         Some(Bson::Array(elements)) => elements,
         nullish if value::is_nullish(&nullish) => return NULL,
@@ -405,9 +520,12 @@ fn zip_type(code: i32, what: &str, found: RawBsonRef<'_>) -> Error {
 
 /// Evaluates `$zip`; null when any input is nullish.
 pub(crate) fn evaluate_zip(inputs: &[Node], defaults: &[Node], longest: bool, scope: &Scope<'_>) -> Result<Value> {
+    let mut held = scope.meter.hold("$zip");
     let mut columns = Vec::with_capacity(inputs.len());
     for input in inputs {
-        match input.evaluate(scope)? {
+        let column = input.evaluate(scope)?;
+        held.add_contents(column.as_ref())?;
+        match column {
             Some(Bson::Array(elements)) => columns.push(elements),
             nullish if value::is_nullish(&nullish) => return NULL,
             other => {
@@ -420,17 +538,21 @@ pub(crate) fn evaluate_zip(inputs: &[Node], defaults: &[Node], longest: bool, sc
     }
     let mut fallbacks = Vec::with_capacity(columns.len());
     for default in defaults {
-        fallbacks.push(default.evaluate(scope)?.unwrap_or(Bson::Null));
+        let fallback = default.evaluate(scope)?.unwrap_or(Bson::Null);
+        held.add_value(&fallback)?;
+        fallbacks.push(fallback);
     }
     fallbacks.resize(columns.len(), Bson::Null);
     let lengths = columns.iter().map(Vec::len);
     let rows = if longest { lengths.max() } else { lengths.min() }.unwrap_or(0);
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
-    let mut zipped = Vec::with_capacity(rows);
+    let mut zipped = Elements::new(scope.meter, "$zip", rows);
     for _ in 0..rows {
-        let row =
-            columns.iter_mut().zip(&fallbacks).map(|(column, fallback)| column.next().unwrap_or(fallback.clone()));
-        zipped.push(Bson::Array(row.collect()));
+        let mut row = Elements::new(scope.meter, "$zip", columns.len());
+        for (column, fallback) in columns.iter_mut().zip(&fallbacks) {
+            row.push(column.next().unwrap_or_else(|| fallback.clone()))?;
+        }
+        zipped.push(row.into_value().unwrap_or(Bson::Null))?;
     }
-    Ok(Some(Bson::Array(zipped)))
+    Ok(zipped.into_value())
 }

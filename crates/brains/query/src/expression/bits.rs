@@ -1,22 +1,22 @@
 //! `$bitAnd`, `$bitOr`, `$bitXor`, `$bitNot`: on `int` and `long` only, `long` if any operand is.
 
-use super::node::Argument;
+use super::node::{Argument, Arguments};
 use super::value::{self, Value};
 use baton_types::{Error, Result};
 use bson::Bson;
 
 /// `{$bitAnd: [a, …]}`.
-pub(crate) fn and(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn and(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     combine(name, arguments, -1, |a, b| a & b)
 }
 
 /// `{$bitOr: [a, …]}`.
-pub(crate) fn or(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn or(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     combine(name, arguments, 0, |a, b| a | b)
 }
 
 /// `{$bitXor: [a, …]}`.
-pub(crate) fn xor(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn xor(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     combine(name, arguments, 0, |a, b| a ^ b)
 }
 
@@ -39,7 +39,7 @@ fn combine(name: &str, arguments: &[Argument<'_>], identity: i32, step: fn(i64, 
 }
 
 /// `{$bitNot: a}`.
-pub(crate) fn not(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn not(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match arguments[0].as_ref() {
         Some(Bson::Int32(operand)) => Ok(Some(Bson::Int32(!operand))),
         Some(Bson::Int64(operand)) => Ok(Some(Bson::Int64(!operand))),

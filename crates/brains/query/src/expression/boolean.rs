@@ -2,7 +2,7 @@
 //!
 //! `$and` and `$or` are nodes of their own, because they stop early.
 
-use super::node::{Argument, Node};
+use super::node::{Arguments, Node};
 use super::parse::Parser;
 use super::table::Operator;
 use super::value::{self, Value};
@@ -20,6 +20,6 @@ pub(crate) fn or(parser: &mut Parser<'_>, _: &'static Operator, raw: RawBsonRef<
 }
 
 /// `{$not: [a]}`.
-pub(crate) fn not(_: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn not(_: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     Ok(Some(Bson::Boolean(!value::is_true(&arguments[0]))))
 }

@@ -5,7 +5,7 @@
 
 use super::date::reading;
 use super::named::{Named, Signature, field};
-use super::node::Argument;
+use super::node::Arguments;
 use super::value::{self, Value};
 use baton_document::decimal::{Decimal, Rounding};
 use baton_document::number::Number;
@@ -156,7 +156,7 @@ fn to_target(input: &Value, target: Target) -> Result<Value> {
         (Bson::Boolean(truth), Target::String) => Bson::String(truth.to_string()),
         (Bson::ObjectId(id), Target::String) => Bson::String(id.to_hex()),
         (Bson::DateTime(_), Target::String) => Bson::String(value::coerce_to_string(input)?),
-        (Bson::ObjectId(id), Target::Date) => Bson::DateTime(id.timestamp()),
+        (Bson::ObjectId(id), Target::Date) => Bson::DateTime(value::object_id_time(id)),
         (Bson::Timestamp(timestamp), Target::Date) => {
             Bson::DateTime(DateTime::from_millis(i64::from(timestamp.time) * 1000))
         }
@@ -179,7 +179,8 @@ fn to_target(input: &Value, target: Target) -> Result<Value> {
 fn number_text(number: Number, input: &Value) -> Result<String> {
     match number {
         Number::Decimal(_) => Ok(number.to_bson().to_string()),
-        _ => value::coerce_to_string(input),
+        Number::Double(double) => Ok(value::double_text(double)),
+        Number::Int32(_) | Number::Int64(_) => value::coerce_to_string(input),
     }
 }
 
@@ -242,7 +243,8 @@ fn from_text(text: &str, target: Target) -> Result<Bson> {
     match target {
         Target::Int | Target::Long => {
             let plain = text.strip_prefix('+').unwrap_or(text);
-            if plain.starts_with('+') || !plain.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()) {
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
                 return Err(unreadable("Did not consume whole string."));
             }
             let number: i64 = plain.parse().map_err(|_| unreadable("Overflow"))?;
@@ -286,7 +288,7 @@ fn read_double(text: &str) -> Option<f64> {
 macro_rules! shorthands {
     ($($(#[$doc:meta])* $name:ident $target:expr;)*) => {
         $($(#[$doc])*
-        pub(crate) fn $name(_: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+        pub(crate) fn $name(_: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
             if value::is_nullish(&arguments[0]) {
                 return Ok(Some(Bson::Null));
             }
@@ -315,11 +317,11 @@ shorthands! {
 }
 
 /// `{$type: a}`: the type's name, `"missing"` for a missing value.
-pub(crate) fn type_of(_: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn type_of(_: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     Ok(Some(Bson::String(value::type_name(&arguments[0]).to_owned())))
 }
 
 /// `{$isNumber: a}`.
-pub(crate) fn is_number(_: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn is_number(_: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     Ok(Some(Bson::Boolean(value::is_number(&arguments[0]))))
 }

@@ -5,7 +5,8 @@
 //! in [`table`], whose function lives in one file per family. `None` is MongoDB's "missing", which is not `null`.
 //!
 //! Invariants: evaluation never recurses deeper than the expression, and no expression is deeper than
-//! [`parse::DEPTH_MAX`]; nothing here reads a clock or global randomness ([`Context`] brings both); `$cond`, `$switch`,
+//! [`parse::DEPTH_MAX`]; what an evaluation holds at a time is bounded, and asked now and then whether to go on
+//! ([`meter`]); nothing here reads a clock or global randomness ([`Context`] brings both); `$cond`, `$switch`,
 //! `$and`, `$or`, `$ifNull` and the `on…` fallbacks evaluate only what they need.
 //!
 //! Deliberately absent: server-side JavaScript, `$meta`, collation, and index use of `$expr` (the planner's).
@@ -21,6 +22,7 @@ mod date;
 mod dependencies;
 mod depth;
 mod hashed_key;
+mod meter;
 mod named;
 mod node;
 mod object;
@@ -44,10 +46,12 @@ mod variables;
 pub(crate) mod tests;
 
 pub use dependencies::Dependencies;
+pub(crate) use node::InPlace;
 
 use crate::Context;
 use baton_types::Result;
 use bson::{Bson, RawBsonRef, RawDocument};
+use meter::Meter;
 use node::{Node, Scope};
 
 /// Refuses what cannot be one component of a dotted path, with MongoDB's errors.
@@ -60,6 +64,11 @@ pub fn check_path(dotted: &str) -> Result<()> {
     path::parse(dotted).map(|_| ())
 }
 
+/// Refuses what no client may bind as a variable: names that do not begin with a lower-case letter, but for `CURRENT`.
+pub fn check_variable_name(name: &str) -> Result<()> {
+    parse::check_bindable_name(name)
+}
+
 /// A parsed aggregation expression.
 #[derive(Clone, Debug)]
 pub struct Expression {
@@ -69,7 +78,7 @@ pub struct Expression {
 impl Expression {
     /// Parses an operand: a literal, a `"$path"`, a `"$$variable"`, an array, an object, or `{$operator: …}`.
     ///
-    /// The names in `ctx.variables` are the `$$` variables the expression may use besides those it binds itself; their
+    /// The variables of `ctx` are the `$$` variables the expression may use besides those it binds itself; their
     /// values are looked up in the context given to [`Expression::evaluate`]. Subexpressions without variables or
     /// paths are evaluated here, once.
     pub fn parse(value: RawBsonRef<'_>, ctx: &Context) -> Result<Self> {
@@ -83,12 +92,12 @@ impl Expression {
 
     /// The value for one document; `None` where MongoDB speaks of a missing value.
     pub fn evaluate(&self, doc: &RawDocument, ctx: &Context) -> Result<Option<Bson>> {
-        self.node.evaluate(&Scope::new(doc, ctx))
+        self.node.evaluate(&Scope::new(doc, ctx, &Meter::new(ctx)))
     }
 
     /// The value by MongoDB's truth: missing, `null`, `undefined`, `false` and zeroes are false, all else is true.
     pub fn evaluate_bool(&self, doc: &RawDocument, ctx: &Context) -> Result<bool> {
-        self.node.evaluate_bool(&Scope::new(doc, ctx))
+        self.node.evaluate_bool(&Scope::new(doc, ctx, &Meter::new(ctx)))
     }
 
     /// Which fields of the document the value depends on.
@@ -104,6 +113,11 @@ impl Expression {
             Node::Constant(value) => Some(value.as_ref()),
             _ => None,
         }
+    }
+
+    /// The value as it lies in the document, where the expression is a path and nothing but documents are on its way.
+    pub(crate) fn in_place<'d>(&self, doc: &'d RawDocument) -> Result<InPlace<'d>> {
+        self.node.in_place(doc)
     }
 
     /// The dotted path, where the expression is nothing but a `"$path"` of the document.

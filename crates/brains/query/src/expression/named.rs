@@ -3,6 +3,7 @@
 //! A [`Signature`] lists the names and the errors for a wrong shape, which MongoDB words and numbers differently for
 //! each operator; the operator's function asks for the arguments it needs, so that fallbacks stay unevaluated.
 
+use super::meter::Meter;
 use super::node::{Call, Node, Scope};
 use super::parse::Parser;
 use super::table::Operator;
@@ -79,9 +80,15 @@ impl Named<'_> {
 
     /// The argument's value; missing if it was not given.
     pub fn value(&self, position: usize) -> Result<Value> {
-        match self.call.arguments.get(position) {
-            Some(node) => node.evaluate(self.scope),
-            None => Ok(None),
-        }
+        let Some(node) = self.call.arguments.get(position) else { return Ok(None) };
+        let value = node.evaluate(self.scope)?;
+        // Counted, and held for a moment only: the operators with named arguments have few, and give back no more.
+        self.scope.meter.hold(self.name()).add_contents(value.as_ref())?;
+        Ok(value)
+    }
+
+    /// What the call is counted on.
+    pub fn meter(&self) -> &Meter<'_> {
+        self.scope.meter
     }
 }

@@ -4,6 +4,7 @@
 //! allocates nothing and an inner scope cannot outlive an outer one. The parser numbers variables by nesting (their
 //! slot), so that names are resolved once.
 
+use super::meter::{Elements, Fields, Held, Meter};
 use super::named::Named;
 use super::path::{self, FieldPath};
 use super::regex::RegexCall;
@@ -12,11 +13,33 @@ use super::table::{Form, Operator};
 use super::value::{self, Value};
 use crate::Context;
 use baton_types::{Error, Result};
-use bson::{Bson, Document, RawBsonRef, RawDocument};
+use bson::{Bson, RawArray, RawBsonRef, RawDocument};
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 
 /// An evaluated argument, borrowed where the expression or a variable owns it.
 pub(crate) type Argument<'a> = Cow<'a, Value>;
+
+/// The arguments of a call, and the meter its function counts on. Most functions take no longer, and make no more, than
+/// their arguments are large, which are counted before; the others count themselves.
+pub(crate) struct Arguments<'s, 'a> {
+    values: &'s mut [Argument<'a>],
+    pub meter: &'s Meter<'s>,
+}
+
+impl<'a> Deref for Arguments<'_, 'a> {
+    type Target = [Argument<'a>];
+
+    fn deref(&self) -> &Self::Target {
+        self.values
+    }
+}
+
+impl DerefMut for Arguments<'_, '_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.values
+    }
+}
 
 /// Where a path starts.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +112,7 @@ pub(crate) struct Call {
 pub(crate) struct Scope<'a> {
     pub root: &'a RawDocument,
     pub ctx: &'a Context,
+    pub meter: &'a Meter<'a>,
     locals: Option<&'a Locals<'a>>,
 }
 
@@ -100,8 +124,8 @@ pub(crate) struct Locals<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub fn new(root: &'a RawDocument, ctx: &'a Context) -> Self {
-        Self { root, ctx, locals: None }
+    pub fn new(root: &'a RawDocument, ctx: &'a Context, meter: &'a Meter<'a>) -> Self {
+        Self { root, ctx, meter, locals: None }
     }
 
     /// Bindings for `values` from `first_slot` on, to be given to [`Scope::with`].
@@ -117,7 +141,7 @@ impl<'a> Scope<'a> {
     where
         'a: 'b,
     {
-        Scope { root: self.root, ctx: self.ctx, locals: Some(locals) }
+        Scope { locals: Some(locals), ..*self }
     }
 
     fn local(&self, slot: usize) -> Result<&'a Value> {
@@ -132,13 +156,7 @@ impl<'a> Scope<'a> {
     }
 
     fn request_variable(&self, name: &str) -> Result<&'a Bson> {
-        self.ctx
-            .variables
-            .iter()
-            .rev()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value)
-            .ok_or_else(|| Error::location(17276, format!("Use of undefined variable: {name}")))
+        self.ctx.variable(name).ok_or_else(|| Error::location(17276, format!("Use of undefined variable: {name}")))
     }
 }
 
@@ -146,7 +164,42 @@ fn unbound(slot: usize) -> Error {
     Error::new(baton_types::ErrorCode::InternalError, format!("expression variable {slot} is not bound"))
 }
 
+/// Whether a node's value lies in the document.
+pub(crate) enum InPlace<'d> {
+    /// This is it.
+    Value(RawBsonRef<'d>),
+    /// It would, and is missing.
+    Missing,
+    /// It has to be computed.
+    No,
+}
+
 impl Node {
+    /// The value as it lies in `document`, where the node is a path and nothing but documents are on its way.
+    pub fn in_place<'d>(&self, document: &'d RawDocument) -> Result<InPlace<'d>> {
+        let Self::Path(Source::Root, path) = self else { return Ok(InPlace::No) };
+        let mut value = RawBsonRef::Document(document);
+        for name in path {
+            value = match value {
+                RawBsonRef::Document(inner) => match inner.get(name)? {
+                    Some(next) => next,
+                    None => return Ok(InPlace::Missing),
+                },
+                RawBsonRef::Array(_) => return Ok(InPlace::No),
+                _ => return Ok(InPlace::Missing),
+            };
+        }
+        Ok(InPlace::Value(value))
+    }
+
+    /// The array that is the node's value, where it lies in the document.
+    pub fn array_in_place<'d>(&self, document: &'d RawDocument) -> Result<Option<&'d RawArray>> {
+        match self.in_place(document)? {
+            InPlace::Value(RawBsonRef::Array(array)) => Ok(Some(array)),
+            InPlace::Value(_) | InPlace::Missing | InPlace::No => Ok(None),
+        }
+    }
+
     /// Whether the node is a constant.
     pub fn is_constant(&self) -> bool {
         matches!(self, Self::Constant(_))
@@ -159,11 +212,11 @@ impl Node {
             Self::Path(source, path) => evaluate_path(source, path, scope),
             Self::Object(fields) => evaluate_object(fields, scope),
             Self::Array(elements) => {
-                let mut values = Vec::with_capacity(elements.len());
+                let mut values = Elements::new(scope.meter, "an array", elements.len());
                 for element in elements {
-                    values.push(element.evaluate(scope)?.unwrap_or(Bson::Null));
+                    values.push(element.evaluate(scope)?.unwrap_or(Bson::Null))?;
                 }
-                Ok(Some(Bson::Array(values)))
+                Ok(values.into_value())
             }
             Self::And(_) | Self::Or(_) => Ok(Some(Bson::Boolean(self.evaluate_bool(scope)?))),
             Self::IfNull(alternatives) => {
@@ -230,9 +283,9 @@ impl Node {
 
 fn evaluate_path(source: &Source, path: &FieldPath, scope: &Scope<'_>) -> Result<Value> {
     match source {
-        Source::Root => path::in_document(scope.root, path),
-        Source::Slot(slot) => Ok(path::in_value(scope.local(*slot)?.as_ref(), path)),
-        Source::Request(name) => Ok(path::in_value(Some(scope.request_variable(name)?), path)),
+        Source::Root => path::in_document(scope.root, path, scope.meter),
+        Source::Slot(slot) => path::in_value(scope.local(*slot)?.as_ref(), path, scope.meter),
+        Source::Request(name) => path::in_value(Some(scope.request_variable(name)?), path, scope.meter),
         Source::Now => Ok(path.is_empty().then_some(Bson::DateTime(scope.ctx.now))),
         Source::ClusterTime => match scope.ctx.cluster_time {
             Some(time) => Ok(path.is_empty().then(|| Bson::Timestamp(time.into()))),
@@ -242,31 +295,45 @@ fn evaluate_path(source: &Source, path: &FieldPath, scope: &Scope<'_>) -> Result
 }
 
 fn evaluate_object(fields: &[(String, Node)], scope: &Scope<'_>) -> Result<Value> {
-    let mut document = Document::new();
+    let mut object = Fields::new(scope.meter, "an object");
     for (name, node) in fields {
         if let Some(value) = node.evaluate(scope)? {
-            document.insert(name.as_str(), value);
+            object.insert(name, value)?;
         }
     }
-    Ok(Some(Bson::Document(document)))
+    Ok(object.into_value())
 }
 
 impl Call {
     fn evaluate(&self, scope: &Scope<'_>) -> Result<Value> {
         let name = self.operator.name;
+        let meter = scope.meter;
+        meter.step()?;
+        if let Some(in_place) = self.operator.in_place
+            && let Some(value) = in_place(self, scope)?
+        {
+            return Ok(value);
+        }
         match &self.operator.form {
-            // The common arities avoid the allocation.
-            Form::Positional(_, function) => match self.arguments.as_slice() {
-                [a] => function(name, &mut [a.borrow(scope)?]),
-                [a, b] => function(name, &mut [a.borrow(scope)?, b.borrow(scope)?]),
-                many => {
-                    let mut arguments = Vec::with_capacity(many.len());
-                    for argument in many {
-                        arguments.push(argument.borrow(scope)?);
+            Form::Positional(_, function) => {
+                // What the arguments take is held until the result is there.
+                let mut held = meter.hold(name);
+                // The common arities avoid the allocation.
+                match self.arguments.as_slice() {
+                    [a] => function(name, &mut Arguments { values: &mut [argument(a, scope, &mut held)?], meter }),
+                    [a, b] => {
+                        let values = &mut [argument(a, scope, &mut held)?, argument(b, scope, &mut held)?];
+                        function(name, &mut Arguments { values, meter })
                     }
-                    function(name, &mut arguments)
+                    many => {
+                        let mut arguments = Vec::with_capacity(many.len());
+                        for node in many {
+                            arguments.push(argument(node, scope, &mut held)?);
+                        }
+                        function(name, &mut Arguments { values: &mut arguments, meter })
+                    }
                 }
-            },
+            }
             Form::Named(_, function) => function(&Named { call: self, scope }),
             Form::Special(_) | Form::Refused(_) => match self.operator.call {
                 Some(function) => function(&Named { call: self, scope }),
@@ -276,6 +343,17 @@ impl Call {
             },
         }
     }
+}
+
+/// An argument of a call, held if it is the call's own.
+fn argument<'s>(node: &'s Node, scope: &Scope<'s>, held: &mut Held<'_>) -> Result<Argument<'s>> {
+    let argument = node.borrow(scope)?;
+    match &argument {
+        Cow::Owned(value) => held.add_contents(value.as_ref())?,
+        Cow::Borrowed(Some(Bson::String(text))) => scope.meter.move_bytes(text.len())?,
+        Cow::Borrowed(_) => {}
+    }
+    Ok(argument)
 }
 
 /// A raw value as an owned one.

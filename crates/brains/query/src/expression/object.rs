@@ -41,7 +41,7 @@ pub(crate) fn parse_get(parser: &mut Parser<'_>, operator: &'static Operator, ra
         }
     };
     check_field_name(operator.name, &call.arguments[0], [5_654_600, 5_654_601, 5_654_602])?;
-    Ok(parser.fold(call))
+    parser.fold(call)
 }
 
 fn is_expression(document: &bson::RawDocument) -> bool {
@@ -52,14 +52,14 @@ fn is_expression(document: &bson::RawDocument) -> bool {
 pub(crate) fn parse_set(parser: &mut Parser<'_>, operator: &'static Operator, raw: RawBsonRef<'_>) -> Result<Node> {
     let call = SET_FIELD.parse(parser, operator, raw)?;
     check_field_name(operator.name, &call.arguments[0], [4_161_106, 4_161_107, 4_161_108])?;
-    Ok(parser.fold(call))
+    parser.fold(call)
 }
 
 /// `{$unsetField: {field: "name", input: …}}`.
 pub(crate) fn parse_unset(parser: &mut Parser<'_>, operator: &'static Operator, raw: RawBsonRef<'_>) -> Result<Node> {
     let call = UNSET_FIELD.parse(parser, operator, raw)?;
     check_field_name(operator.name, &call.arguments[0], [4_161_106, 4_161_107, 4_161_108])?;
-    Ok(parser.fold(call))
+    parser.fold(call)
 }
 
 /// The name must be a constant string; codes for a path, for another expression, for another type.

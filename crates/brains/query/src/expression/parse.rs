@@ -4,6 +4,7 @@
 //! branch may never be taken, so its error waits until it is. The context keeps the first (`Context::check_constants`).
 
 use super::depth;
+use super::meter::Meter;
 use super::node::{Call, Node, Scope, Source, own};
 use super::path;
 use super::table::{self, Arity, Form};
@@ -122,7 +123,7 @@ impl<'c> Parser<'c> {
             }
             _ => match self.names.iter().rposition(|known| known == name) {
                 Some(slot) => Source::Slot(slot),
-                None if self.ctx.variables.iter().any(|(known, _)| known == name) => Source::Request(name.to_owned()),
+                None if self.ctx.variable(name).is_some() => Source::Request(name.to_owned()),
                 None => return Err(Error::location(17276, format!("Use of undefined variable: {name}"))),
             },
         };
@@ -132,6 +133,7 @@ impl<'c> Parser<'c> {
     fn current(&self) -> Source {
         match self.names.iter().rposition(|known| known == "CURRENT") {
             Some(slot) => Source::Slot(slot),
+            None if self.ctx.variable("CURRENT").is_some() => Source::Request("CURRENT".to_owned()),
             None => Source::Root,
         }
     }
@@ -175,29 +177,34 @@ impl<'c> Parser<'c> {
             Form::Positional(arity, _) => {
                 let arguments = self.operands(argument)?;
                 arity.check(operator.name, arguments.len())?;
-                Ok(self.fold(Call { operator, arguments, given: 0 }))
+                self.fold(Call { operator, arguments, given: 0 })
             }
             Form::Named(signature, _) => {
                 let call = signature.parse(self, operator, argument)?;
-                Ok(self.fold(call))
+                self.fold(call)
             }
             Form::Special(parse) => parse(self, operator, argument),
             Form::Refused(reason) => Err(Error::not_implemented(format!("{name} ({reason})"))),
         }
     }
 
-    /// A call as a node; a constant where all arguments are and the call succeeds.
-    pub fn fold(&self, call: Call) -> Node {
+    /// A call as a node; a constant where all arguments are, the call succeeds, and its value is small enough to be
+    /// kept for the whole request.
+    pub fn fold(&self, call: Call) -> Result<Node> {
         let constant = call.arguments.iter().all(Node::is_constant);
         let node = Node::Call(Box::new(call));
         if !constant {
-            return node;
+            return Ok(node);
         }
-        match node.evaluate(&Scope::new(&bson::RawDocumentBuf::new(), self.ctx)) {
-            Ok(value) => Node::Constant(value),
+        let meter = Meter::new(self.ctx);
+        match node.evaluate(&Scope::new(&bson::RawDocumentBuf::new(), self.ctx, &meter)) {
+            Ok(value) if self.ctx.may_keep(value.as_ref()) => Ok(Node::Constant(value)),
+            Ok(_) => Ok(node),
             Err(error) => {
+                // An interrupt is not the call's own error.
+                self.ctx.interruption.look()?;
                 let _ = self.ctx.failed_constant.set(error);
-                node
+                Ok(node)
             }
         }
     }

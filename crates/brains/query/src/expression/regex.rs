@@ -116,7 +116,7 @@ impl RegexCall {
                 Ok(found) => Ok(Some(Bson::Boolean(found))),
                 Err(e) => Err(self.failed(&e)),
             },
-            "$regexFindAll" => self.find_all(input, &regex),
+            "$regexFindAll" => self.find_all(input, &regex, scope),
             _ => match self.find(&regex, input, 0)? {
                 Some(found) => Ok(Some(described(input, &found.spans, found.characters_before(input, 0)))),
                 None => Ok(Some(Bson::Null)),
@@ -124,13 +124,15 @@ impl RegexCall {
         }
     }
 
-    fn find_all(&self, input: &str, regex: &Pattern) -> Result<Value> {
+    fn find_all(&self, input: &str, regex: &Pattern, scope: &Scope<'_>) -> Result<Value> {
         let mut all = Vec::new();
         let mut output_bytes = 0;
         // How far code points have been counted.
         let (mut counted_bytes, mut counted) = (0, 0);
         let mut from = 0;
         while let Some(found) = self.find(regex, input, from)? {
+            // A match may take long.
+            scope.meter.steps(32)?;
             counted += found.characters_before(input, counted_bytes);
             counted_bytes = found.start;
             let described = described(input, &found.spans, counted);

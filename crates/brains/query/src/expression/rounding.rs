@@ -2,7 +2,7 @@
 //!
 //! Doubles are rounded in decimal, half to even, so that what looks like a tie counts as one only if it is.
 
-use super::node::Argument;
+use super::node::{Argument, Arguments};
 use super::value::{self, Value};
 use baton_document::decimal::{Decimal, Rounding};
 use baton_document::number::Number;
@@ -10,12 +10,12 @@ use baton_types::{Error, Result};
 use bson::Bson;
 
 /// `{$round: [a, place]}`.
-pub(crate) fn round(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn round(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     to_place(name, arguments, Rounding::HalfEven, f64::round_ties_even)
 }
 
 /// `{$trunc: [a, place]}`.
-pub(crate) fn trunc(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn trunc(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     to_place(name, arguments, Rounding::Truncate, f64::trunc)
 }
 
@@ -40,7 +40,7 @@ fn to_place(name: &str, arguments: &[Argument<'_>], rounding: Rounding, whole: f
         Number::Int64(integer) => Bson::Int64(rounded(name, integer, place, rounding, arguments)?),
         Number::Double(double) if place == 0 || !double.is_finite() => Bson::Double(whole(double)),
         Number::Double(double) => Bson::Double(Decimal::from_f64_full(double).round_to(place, rounding).to_f64()),
-        Number::Decimal(decimal) => Number::Decimal(decimal.round_to(place, rounding)).to_bson(),
+        Number::Decimal(decimal) => Number::Decimal(decimal.quantize(place, rounding)).to_bson(),
     }))
 }
 

@@ -50,6 +50,9 @@ pub(crate) fn greatest(call: &Named<'_>) -> Result<Value> {
 
 fn best(call: &Named<'_>, descending: bool) -> Result<Value> {
     let Some((mut elements, n)) = operands(call)? else { return Ok(Some(Bson::Null)) };
+    // As many comparisons as a sort makes, at the most.
+    let parts = elements.iter().map(value::size_bytes).sum::<usize>() / size_of::<Bson>();
+    call.meter().steps(parts.saturating_mul(elements.len().max(1).ilog2() as usize))?;
     elements.retain(|element| !matches!(element, Bson::Null | Bson::Undefined));
     elements.sort_by(|a, b| {
         let order = baton_document::order::compare_bson(a, b);

@@ -91,8 +91,22 @@ impl SortArray {
                 ));
             }
         };
-        elements.sort_by(|a, b| self.order.compare(a, b));
-        Ok(Some(Bson::Array(elements)))
+        let mut held = scope.meter.hold("$sortArray");
+        held.add(elements.iter().map(value::size_bytes).sum())?;
+        // A sort cannot be left half-way: it goes on without comparing.
+        let mut failure = None;
+        elements.sort_by(|a, b| {
+            if failure.is_none()
+                && let Err(error) = scope.meter.step()
+            {
+                failure = Some(error);
+            }
+            if failure.is_some() { Ordering::Equal } else { self.order.compare(a, b) }
+        });
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(Some(Bson::Array(elements))),
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! "Bytes" operators count UTF-8 bytes, "CP" operators code points. Case is folded for ASCII only, as in MongoDB.
 
+use super::meter::Elements;
 use super::named::{Named, Signature, field};
-use super::node::Argument;
+use super::node::{Argument, Arguments};
 use super::value::{self, Value};
 use baton_types::{Error, ErrorCode, Result};
 use bson::Bson;
@@ -18,7 +19,7 @@ fn text(text: impl Into<String>) -> Result<Value> {
 }
 
 /// `{$concat: [a, …]}`: null when any is nullish.
-pub(crate) fn concat(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn concat(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let mut joined = String::new();
     for argument in arguments.iter() {
         match argument.as_ref() {
@@ -47,29 +48,29 @@ fn check_length(name: &str, bytes: usize) -> Result<()> {
 }
 
 /// `{$toLower: a}`.
-pub(crate) fn to_lower(_: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn to_lower(_: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     text(value::coerce_to_string(&arguments[0])?.to_ascii_lowercase())
 }
 
 /// `{$toUpper: a}`.
-pub(crate) fn to_upper(_: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn to_upper(_: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     text(value::coerce_to_string(&arguments[0])?.to_ascii_uppercase())
 }
 
 /// `{$strcasecmp: [a, b]}`: -1, 0 or 1.
-pub(crate) fn strcasecmp(_: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn strcasecmp(_: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let a = value::coerce_to_string(&arguments[0])?.to_ascii_uppercase();
     let b = value::coerce_to_string(&arguments[1])?.to_ascii_uppercase();
     Ok(Some(Bson::Int32(a.cmp(&b) as i32)))
 }
 
 /// `{$strLenBytes: a}`.
-pub(crate) fn str_len_bytes(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn str_len_bytes(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     Ok(Some(value::count(only_string(name, 34473, &arguments[0])?.len())))
 }
 
 /// `{$strLenCP: a}`.
-pub(crate) fn str_len_cp(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn str_len_cp(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     Ok(Some(value::count(only_string(name, 34471, &arguments[0])?.chars().count())))
 }
 
@@ -83,7 +84,7 @@ fn only_string<'v>(name: &str, code: i32, value: &'v Value) -> Result<&'v str> {
 }
 
 /// `{$split: [text, separator]}`.
-pub(crate) fn split(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn split(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let (input, separator) = (arguments[0].as_ref(), arguments[1].as_ref());
     if value::is_nullish(input) || value::is_nullish(separator) {
         return NULL;
@@ -102,11 +103,15 @@ pub(crate) fn split(name: &'static str, arguments: &mut [Argument<'_>]) -> Resul
     if separator.is_empty() {
         return Err(Error::location(40087, format!("{name} requires a non-empty separator")));
     }
-    Ok(Some(Bson::Array(input.split(separator.as_str()).map(|part| Bson::String(part.to_owned())).collect())))
+    let mut parts = Elements::new(arguments.meter, name, 0);
+    for part in input.split(separator.as_str()) {
+        parts.push(Bson::String(part.to_owned()))?;
+    }
+    Ok(parts.into_value())
 }
 
 /// `{$substrBytes: [text, start, length]}`; `$substr` is the same. A negative length takes the rest.
-pub(crate) fn substr_bytes(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn substr_bytes(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let input = value::coerce_to_string(&arguments[0])?;
     let (Some(start), Some(length)) = (truncated_long(&arguments[1]), truncated_long(&arguments[2])) else {
         let (code, what, found) = match truncated_long(&arguments[1]) {
@@ -146,7 +151,7 @@ fn truncated_long(value: &Value) -> Option<i64> {
 }
 
 /// `{$substrCP: [text, start, length]}`.
-pub(crate) fn substr_cp(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn substr_cp(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let input = value::coerce_to_string(&arguments[0])?;
     let integer = |value: &Value, what: &str, numeric: i32, integral: i32| {
         if !value::is_number(value) {
@@ -174,35 +179,35 @@ pub(crate) fn substr_cp(name: &'static str, arguments: &mut [Argument<'_>]) -> R
 }
 
 /// `{$indexOfBytes: [text, token, start, end]}`: -1 when absent.
-pub(crate) fn index_of_bytes(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn index_of_bytes(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let Some((input, token)) = index_operands(name, arguments, 40091, 40092)? else { return NULL };
     let (start, end) = index_range(name, arguments, input.len())?;
-    let found = match input.as_bytes().get(start..end) {
-        Some(window) => find_bytes(window, token.as_bytes()).map(|position| start + position),
-        None => None,
+    let found = if start > end {
+        None
+    } else if token.is_empty() {
+        Some(start)
+    } else {
+        // A token is found at whole characters only, so those that the range cuts do not matter.
+        let from = (start..=end).find(|at| input.is_char_boundary(*at)).unwrap_or(end);
+        let to = (from..=end).rev().find(|at| input.is_char_boundary(*at)).unwrap_or(from);
+        input.get(from..to).and_then(|window| window.find(token)).map(|position| from + position)
     };
     Ok(Some(found.map_or(Bson::Int32(-1), value::count)))
 }
 
-fn find_bytes(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    if needle.is_empty() {
-        return Some(0);
-    }
-    haystack.windows(needle.len()).position(|window| window == needle)
-}
-
 /// `{$indexOfCP: [text, token, start, end]}`: -1 when absent.
-pub(crate) fn index_of_cp(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn index_of_cp(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     let Some((input, token)) = index_operands(name, arguments, 40093, 40094)? else { return NULL };
-    // Byte offsets of the code points, and of the end.
-    let offsets: Vec<usize> = input.char_indices().map(|(offset, _)| offset).chain([input.len()]).collect();
-    let (start, end) = index_range(name, arguments, offsets.len() - 1)?;
-    let found = match (offsets.get(start), offsets.get(end)) {
-        (Some(&from), Some(&to)) if from <= to => input[from..to].find(token).map(|position| from + position),
+    let (start, end) = index_range(name, arguments, input.chars().count())?;
+    // The byte where a code point begins; for the one behind the last, the end.
+    let offset = |position| input.char_indices().map(|(at, _)| at).chain([input.len()]).nth(position);
+    let found = match (offset(start), offset(end)) {
+        (Some(from), Some(to)) if from <= to => {
+            let window = &input[from..to];
+            window.find(token).map(|at| start + window[..at].chars().count())
+        }
         _ => None,
     };
-    // The token's first byte is a code point's first byte, so the offset is in the list.
-    let found = found.and_then(|offset| offsets.binary_search(&offset).ok());
     Ok(Some(found.map_or(Bson::Int32(-1), value::count)))
 }
 

@@ -3,7 +3,7 @@
 //! To add an operator: write its function in its family's file and add its row here.
 
 use super::named::{Named, Signature};
-use super::node::{Argument, Node};
+use super::node::{Arguments, Call, Node, Scope};
 use super::parse::Parser;
 use super::value::Value;
 use super::{
@@ -26,7 +26,7 @@ pub(crate) enum Arity {
 }
 
 /// Computes an operator from its evaluated arguments, as many as its arity says.
-pub(crate) type Function = fn(&'static str, &mut [Argument<'_>]) -> Result<Value>;
+pub(crate) type Function = fn(&'static str, &mut Arguments<'_, '_>) -> Result<Value>;
 
 /// How an operator is written, and what carries it out.
 pub(crate) enum Form {
@@ -46,7 +46,12 @@ pub(crate) struct Operator {
     pub form: Form,
     /// What carries out a call that a special form parsed.
     pub call: Option<fn(&Named<'_>) -> Result<Value>>,
+    /// Carries out a call whose array lies in the document, without a copy of the array; `None` where it cannot.
+    pub in_place: Option<InPlaceFunction>,
 }
+
+/// See [`Operator::in_place`].
+pub(crate) type InPlaceFunction = fn(&Call, &Scope<'_>) -> Result<Option<Value>>;
 
 impl fmt::Debug for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,7 +60,13 @@ impl fmt::Debug for Operator {
 }
 
 const fn positional(name: &'static str, arity: Arity, function: Function) -> Operator {
-    Operator { name, form: Form::Positional(arity, function), call: None }
+    Operator { name, form: Form::Positional(arity, function), call: None, in_place: None }
+}
+
+impl Operator {
+    const fn or_in_place(self, function: InPlaceFunction) -> Self {
+        Self { in_place: Some(function), ..self }
+    }
 }
 
 const fn any(name: &'static str, function: Function) -> Operator {
@@ -83,21 +94,21 @@ const fn named(
     signature: &'static Signature,
     function: fn(&Named<'_>) -> Result<Value>,
 ) -> Operator {
-    Operator { name, form: Form::Named(signature, function), call: None }
+    Operator { name, form: Form::Named(signature, function), call: None, in_place: None }
 }
 
 type Parse = fn(&mut Parser<'_>, &'static Operator, RawBsonRef<'_>) -> Result<Node>;
 
 const fn special(name: &'static str, parse: Parse) -> Operator {
-    Operator { name, form: Form::Special(parse), call: None }
+    Operator { name, form: Form::Special(parse), call: None, in_place: None }
 }
 
 const fn special_call(name: &'static str, parse: Parse, call: fn(&Named<'_>) -> Result<Value>) -> Operator {
-    Operator { name, form: Form::Special(parse), call: Some(call) }
+    Operator { name, form: Form::Special(parse), call: Some(call), in_place: None }
 }
 
 const fn refused(name: &'static str, reason: &'static str) -> Operator {
-    Operator { name, form: Form::Refused(reason), call: None }
+    Operator { name, form: Form::Refused(reason), call: None, in_place: None }
 }
 
 const JAVASCRIPT: &str = "server-side JavaScript";
@@ -113,7 +124,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
     one("$allElementsTrue", set::all_elements_true),
     special("$and", boolean::and),
     one("$anyElementTrue", set::any_element_true),
-    two("$arrayElemAt", array::array_elem_at),
+    two("$arrayElemAt", array::array_elem_at).or_in_place(array::elem_at_in_place),
     one("$arrayToObject", array::array_to_object),
     one("$asin", trigonometry::asin),
     one("$asinh", trigonometry::asinh),
@@ -152,7 +163,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
     two("$eq", comparison::eq),
     one("$exp", arithmetic::exp),
     special("$filter", variables::parse_filter),
-    one("$first", array::first),
+    one("$first", array::first).or_in_place(array::first_in_place),
     named("$firstN", &selection::SIGNATURE, selection::first),
     one("$floor", arithmetic::floor),
     refused("$function", JAVASCRIPT),
@@ -161,16 +172,16 @@ pub(crate) static OPERATORS: &[Operator] = &[
     two("$gte", comparison::gte),
     special_call("$hour", date::fields::parse, date::fields::hour),
     special("$ifNull", conditional::if_null),
-    two("$in", array::is_in),
+    two("$in", array::is_in).or_in_place(array::is_in_in_place),
     between("$indexOfArray", 2, 4, array::index_of_array),
     between("$indexOfBytes", 2, 4, string::index_of_bytes),
     between("$indexOfCP", 2, 4, string::index_of_cp),
-    one("$isArray", array::is_array),
+    one("$isArray", array::is_array).or_in_place(array::is_array_in_place),
     one("$isNumber", convert::is_number),
     special_call("$isoDayOfWeek", date::fields::parse, date::fields::iso_day_of_week),
     special_call("$isoWeek", date::fields::parse, date::fields::iso_week),
     special_call("$isoWeekYear", date::fields::parse, date::fields::iso_week_year),
-    one("$last", array::last),
+    one("$last", array::last).or_in_place(array::last_in_place),
     named("$lastN", &selection::SIGNATURE, selection::last),
     special("$let", variables::parse_let),
     special("$literal", literal),
@@ -220,7 +231,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
     any("$setUnion", set::union),
     one("$sin", trigonometry::sin),
     one("$sinh", trigonometry::sinh),
-    one("$size", array::size),
+    one("$size", array::size).or_in_place(array::size_in_place),
     between("$slice", 2, 3, array::slice),
     special("$sortArray", sort_array::parse),
     two("$split", string::split),

@@ -1,7 +1,7 @@
 //! Trigonometry, in doubles. A decimal argument is refused: rounding it to a double would lose digits silently.
 
 use super::arithmetic::{one_number, two_numbers};
-use super::node::Argument;
+use super::node::{Argument, Arguments};
 use super::value::{self, Value};
 use baton_document::number::Number;
 use baton_types::{Error, ErrorCode, Result};
@@ -51,7 +51,7 @@ fn as_double(name: &str, number: Number) -> Result<f64> {
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident $domain:expr, $function:expr;)*) => {
         $($(#[$doc])*
-        pub(crate) fn $name(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+        pub(crate) fn $name(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
             apply(name, arguments, $domain, $function)
         })*
     };
@@ -89,7 +89,7 @@ functions! {
 }
 
 /// `{$atan2: [y, x]}`.
-pub(crate) fn atan2(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn atan2(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     match two_numbers(name, arguments, ErrorCode(51044))? {
         Some((y, x)) => Ok(Some(Bson::Double(as_double(name, y)?.atan2(as_double(name, x)?)))),
         None => Ok(Some(Bson::Null)),

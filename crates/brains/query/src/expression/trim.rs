@@ -4,6 +4,7 @@ use super::named::{Named, Signature, field};
 use super::value::{self, Value};
 use baton_types::{Error, Result};
 use bson::Bson;
+use std::collections::HashSet;
 
 /// What is trimmed when no characters are given: MongoDB's list of white space, the null character among it.
 const WHITE_SPACE: [char; 20] = [
@@ -50,7 +51,7 @@ fn trim(call: &Named<'_>, left: bool, right: bool) -> Result<Value> {
             ),
         ));
     };
-    let chars: Option<Vec<char>> = if call.given(1) {
+    let chars: Option<HashSet<char>> = if call.given(1) {
         match call.value(1)? {
             Some(Bson::String(chars)) => Some(chars.chars().collect()),
             nullish if value::is_nullish(&nullish) => return Ok(Some(Bson::Null)),

@@ -1,9 +1,13 @@
 //! What every operator needs to know about values: their names, truth, order, coercions, and how messages show them.
 
+use super::meter::Meter;
+use crate::interruption::BYTES_PER_STEP;
 use baton_document::number::Number;
 use baton_document::order;
 use baton_types::{Error, Result};
+use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument};
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 
 /// The value of an expression; `None` is "missing".
@@ -42,6 +46,18 @@ fn missing_against(value: &Bson) -> Ordering {
         Bson::MinKey => Ordering::Greater,
         Bson::Undefined => Ordering::Equal,
         _ => Ordering::Less,
+    }
+}
+
+/// Counts the steps of a comparison about to be made: many only where both values have many parts.
+pub(crate) fn count_comparison(a: &Bson, b: &Bson, meter: &Meter<'_>) -> Result<()> {
+    match (a, b) {
+        (Bson::Array(_), Bson::Array(_)) | (Bson::Document(_), Bson::Document(_)) => {
+            let parts = |value| size_bytes(value) / size_of::<Bson>();
+            meter.steps(1 + parts(a).min(parts(b)))
+        }
+        (Bson::String(a), Bson::String(b)) => meter.steps(1 + a.len().min(b.len()) / BYTES_PER_STEP),
+        _ => meter.step(),
     }
 }
 
@@ -126,9 +142,15 @@ pub(crate) fn coerce_to_date(value: &Value) -> Result<DateTime> {
     match value {
         Some(Bson::DateTime(date)) => Ok(*date),
         Some(Bson::Timestamp(timestamp)) => Ok(DateTime::from_millis(i64::from(timestamp.time) * 1000)),
-        Some(Bson::ObjectId(id)) => Ok(id.timestamp()),
+        Some(Bson::ObjectId(id)) => Ok(object_id_time(id)),
         other => Err(Error::location(16006, format!("can't convert from BSON type {} to Date", type_name(other)))),
     }
+}
+
+/// When an ObjectId was made, by its own word: seconds with a sign, as MongoDB reads them, so that they end in 2038.
+pub(crate) fn object_id_time(id: &ObjectId) -> DateTime {
+    let [a, b, c, d, ..] = id.bytes();
+    DateTime::from_millis(i64::from(i32::from_be_bytes([a, b, c, d])) * 1000)
 }
 
 /// Whether [`coerce_to_date`] has an answer.
@@ -143,10 +165,10 @@ pub(crate) fn coerce_to_string(value: &Value) -> Result<String> {
         Some(Bson::String(text) | Bson::Symbol(text) | Bson::JavaScriptCode(text)) => Ok(text.clone()),
         Some(Bson::Int32(number)) => Ok(number.to_string()),
         Some(Bson::Int64(number)) => Ok(number.to_string()),
-        Some(Bson::Double(number)) => Ok(double_text(*number)),
+        Some(Bson::Double(number)) => Ok(double_text_short(*number)),
         Some(Bson::Decimal128(number)) => Ok(number.to_string()),
         Some(Bson::DateTime(date)) => Ok(super::date::iso_text(date.timestamp_millis())),
-        Some(Bson::Timestamp(timestamp)) => Ok(timestamp_text(timestamp)),
+        Some(Bson::Timestamp(timestamp)) => Ok(timestamp_text_short(timestamp)),
         other => Err(Error::location(16007, format!("can't convert from BSON type {} to String", type_name(other)))),
     }
 }
@@ -155,7 +177,45 @@ fn timestamp_text(timestamp: &bson::Timestamp) -> String {
     format!("Timestamp({}, {})", timestamp.time, timestamp.increment)
 }
 
-/// A double as MongoDB writes it: shortest digits that read back the same, with an exponent outside 1e-6..1e21.
+/// A timestamp as the older string operators write it: the time without its year, and the increment.
+fn timestamp_text_short(timestamp: &bson::Timestamp) -> String {
+    let time = chrono::DateTime::from_timestamp(i64::from(timestamp.time), 0).unwrap_or_default();
+    format!("{}:{}", time.format("%b %e %H:%M:%S"), timestamp.increment)
+}
+
+/// A double as the older string operators write it: six digits, as C's `%g`.
+fn double_text_short(number: f64) -> String {
+    if !number.is_finite() {
+        return if number.is_nan() {
+            "nan"
+        } else if number > 0.0 {
+            "inf"
+        } else {
+            "-inf"
+        }
+        .to_owned();
+    }
+    let text = format!("{number:.5e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..6).contains(&exponent) {
+        let places = usize::try_from(5 - exponent).unwrap_or(0);
+        return without_trailing_zeros(&format!("{number:.places$}")).to_owned();
+    }
+    with_exponent(without_trailing_zeros(digits), exponent)
+}
+
+fn without_trailing_zeros(digits: &str) -> &str {
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
+}
+
+/// As C writes an exponent: with a sign and at least two digits.
+fn with_exponent(digits: &str, exponent: i32) -> String {
+    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
+}
+
+/// A double as `$toString` and messages write it: shortest digits that read back the same, with an exponent outside
+/// 1e-4..1e16.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -164,13 +224,10 @@ pub(crate) fn double_text(number: f64) -> String {
         return if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
     let magnitude = number.abs();
-    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+    if magnitude != 0.0 && !(1e-4..1e16).contains(&magnitude) {
         let text = format!("{number:e}");
-        // Rust writes 1e21, JavaScript's and MongoDB's shortest form 1e+21.
-        return match text.split_once('e') {
-            Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
-            _ => text,
-        };
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return with_exponent(digits, exponent.parse().unwrap_or(0));
     }
     format!("{number}")
 }
@@ -231,30 +288,34 @@ pub(crate) fn size_bytes(value: &Bson) -> usize {
 }
 
 fn document_size_bytes(document: &Document) -> usize {
-    // A field costs its name, an entry of the map and its hash.
-    document.iter().map(|(name, value)| name.len() + 40 + size_bytes(value)).sum()
+    document.iter().map(|(name, value)| field_bytes(name, value)).sum()
 }
 
-/// A value that sorts by MongoDB's order, for ordered sets.
-#[derive(Clone, Debug)]
-pub(crate) struct Ordered(pub Bson);
+/// Roughly what a field takes in memory: its name, an entry of the map and its hash, its value.
+pub(crate) fn field_bytes(name: &str, value: &Bson) -> usize {
+    name.len() + 40 + size_bytes(value)
+}
 
-impl Ord for Ordered {
+/// A value, owned or not, that sorts by MongoDB's order, for ordered sets.
+#[derive(Clone, Debug)]
+pub(crate) struct Ordered<V>(pub V);
+
+impl<V: Borrow<Bson>> Ord for Ordered<V> {
     fn cmp(&self, other: &Self) -> Ordering {
-        order::compare_bson(&self.0, &other.0)
+        order::compare_bson(self.0.borrow(), other.0.borrow())
     }
 }
 
-impl PartialOrd for Ordered {
+impl<V: Borrow<Bson>> PartialOrd for Ordered<V> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Ordered {
+impl<V: Borrow<Bson>> PartialEq for Ordered<V> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Ordered {}
+impl<V: Borrow<Bson>> Eq for Ordered<V> {}

@@ -1,10 +1,13 @@
 //! `$let`, `$map`, `$filter`, `$reduce`: the operators that bind variables.
 
+use super::meter::{Elements, Held, Meter};
 use super::node::{Node, Scope};
 use super::parse::{DEPTH_MAX, Parser, check_bindable_name};
+use super::path;
 use super::table::Operator;
 use super::value::{self, Value};
 use baton_types::{Error, ErrorCode, Result};
+use bson::raw::RawArrayIter;
 use bson::{Bson, RawBsonRef, RawDocument};
 
 /// `$reduce` looks at how deep its value nests once in so many steps: a step adds no more levels than its expression has.
@@ -125,7 +128,13 @@ fn variable_name(raw: RawBsonRef<'_>, operator: &str) -> Result<String> {
 
 /// Evaluates `$let`.
 pub(crate) fn evaluate_let(slot: usize, nodes: &[Node], body: &Node, scope: &Scope<'_>) -> Result<Value> {
-    let values = nodes.iter().map(|node| node.evaluate(scope)).collect::<Result<Vec<_>>>()?;
+    let mut held = scope.meter.hold("$let");
+    let mut values = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let value = node.evaluate(scope)?;
+        held.add_contents(value.as_ref())?;
+        values.push(value);
+    }
     let locals = scope.bind(slot, &values);
     body.evaluate(&scope.with(&locals))
 }
@@ -133,14 +142,14 @@ pub(crate) fn evaluate_let(slot: usize, nodes: &[Node], body: &Node, scope: &Sco
 /// Evaluates `$map`.
 pub(crate) fn evaluate_map(slot: usize, parts: &[Node; 2], scope: &Scope<'_>) -> Result<Value> {
     let [input, body] = parts;
-    let Some(elements) = input_array(input.evaluate(scope)?, 16883, "$map")? else { return Ok(Some(Bson::Null)) };
-    let mut mapped = Vec::with_capacity(elements.len());
+    let Some(elements) = input_array("$map", 16883, input, scope)? else { return Ok(Some(Bson::Null)) };
+    let mut mapped = Elements::new(scope.meter, "$map", elements.size_hint().0);
     for element in elements {
-        let value = [Some(element)];
+        let value = [Some(element?)];
         let locals = scope.bind(slot, &value);
-        mapped.push(body.evaluate(&scope.with(&locals))?.unwrap_or(Bson::Null));
+        mapped.push(body.evaluate(&scope.with(&locals))?.unwrap_or(Bson::Null))?;
     }
-    Ok(Some(Bson::Array(mapped)))
+    Ok(mapped.into_value())
 }
 
 /// Evaluates `$filter`.
@@ -151,21 +160,24 @@ pub(crate) fn evaluate_filter(
     scope: &Scope<'_>,
 ) -> Result<Value> {
     let [input, condition] = parts;
-    let Some(elements) = input_array(input.evaluate(scope)?, 28651, "$filter")? else { return Ok(Some(Bson::Null)) };
+    let Some(elements) = input_array("$filter", 28651, input, scope)? else { return Ok(Some(Bson::Null)) };
     let limit = match limit {
         Some(limit) => filter_limit(limit.evaluate(scope)?)?,
         None => usize::MAX,
     };
+    let mut held = scope.meter.hold("$filter");
     let mut kept = Vec::new();
     for element in elements {
+        scope.meter.step()?;
         let [value] = {
-            let value = [Some(element)];
+            let value = [Some(element?)];
             let locals = scope.bind(slot, &value);
             if !condition.evaluate_bool(&scope.with(&locals))? {
                 continue;
             }
             value
         };
+        held.add(value.as_ref().map_or(0, value::size_bytes))?;
         kept.extend(value);
         if kept.len() >= limit {
             break;
@@ -191,12 +203,52 @@ fn filter_limit(limit: Value) -> Result<usize> {
         .ok_or_else(|| Error::location(327_392, format!("$filter: limit must be greater than 0: {number}")))
 }
 
-fn input_array(value: Value, code: i32, operator: &str) -> Result<Option<Vec<Bson>>> {
-    match value {
-        Some(Bson::Array(elements)) => Ok(Some(elements)),
+/// The elements a loop runs over.
+enum Input<'a> {
+    /// Of an array in the document: decoded one by one.
+    InPlace(RawArrayIter<'a>, &'a Meter<'a>),
+    /// Of a value, held as long as the loop goes on.
+    Owned { elements: std::vec::IntoIter<Bson>, _held: Held<'a> },
+}
+
+impl<'a> Input<'a> {
+    fn owned(name: &'static str, elements: Vec<Bson>, scope: &Scope<'a>) -> Result<Self> {
+        let mut held = scope.meter.hold(name);
+        held.add(elements.iter().map(value::size_bytes).sum())?;
+        Ok(Self::Owned { elements: elements.into_iter(), _held: held })
+    }
+}
+
+impl Iterator for Input<'_> {
+    type Item = Result<Bson>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::InPlace(elements, meter) => match elements.next()? {
+                Ok(element) => Some(path::decode(element, meter)),
+                Err(error) => Some(Err(error.into())),
+            },
+            Self::Owned { elements, .. } => elements.next().map(Ok),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::InPlace(..) => (0, None),
+            Self::Owned { elements, .. } => elements.size_hint(),
+        }
+    }
+}
+
+fn input_array<'a>(name: &'static str, code: i32, input: &Node, scope: &Scope<'a>) -> Result<Option<Input<'a>>> {
+    if let Some(array) = input.array_in_place(scope.root)? {
+        return Ok(Some(Input::InPlace(array.into_iter(), scope.meter)));
+    }
+    match input.evaluate(scope)? {
+        Some(Bson::Array(elements)) => Input::owned(name, elements, scope).map(Some),
         other if value::is_nullish(&other) => Ok(None),
         other => {
-            Err(Error::location(code, format!("input to {operator} must be an array not {}", value::type_name(&other))))
+            Err(Error::location(code, format!("input to {name} must be an array not {}", value::type_name(&other))))
         }
     }
 }
@@ -204,19 +256,25 @@ fn input_array(value: Value, code: i32, operator: &str) -> Result<Option<Vec<Bso
 /// Evaluates `$reduce`.
 pub(crate) fn evaluate_reduce(slot: usize, parts: &[Node; 3], scope: &Scope<'_>) -> Result<Value> {
     let [input, initial, body] = parts;
-    let elements = match input.evaluate(scope)? {
-        Some(Bson::Array(elements)) => elements,
-        other if value::is_nullish(&other) => return Ok(Some(Bson::Null)),
-        other => {
-            return Err(Error::location(
-                40080,
-                format!("$reduce requires that 'input' be an array, found: {}", value::display(&other)),
-            ));
-        }
+    let elements = match input.array_in_place(scope.root)? {
+        Some(array) => Input::InPlace(array.into_iter(), scope.meter),
+        None => match input.evaluate(scope)? {
+            Some(Bson::Array(elements)) => Input::owned("$reduce", elements, scope)?,
+            other if value::is_nullish(&other) => return Ok(Some(Bson::Null)),
+            other => {
+                return Err(Error::location(
+                    40080,
+                    format!("$reduce requires that 'input' be an array, found: {}", value::display(&other)),
+                ));
+            }
+        },
     };
+    let mut held = scope.meter.hold("$reduce");
     let mut value = initial.evaluate(scope)?;
-    for (step, element) in elements.into_iter().enumerate() {
-        let values = [value, Some(element)];
+    for (step, element) in elements.enumerate() {
+        scope.meter.step()?;
+        held.set(value.as_ref().map_or(0, value::size_bytes))?;
+        let values = [value, Some(element?)];
         let locals = scope.bind(slot, &values);
         value = body.evaluate(&scope.with(&locals))?;
         if step % REDUCE_DEPTH_CHECK_STEPS == 0

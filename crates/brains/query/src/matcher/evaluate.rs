@@ -4,10 +4,14 @@
 //! way through conjunctions (below `$or`, `$nor` and `$not` there is no one position to speak of).
 
 use super::{FieldNode, Node, Predicate};
+use crate::interruption::{BYTES_PER_STEP, Interruption};
 use baton_document::path::{self, Container, Found, LeafArrays};
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocument};
 use std::ops::ControlFlow;
+
+/// What a match of a regular expression counts for: it may backtrack for long.
+const STEPS_OF_A_REGEX: usize = 32;
 
 /// Where in the document the filter matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,47 +26,54 @@ impl Node {
         &self,
         doc: impl Into<Container<'a>>,
         mut details: Option<&mut MatchDetails>,
+        asked: &Interruption,
     ) -> Result<bool> {
         let doc = doc.into();
         match self {
             Self::And(children) => {
                 for child in children {
-                    if !child.evaluate(doc, details.as_deref_mut())? {
+                    if !child.evaluate(doc, details.as_deref_mut(), asked)? {
                         return Ok(false);
                     }
                 }
                 Ok(true)
             }
-            Self::Or(children) => any(children, |child| child.evaluate(doc, None)),
-            Self::Nor(children) => any(children, |child| child.evaluate(doc, None)).map(|found| !found),
-            Self::Not(child) => child.evaluate(doc, None).map(|holds| !holds),
+            Self::Or(children) => any(children, |child| child.evaluate(doc, None, asked)),
+            Self::Nor(children) => any(children, |child| child.evaluate(doc, None, asked)).map(|found| !found),
+            Self::Not(child) => child.evaluate(doc, None, asked).map(|holds| !holds),
             Self::True => Ok(true),
             Self::False => Ok(false),
-            Self::Field(field) => field.evaluate(doc, details),
+            Self::Field(field) => field.evaluate(doc, details, asked),
             Self::Expr(expr) => expr.evaluate(as_document(doc)?),
-            Self::Schema(schema) => schema.matches(as_document(doc)?),
+            Self::Schema(schema) => {
+                asked.steps(1 + doc.as_bytes().len() / BYTES_PER_STEP)?;
+                schema.matches(as_document(doc)?)
+            }
             Self::SampleRate(rate) => Ok(rate.draw()),
         }
     }
 
     /// Whether the condition holds for a value by itself.
-    pub(super) fn evaluate_value(&self, value: RawBsonRef<'_>) -> Result<bool> {
+    pub(super) fn evaluate_value(&self, value: RawBsonRef<'_>, asked: &Interruption) -> Result<bool> {
         match self {
             Self::And(children) => {
                 for child in children {
-                    if !child.evaluate_value(value)? {
+                    if !child.evaluate_value(value, asked)? {
                         return Ok(false);
                     }
                 }
                 Ok(true)
             }
-            Self::Or(children) => any(children, |child| child.evaluate_value(value)),
-            Self::Nor(children) => any(children, |child| child.evaluate_value(value)).map(|found| !found),
-            Self::Not(child) => child.evaluate_value(value).map(|holds| !holds),
-            Self::Field(field) if field.path.as_str().is_empty() => field.predicate.test(Some(value)),
+            Self::Or(children) => any(children, |child| child.evaluate_value(value, asked)),
+            Self::Nor(children) => any(children, |child| child.evaluate_value(value, asked)).map(|found| !found),
+            Self::Not(child) => child.evaluate_value(value, asked).map(|holds| !holds),
+            Self::Field(field) if field.path.as_str().is_empty() => {
+                asked.steps(field.predicate.steps())?;
+                Ok(field.predicate.test_at(Some(value), asked)?.is_some())
+            }
             Self::Field(_) | Self::True | Self::False | Self::Expr(_) | Self::Schema(_) | Self::SampleRate(_) => {
                 match value {
-                    RawBsonRef::Document(doc) => self.evaluate(doc, None),
+                    RawBsonRef::Document(doc) => self.evaluate(doc, None, asked),
                     _ => Ok(matches!(self, Self::True)),
                 }
             }
@@ -88,7 +99,10 @@ fn as_document(container: Container<'_>) -> Result<&RawDocument> {
 }
 
 impl FieldNode {
-    fn evaluate(&self, doc: Container<'_>, details: Option<&mut MatchDetails>) -> Result<bool> {
+    fn evaluate(&self, doc: Container<'_>, details: Option<&mut MatchDetails>, asked: &Interruption) -> Result<bool> {
+        // The way to the value passes over the fields before it.
+        asked.steps(1 + doc.as_bytes().len() / BYTES_PER_STEP)?;
+        let steps = self.predicate.steps();
         let leaf = match self.predicate {
             Predicate::Size(_) | Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => LeafArrays::Keep,
             Predicate::Compare(_)
@@ -101,10 +115,8 @@ impl FieldNode {
         };
         let mut failure: Option<Error> = None;
         let mut position = None;
-        let flow = path::visit_with(doc, &self.path, leaf, &mut |found: Found<'_>| match self
-            .predicate
-            .test_at(found.value)
-        {
+        let test = |value| asked.steps(steps).and_then(|()| self.predicate.test_at(value, asked));
+        let flow = path::visit_with(doc, &self.path, leaf, &mut |found: Found<'_>| match test(found.value) {
             Ok(None) => ControlFlow::Continue(()),
             Ok(Some(own)) => {
                 position = found.array_index.or(own);
@@ -128,11 +140,27 @@ impl FieldNode {
 impl Predicate {
     /// Whether a value, or missing, satisfies the predicate. An array counts as a whole.
     pub fn test(&self, value: Option<RawBsonRef<'_>>) -> Result<bool> {
-        Ok(self.test_at(value)?.is_some())
+        Ok(self.test_at(value, &Interruption::default())?.is_some())
+    }
+
+    /// How many steps a look at a value counts for.
+    fn steps(&self) -> usize {
+        match self {
+            Self::Regex(_) => STEPS_OF_A_REGEX,
+            Self::In(list) => 1 + STEPS_OF_A_REGEX * list.regexes().len(),
+            Self::Compare(_)
+            | Self::Exists
+            | Self::Type(_)
+            | Self::Mod(_)
+            | Self::Bits(_)
+            | Self::Size(_)
+            | Self::ElemMatchObject(_)
+            | Self::ElemMatchValue(_) => 1,
+        }
     }
 
     /// As [`Self::test`]; some if it does, and within it the position that `$elemMatch` chose.
-    fn test_at(&self, value: Option<RawBsonRef<'_>>) -> Result<Option<Option<usize>>> {
+    fn test_at(&self, value: Option<RawBsonRef<'_>>, asked: &Interruption) -> Result<Option<Option<usize>>> {
         let holds = match self {
             Self::Compare(comparison) => comparison.test(value),
             Self::In(list) => list.test(value)?,
@@ -149,7 +177,8 @@ impl Predicate {
                 let Some(RawBsonRef::Array(array)) = value else { return Ok(None) };
                 let own_fields = matches!(self, Self::ElemMatchObject(_));
                 for (i, element) in array.into_iter().enumerate() {
-                    if element_matches(node, element?, own_fields)? {
+                    asked.step()?;
+                    if element_matches(node, element?, own_fields, asked)? {
                         return Ok(Some(Some(i)));
                     }
                 }
@@ -160,12 +189,12 @@ impl Predicate {
     }
 }
 
-fn element_matches(node: &Node, element: RawBsonRef<'_>, own_fields: bool) -> Result<bool> {
+fn element_matches(node: &Node, element: RawBsonRef<'_>, own_fields: bool, asked: &Interruption) -> Result<bool> {
     match element {
-        RawBsonRef::Document(doc) if own_fields => node.evaluate(doc, None),
-        RawBsonRef::Array(inner) if own_fields => node.evaluate(inner, None),
+        RawBsonRef::Document(doc) if own_fields => node.evaluate(doc, None, asked),
+        RawBsonRef::Array(inner) if own_fields => node.evaluate(inner, None, asked),
         _ if own_fields => Ok(false),
-        value => node.evaluate_value(value),
+        value => node.evaluate_value(value, asked),
     }
 }
 

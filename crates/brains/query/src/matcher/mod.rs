@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants: matching allocates nothing for plain predicates; nesting is bounded when parsing ([`DEPTH_MAX`]), so
-//! evaluation recurses no deeper; `$ne`, `$nin`, `$exists: false` and friends exist only as a `Not` above their positive
+//! evaluation recurses no deeper; a look at many values is asked now and then whether to go on; `$ne`, `$nin`, `$exists: false` and friends exist only as a `Not` above their positive
 //! form. One file per family of operators; the table of operators is in `parse`. Source: MongoDB manual, "Query and
 //! Projection Operators".
 //!
@@ -50,8 +50,10 @@ pub use types::{TypeSet, type_name};
 pub use violation::violation;
 
 use crate::Context;
+use crate::interruption::Interruption;
 use baton_types::Result;
 use bson::{Bson, Document, RawBsonRef, RawDocument};
+use std::sync::Arc;
 
 /// How deep operators may nest, as in MongoDB.
 pub const DEPTH_MAX: usize = 100;
@@ -60,28 +62,30 @@ pub const DEPTH_MAX: usize = 100;
 #[derive(Clone, Debug)]
 pub struct Matcher {
     root: Node,
+    /// What long evaluation asks; that of the context it was parsed in.
+    interruption: Arc<Interruption>,
 }
 
 impl Matcher {
     /// Parses a filter document.
     pub fn parse(filter: &RawDocument, ctx: &Context) -> Result<Self> {
-        Ok(Self { root: parse::filter(filter, ctx)? })
+        Ok(Self { root: parse::filter(filter, ctx)?, interruption: Arc::clone(&ctx.interruption) })
     }
 
     /// Parses a document of operators (`{$gte: 5, $lt: 9}`) that apply to a value by itself, as `$pull` has them;
     /// for [`Self::matches_value`].
     pub fn parse_operators(operators: &RawDocument, ctx: &Context) -> Result<Self> {
-        Ok(Self { root: parse::value_operators(operators, ctx)? })
+        Ok(Self { root: parse::value_operators(operators, ctx)?, interruption: Arc::clone(&ctx.interruption) })
     }
 
     /// The filter that matches everything.
     pub fn always() -> Self {
-        Self { root: Node::And(Vec::new()) }
+        Self::from_node(Node::And(Vec::new()))
     }
 
-    /// A filter of the given tree.
+    /// A filter of the given tree, which asks nobody whether to go on.
     pub fn from_node(root: Node) -> Self {
-        Self { root }
+        Self { root, interruption: Arc::default() }
     }
 
     /// The tree.
@@ -96,19 +100,19 @@ impl Matcher {
 
     /// Whether a document matches.
     pub fn matches(&self, doc: &RawDocument) -> Result<bool> {
-        self.root.evaluate(doc, None)
+        self.root.evaluate(doc, None, &self.interruption)
     }
 
     /// Whether a value by itself matches: the operators of [`Self::parse_operators`] apply to it without entering an
     /// array; a filter on fields applies to it if it is a document.
     pub fn matches_value(&self, value: RawBsonRef<'_>) -> Result<bool> {
-        self.root.evaluate_value(value)
+        self.root.evaluate_value(value, &self.interruption)
     }
 
     /// Whether a document matches, and at which array position: what the positional `$` stands for.
     pub fn matches_with_position(&self, doc: &RawDocument) -> Result<Option<MatchDetails>> {
         let mut details = MatchDetails::default();
-        Ok(self.root.evaluate(doc, Some(&mut details))?.then_some(details))
+        Ok(self.root.evaluate(doc, Some(&mut details), &self.interruption)?.then_some(details))
     }
 
     /// The fields that an upsert starts from: what the filter says is equal, by dotted path, in order of appearance.

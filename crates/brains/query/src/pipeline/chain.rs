@@ -6,13 +6,25 @@
 //! Documents that are furthest on go first, and a stage goes on with a document only when all it made of it so far has left
 //! the chain or been taken in: what waits between stages is what one call of one stage emits.
 //!
+//! One document may become very many before any of them leaves the chain (`$unwind`, then a `$match` that holds for none), so
+//! the chain asks now and then whether to go on.
+//!
 //! What it deliberately does not do: pull. Whoever drives the chain decides when the next document comes, and so bounds
 //! what waits in `out`.
 
 use super::stage::{Flow, Stage};
+use crate::interruption::Interruption;
+use crate::raw;
 use baton_types::Result;
 use bson::RawDocumentBuf;
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How long a document may be between two stages: as much as a blocking stage may hold, for one may make one of all.
+const DOCUMENT_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// What a stage does with a document counts for so many steps, besides those it counts itself.
+const STEPS_OF_A_STAGE: usize = 32;
 
 struct Link {
     stage: Box<dyn Stage>,
@@ -27,6 +39,8 @@ struct Link {
 /// Running stages in a row.
 pub struct Chain {
     links: Vec<Link>,
+    /// What long work is to ask; that of the context the stages run in.
+    interruption: Arc<Interruption>,
     /// The first link that has not finished.
     first: usize,
     /// Whether that link has said its last word; what it emitted may still be on its way.
@@ -40,7 +54,17 @@ impl Chain {
     pub fn new(stages: Vec<Box<dyn Stage>>) -> Self {
         let link = |stage| Link { stage, emitted: VecDeque::new(), is_under_way: false, returned: 0 };
         let links = stages.into_iter().map(link).collect();
-        Self { links, first: 0, first_ended: false, at: 0 }
+        Self { links, interruption: Arc::default(), first: 0, first_ended: false, at: 0 }
+    }
+
+    /// The same, asking there whether to go on.
+    pub(crate) fn asking(self, interruption: &Arc<Interruption>) -> Self {
+        Self { interruption: Arc::clone(interruption), ..self }
+    }
+
+    /// What the chain and its stages ask whether to go on.
+    pub fn interruption(&self) -> &Arc<Interruption> {
+        &self.interruption
     }
 
     /// How many documents each stage has given to the next so far, for explain.
@@ -61,6 +85,7 @@ impl Chain {
         out: &mut VecDeque<RawDocumentBuf>,
         work: impl FnOnce(&mut dyn Stage, &mut VecDeque<RawDocumentBuf>) -> Result<Flow>,
     ) -> Result<Flow> {
+        self.interruption.steps(STEPS_OF_A_STAGE)?;
         let is_last = at + 1 == self.links.len();
         let Some(link) = self.links.get_mut(at) else { return Ok(Flow::Done) };
         let emitted = if is_last { out } else { &mut link.emitted };
@@ -83,6 +108,7 @@ impl Chain {
             let flow = if at < last
                 && let Some(doc) = link.emitted.pop_front()
             {
+                raw::check_growth(doc.as_bytes().len(), DOCUMENT_BYTES_MAX)?;
                 self.step(at + 1, out, |stage, out| stage.push(doc, out)).map(|flow| (at + 1, flow))?
             } else if link.is_under_way {
                 self.step(at, out, |stage, out| stage.resume(out)).map(|flow| (at, flow))?

@@ -9,7 +9,7 @@
 //! Invariants: parsing checks every argument, so a running stage fails only for what documents hold; specifications are
 //! immutable and shared, state lives in the running stages alone.
 //!
-//! Deliberately absent: cursors, batches, interruption, collections, and spilling to disk.
+//! Deliberately absent: cursors, batches, collections, and spilling to disk.
 
 mod chain;
 pub mod field;
@@ -186,7 +186,7 @@ impl Pipeline {
 
     pub(crate) fn start_with(&self, ctx: &Arc<Context>, host: &dyn Host) -> Result<Chain> {
         let running: Result<Vec<_>> = self.stages.iter().map(|stage| stage.start(ctx, host)).collect();
-        Ok(Chain::new(running?))
+        Ok(Chain::new(running?).asking(&ctx.interruption))
     }
 
     /// The stages as `explain` shows them.

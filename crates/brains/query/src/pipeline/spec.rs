@@ -172,7 +172,7 @@ impl StageSpec {
             Self::Group(spec) => Box::new(spec.start(ctx)),
             Self::Limit(limit) => Box::new(LimitStage::new(*limit)),
             Self::Match(spec) => Box::new(spec.start()),
-            Self::Redact(spec) => Box::new(spec.start(ctx)),
+            Self::Redact(spec) => Box::new(spec.start(ctx)?),
             Self::ReplaceRoot(spec) => Box::new(spec.start(ctx)),
             Self::Sample(size) => Box::new(SampleStage::new(*size, ctx)),
             Self::Skip(skip) => Box::new(SkipStage::new(*skip)),

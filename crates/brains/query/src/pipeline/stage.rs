@@ -5,7 +5,7 @@
 //! [`Stage::finish`] is called until it says `Done` too, and the stage is not used again. A stage emits by appending to
 //! `out` and never looks at what is already there.
 //!
-//! What it deliberately is not: it knows nothing of cursors, batches or interruption; the driver between two calls does.
+//! What it deliberately is not: it knows nothing of cursors or batches; the driver between two calls does.
 
 use crate::Context;
 use crate::pipeline::StageSpec;

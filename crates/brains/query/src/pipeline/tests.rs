@@ -451,6 +451,7 @@ fn bad_pipelines_are_refused_with_mongodbs_codes() {
         (28745, &[doc! { "$sample": 1 }]),
         (28749, &[doc! { "$sample": {} }]),
         (28747, &[doc! { "$sample": { "size": -1 } }]),
+        (28747, &[doc! { "$sample": { "size": 0 } }]),
         (28803, &[doc! { "$indexStats": 1 }]),
         (40166, &[doc! { "$collStats": 1 }]),
         (40415, &[doc! { "$collStats": { "x": {} } }]),

@@ -3,10 +3,17 @@
 use super::Kind;
 use super::node::{Fields, Node};
 use crate::Context;
+use crate::expression::{Expression, InPlace};
 use crate::raw::{self, Digits, Element};
 use baton_types::{Error, Result};
 use bson::spec::ElementType;
 use bson::{RawDocument, RawDocumentBuf};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// How many bytes are copied in the time of a step.
+const BYTES_PER_STEP_COPIED: usize = 1024;
 
 /// The projected document. `array_index` is the array element the query's filter matched.
 pub(super) fn apply(
@@ -16,7 +23,15 @@ pub(super) fn apply(
     array_index: Option<usize>,
     ctx: &Context,
 ) -> Result<RawDocumentBuf> {
-    let scope = Scope { kind, root: doc, array_index, ctx };
+    let scope = Scope {
+        kind,
+        root: doc,
+        array_index,
+        ctx,
+        bytes_max: doc.as_bytes().len() + raw::GROWTH_BYTES_MAX,
+        arrays: Cell::new(0),
+        computed: RefCell::new(HashMap::new()),
+    };
     let mut out = Vec::with_capacity(doc.as_bytes().len());
     scope.document(fields, doc, fields.positional, &mut out)?;
     raw::finish(out)
@@ -31,6 +46,21 @@ struct Scope<'a> {
     root: &'a RawDocument,
     array_index: Option<usize>,
     ctx: &'a Context,
+    /// How long the result may become.
+    bytes_max: usize,
+    /// How many arrays the field at hand is within.
+    arrays: Cell<usize>,
+    /// What fields within arrays have been computed to be: for every element the same, so that it is computed once.
+    computed: RefCell<HashMap<*const Node, Computed>>,
+}
+
+/// What became of a field that may have to be written many times.
+#[derive(Clone)]
+enum Computed {
+    Missing,
+    Value(Rc<raw::Value>),
+    /// Every time another.
+    Random,
 }
 
 impl Scope<'_> {
@@ -41,6 +71,7 @@ impl Scope<'_> {
 
     /// Writes the projection of one document.
     fn document(&self, fields: &Fields, doc: &RawDocument, cut: bool, out: &mut Vec<u8>) -> Result<()> {
+        self.ctx.interruption.steps(1 + doc.as_bytes().len() / BYTES_PER_STEP_COPIED)?;
         let start = raw::begin(out);
         // Which computed fields have been written where the document had them. Empty if none is computed.
         let mut done = vec![false; if fields.computed { fields.children.len() } else { 0 }];
@@ -101,10 +132,13 @@ impl Scope<'_> {
     /// Writes a field that does not come from the document, if the node computes one.
     fn computed(&self, name: &str, node: &Node, out: &mut Vec<u8>) -> Result<()> {
         match node {
-            Node::Compute(expression) => match expression.evaluate(self.root, self.ctx)? {
-                Some(value) => raw::put_bson(out, name, value),
-                None => Ok(()),
-            },
+            Node::Compute(expression) => {
+                if self.arrays.get() > 0 {
+                    self.repeated(node, expression, name, out)
+                } else {
+                    self.compute(expression, name, out)
+                }
+            }
             Node::ElemMatch(matcher) => {
                 let Some(index) = matcher.matches_with_position(self.root)?.and_then(|d| d.array_index) else {
                     return Ok(());
@@ -124,6 +158,56 @@ impl Scope<'_> {
                 Ok(())
             }
             Node::Below(_) | Node::Include | Node::Exclude | Node::Slice(_) | Node::Positional => Ok(()),
+        }
+    }
+
+    /// Writes the value of an expression, if it has one.
+    fn compute(&self, expression: &Expression, name: &str, out: &mut Vec<u8>) -> Result<()> {
+        match expression.in_place(self.root)? {
+            InPlace::Value(value) => {
+                raw::put_value(out, name, value);
+                self.ctx.interruption.steps(1)?;
+                raw::check_growth(out.len(), self.bytes_max)
+            }
+            InPlace::Missing => Ok(()),
+            InPlace::No => match expression.evaluate(self.root, self.ctx)? {
+                Some(value) => raw::put_bson(out, name, &value, self.bytes_max),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Writes the value of an expression in an element of an array. It sees the whole document, and so is the same in each.
+    fn repeated(&self, node: &Node, expression: &Expression, name: &str, out: &mut Vec<u8>) -> Result<()> {
+        let place = std::ptr::from_ref(node);
+        let known = self.computed.borrow().get(&place).cloned();
+        let computed = match known {
+            Some(computed) => computed,
+            None => {
+                let computed = if expression.dependencies().random {
+                    Computed::Random
+                } else {
+                    let mut element = Vec::new();
+                    let start = raw::begin(&mut element);
+                    self.compute(expression, "", &mut element)?;
+                    raw::end(&mut element, start);
+                    match raw::elements(&*raw::finish(element)?).next() {
+                        Some(element) => Computed::Value(Rc::new(raw::Value::from_element(&element?)?)),
+                        None => Computed::Missing,
+                    }
+                };
+                self.computed.borrow_mut().insert(place, computed.clone());
+                computed
+            }
+        };
+        match computed {
+            Computed::Missing => Ok(()),
+            Computed::Random => self.compute(expression, name, out),
+            Computed::Value(value) => {
+                raw::put_bytes(out, value.element_type(), name, value.bytes());
+                self.ctx.interruption.steps(1 + value.bytes().len() / BYTES_PER_STEP_COPIED)?;
+                raw::check_growth(out.len(), self.bytes_max)
+            }
         }
     }
 
@@ -155,14 +239,18 @@ impl Scope<'_> {
         let start = raw::begin(out);
         let mut length = 0;
         let mut digits = Digits::default();
+        self.arrays.set(self.arrays.get() + 1);
         for (i, item) in raw::elements(inner).enumerate() {
             if wanted.is_some_and(|wanted| wanted != i) {
                 continue;
             }
+            self.ctx.interruption.step()?;
             if self.below(fields, &item?, digits.of(length), false, out)? {
                 length += 1;
             }
+            raw::check_growth(out.len(), self.bytes_max)?;
         }
+        self.arrays.set(self.arrays.get() - 1);
         raw::end(out, start);
         Ok(true)
     }

@@ -4,6 +4,10 @@ use super::slice::Slice;
 use crate::expression::{self, Dependencies, Expression};
 use crate::matcher::Matcher;
 use baton_types::{Error, Result};
+use std::collections::HashMap;
+
+/// So many names are found as fast by looking at each.
+const CHILDREN_FEW: usize = 16;
 
 /// What becomes of one field.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(super) enum Node {
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub children: Vec<(Box<str>, Node)>,
+    /// The children's places by name, where there are too many to look through.
+    places: HashMap<Box<str>, usize>,
     /// Whether some field at or below here is computed.
     pub computed: bool,
     /// Whether some field at or below here is [`Node::Positional`].
@@ -41,7 +47,20 @@ impl Fields {
 
     /// The child of that name.
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.children.iter().position(|(n, _)| &**n == name)
+        if self.children.len() <= CHILDREN_FEW {
+            return self.children.iter().position(|(n, _)| &**n == name);
+        }
+        self.places.get(name).copied()
+    }
+
+    fn push(&mut self, name: &str, node: Node) {
+        self.children.push((name.into(), node));
+        let known = if self.children.len() == CHILDREN_FEW + 1 { 0 } else { self.children.len() - 1 };
+        if self.children.len() > CHILDREN_FEW {
+            for (place, (name, _)) in self.children.iter().enumerate().skip(known) {
+                self.places.insert(name.clone(), place);
+            }
+        }
     }
 
     /// Puts a node at a dotted path. Collisions are 31250 and 31249.
@@ -59,11 +78,11 @@ impl Fields {
                 if found.is_some() {
                     return Err(Error::location(31250, format!("Path collision at {path}")));
                 }
-                fields.children.push((name.into(), node));
+                fields.push(name, node);
                 return Ok(());
             };
             let index = found.unwrap_or_else(|| {
-                fields.children.push((name.into(), Node::Below(Self::default())));
+                fields.push(name, Node::Below(Self::default()));
                 fields.children.len() - 1
             });
             match &mut fields.children[index].1 {

@@ -108,19 +108,21 @@ impl SortPattern {
     /// Of all the keys an index on the pattern would hold for `doc`, the one that sorts first.
     fn key_through_arrays(&self, doc: &RawDocument) -> Result<SortKey> {
         let mut least: Option<SortKey> = None;
-        let tuples = path::index_keys(doc, &self.paths, false).map_err(|e| match e.code {
-            ErrorCode(PARALLEL_ARRAYS) => Error::bad_value("cannot sort with keys that are parallel arrays"),
-            _ => e,
-        })?;
-        for tuple in tuples.keys {
-            let mut key = Vec::with_capacity(16 * self.parts.len());
+        let mut key = Vec::with_capacity(16 * self.parts.len());
+        let mut offer = |tuple: path::IndexKey<'_>| {
+            key.clear();
             for (part, value) in self.parts.iter().zip(tuple.values) {
                 keys::encode(&mut key, value, part.direction);
             }
             if least.as_ref().is_none_or(|best| key < *best) {
-                least = Some(key);
+                least = Some(key.clone());
             }
-        }
+            Ok(())
+        };
+        path::visit_index_keys(doc, &self.paths, false, &mut offer).map_err(|e| match e.code {
+            ErrorCode(PARALLEL_ARRAYS) => Error::bad_value("cannot sort with keys that are parallel arrays"),
+            _ => e,
+        })?;
         least.ok_or_else(|| Error::bad_value("cannot sort a document without a sort key"))
     }
 

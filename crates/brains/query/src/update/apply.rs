@@ -8,13 +8,16 @@
 
 use super::array_filter::ArrayFilters;
 use super::operators::Outcome;
+use super::storage_rules;
 use super::tree::{Children, Leaf, Node, POSITIONAL};
+use crate::interruption::{BYTES_PER_STEP, Interruption};
 use crate::raw::{self, Element};
 use crate::show;
 use baton_types::{Error, ErrorCode, Result};
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// How many nulls an update may add to reach an array index.
@@ -29,6 +32,8 @@ pub(super) struct Scope<'a> {
     pub filters: &'a ArrayFilters,
     /// Whether the document is being inserted by an upsert.
     pub inserting: bool,
+    /// What long work asks whether to go on.
+    pub interruption: &'a Interruption,
 }
 
 /// The path taken so far, as a list on the stack.
@@ -53,6 +58,20 @@ impl<'t> Trail<'t> {
 }
 
 impl Scope<'_> {
+    /// Counts the steps of a pass over so many bytes.
+    fn pass(&self, bytes: usize) -> Result<()> {
+        self.interruption.steps(1 + bytes / BYTES_PER_STEP)
+    }
+
+    /// Refuses what has grown beyond what can be stored, long before it is complete: an operator can put as much into
+    /// each element of an array as a request holds.
+    fn check_growth(&self, out: &[u8]) -> Result<()> {
+        if out.len() <= self.root.as_bytes().len() + raw::GROWTH_BYTES_MAX {
+            return Ok(());
+        }
+        Err(storage_rules::too_large(self.inserting))
+    }
+
     /// `_id: value` for messages.
     pub fn id(&self) -> String {
         match raw::find(self.root, "_id") {
@@ -89,6 +108,29 @@ pub(super) fn apply<'a>(tree: &Node, scope: &Scope<'a>, changes: &mut Vec<Change
     let mut record = |change: Change<'a>| changes.push(change);
     let changed = object(children, scope.root, None, scope, &mut out, Some(&mut record))?;
     Ok(changed.then_some(out))
+}
+
+/// Where the child of a name is: looked for among few, looked up among many.
+enum Places<'n> {
+    Few(&'n Children),
+    Many(HashMap<&'n str, usize>),
+}
+
+impl<'n> Places<'n> {
+    fn new(children: &'n Children) -> Self {
+        const CHILDREN_FEW: usize = 16;
+        if children.len() <= CHILDREN_FEW {
+            return Self::Few(children);
+        }
+        Self::Many(children.iter().enumerate().map(|(i, (name, _))| (&**name, i)).collect())
+    }
+
+    fn of(&self, key: &str) -> Option<usize> {
+        match self {
+            Self::Few(children) => children.iter().position(|(name, _)| &**name == key),
+            Self::Many(places) => places.get(key).copied(),
+        }
+    }
 }
 
 /// Which children have met their field. A word for the common case, a vector beyond.
@@ -130,6 +172,8 @@ fn object<'a>(
 ) -> Result<bool> {
     let children = &*resolve_positional(children, trail, scope)?;
     let bytes = doc.as_bytes();
+    scope.pass(bytes.len())?;
+    let places = Places::new(children);
     let start = raw::begin(out);
     let mut seen = Seen::new(children.len());
     let mut left = children.len();
@@ -142,7 +186,7 @@ fn object<'a>(
         }
         let element = element?;
         let key = element.key();
-        let Some(i) = children.iter().position(|(name, _)| &**name == key).filter(|i| !seen.contains(*i)) else {
+        let Some(i) = places.of(key).filter(|i| !seen.contains(*i)) else {
             continue;
         };
         seen.insert(i);
@@ -166,6 +210,7 @@ fn object<'a>(
         }
         changed = true;
         copied = element.end;
+        scope.check_growth(out)?;
         if let Some(record) = &mut record {
             let after = (effect == Effect::Written).then_some(at..out.len());
             record(Change { before: Some(element), after });
@@ -177,8 +222,10 @@ fn object<'a>(
             continue;
         }
         let at = out.len();
+        scope.interruption.step()?;
         if missing(child, name, &Trail::below(trail, name), scope, out)? {
             changed = true;
+            scope.check_growth(out)?;
             if let Some(record) = &mut record {
                 record(Change { before: None, after: Some(at..out.len()) });
             }
@@ -383,6 +430,8 @@ fn by_index(
     let mut length = 0;
     for element in raw::elements(array) {
         let element = element?;
+        scope.interruption.step()?;
+        scope.check_growth(out)?;
         let effect = match pending.next_if(|(index, _, _)| *index == length) {
             Some((_, name, child)) => {
                 existing(child, &element, element.key(), &Trail::below(Some(trail), name), scope, true, out)?
@@ -404,6 +453,8 @@ fn by_index(
         for pad in length..index {
             raw::put_header(out, ElementType::Null, &pad.to_string());
         }
+        scope.pass(out.len() - mark)?;
+        scope.check_growth(out)?;
         if missing(child, name, &Trail::below(Some(trail), name), scope, out)? {
             changed = true;
             length = index + 1;
@@ -428,6 +479,8 @@ fn by_filter(
     for element in raw::elements(array) {
         let element = element?;
         let here = Trail::below(Some(trail), element.key());
+        scope.pass(element.value_bytes().len())?;
+        scope.check_growth(out)?;
         let mut node: Option<Cow<'_, Node>> = None;
         for (identifier, child) in children {
             if scope.filters.selects(identifier, element.element_type(), element.value_bytes())? {

@@ -7,10 +7,12 @@ use super::operators::{Kind, Operator, parse_rename};
 use super::tree::{Builder, Node};
 use super::{Applied, OplogUpdate, storage_rules};
 use crate::Context;
+use crate::interruption::Interruption;
 use crate::{raw, show};
 use baton_types::{Error, Result};
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use std::sync::Arc;
 
 /// A parsed update by operators.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub(super) struct OperatorUpdate {
     filters: ArrayFilters,
     /// Whether a result may be nested too deep; known not to be for almost all updates.
     check_depth: bool,
+    interruption: Arc<Interruption>,
 }
 
 impl OperatorUpdate {
@@ -57,7 +60,7 @@ impl OperatorUpdate {
         }
         let tree = builder.finish();
         filters.check_all_used(spec)?;
-        Ok(Self { tree, filters, check_depth })
+        Ok(Self { tree, filters, check_depth, interruption: Arc::clone(&ctx.interruption) })
     }
 
     /// The document made of `paths` and their values, in their order. For upserts, from the filter's equalities.
@@ -69,7 +72,9 @@ impl OperatorUpdate {
         }
         let tree = builder.finish_unsorted();
         let empty = RawDocumentBuf::new();
-        let scope = Scope { root: &empty, array_index: None, filters: &filters, inserting: true };
+        let interruption = Interruption::default();
+        let scope =
+            Scope { root: &empty, array_index: None, filters: &filters, inserting: true, interruption: &interruption };
         match apply::apply(&tree, &scope, &mut Vec::new())? {
             Some(bytes) => raw::finish(bytes),
             None => Ok(empty),
@@ -84,8 +89,12 @@ impl OperatorUpdate {
         }
     }
 
+    fn scope<'a>(&'a self, root: &'a RawDocument, array_index: Option<usize>, inserting: bool) -> Scope<'a> {
+        Scope { root, array_index, filters: &self.filters, inserting, interruption: &self.interruption }
+    }
+
     pub fn apply(&self, doc: &RawDocument, array_index: Option<usize>) -> Result<Applied> {
-        let scope = Scope { root: doc, array_index, filters: &self.filters, inserting: false };
+        let scope = self.scope(doc, array_index, false);
         let mut changes = Vec::new();
         let Some(bytes) = apply::apply(&self.tree, &scope, &mut changes)? else {
             return Ok(Applied { document: None, oplog: OplogUpdate::Unchanged });
@@ -98,7 +107,7 @@ impl OperatorUpdate {
 
     /// The document that an upsert inserts, made from the one that the filter's equalities make.
     pub fn insert(&self, base: &RawDocument) -> Result<RawDocumentBuf> {
-        let scope = Scope { root: base, array_index: None, filters: &self.filters, inserting: true };
+        let scope = self.scope(base, None, true);
         let mut changes = Vec::new();
         match apply::apply(&self.tree, &scope, &mut changes)? {
             None => Ok(base.to_owned()),

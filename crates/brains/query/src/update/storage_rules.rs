@@ -105,10 +105,15 @@ pub(super) fn check_size(doc: &RawDocument, inserting: bool) -> Result<()> {
     if doc.as_bytes().len() <= DOCUMENT_BYTES_MAX {
         return Ok(());
     }
-    Err(match inserting {
+    Err(too_large(inserting))
+}
+
+/// The error of an update that makes too large a document.
+pub(super) fn too_large(inserting: bool) -> Error {
+    match inserting {
         false => Error::location(17419, format!("Resulting document after update is larger than {DOCUMENT_BYTES_MAX}")),
         true => Error::location(17420, format!("Document to upsert is larger than {DOCUMENT_BYTES_MAX}")),
-    })
+    }
 }
 
 /// Checks how deep a document about to be stored is nested.

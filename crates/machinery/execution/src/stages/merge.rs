@@ -113,8 +113,7 @@ impl Merge {
                 let mut context = Context::clone(&self.context);
                 for (name, expression) in &self.spec.let_variables {
                     let value = expression.evaluate(document, &self.context)?.unwrap_or(bson::Bson::Undefined);
-                    context.variables.retain(|(known, _)| known != name);
-                    context.variables.push((name.clone(), value));
+                    context.set_variable(name, value)?;
                 }
                 let mut array = RawArrayBuf::new();
                 for stage in stages {

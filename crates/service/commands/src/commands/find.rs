@@ -244,6 +244,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             collection,
             filter: spec.filter,
             projection: spec.projection.map(|(_, projection)| projection),
+            context,
             awaits: request.awaits,
             bounds,
             last: None,

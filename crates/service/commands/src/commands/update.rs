@@ -46,7 +46,7 @@ pub fn with_constants(context: &Arc<Context>, constants: Option<&RawDocument>) -
     let mut context = Context::clone(context);
     for element in constants {
         let (name, value) = element?;
-        context.variables.push((name.as_str().to_owned(), Bson::try_from(value)?));
+        context.set_variable(name.as_str(), Bson::try_from(value)?)?;
     }
     Ok(Arc::new(context))
 }

@@ -3,6 +3,7 @@
 use crate::call::{Call, Reply};
 use crate::server::{BatchBuilder, BatchEnd, Cursor, CursorInfo, Operation};
 use baton_execution::{Aggregation, Given, Query};
+use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
 use baton_storage::{Bounds, Collection, CollectionKind, LogFollower, Order, SharedEntry, Storage, stored_document};
@@ -26,6 +27,7 @@ impl Cursor for Query {
         if batch.is_full() {
             return Ok(BatchEnd::More);
         }
+        self.ask(&operation.check());
         let more = self.run(&|| operation.check_interrupt(), &mut |_, document| Ok(give(batch, document)))?;
         Ok(if more { BatchEnd::More } else { BatchEnd::Exhausted })
     }
@@ -74,6 +76,8 @@ pub struct Tail {
     pub filter: Arc<Matcher>,
     /// What of each.
     pub projection: Option<Arc<Projection>>,
+    /// What both were parsed in.
+    pub context: Arc<Context>,
     /// Whether to wait for more.
     pub awaits: bool,
     /// Where to go on.
@@ -222,6 +226,7 @@ impl Cursor for Tail {
         operation: &Operation,
         await_until: Option<Instant>,
     ) -> Result<BatchEnd> {
+        self.context.interruption.set(&operation.check());
         if self.awaits && await_until.is_some() {
             operation.idle(|| self.gather());
         }

@@ -17,7 +17,7 @@ use crate::server::Server;
 use baton_document::keys::Direction;
 use baton_execution::Hint;
 use baton_query::Context;
-use baton_query::expression::Expression;
+use baton_query::expression::{Expression, check_variable_name};
 use baton_query::matcher::Matcher;
 use baton_query::sort::{SortPattern, natural_direction};
 use baton_storage::{Durability, Order};
@@ -37,11 +37,13 @@ pub fn context(call: &Call<'_>, variables: Option<&RawDocument>) -> Result<Arc<C
     context.cluster_time = call.server.topology.is_replicated().then(|| call.server.cluster_time());
     context.read_at = call.read_at;
     context.memory = Arc::clone(&call.server.stage_memory);
+    context.interruption.set(&call.operation.check());
     for element in variables.into_iter().flat_map(RawDocument::iter) {
         let (name, value) = element?;
+        check_variable_name(name.as_str())?;
         let empty = RawDocumentBuf::new();
         let value = Expression::parse(value, &context)?.evaluate(&empty, &context)?;
-        context.variables.push((name.as_str().to_owned(), value.unwrap_or(Bson::Undefined)));
+        context.set_variable(name.as_str(), value.unwrap_or(Bson::Undefined))?;
     }
     Ok(Arc::new(context))
 }

@@ -5,7 +5,7 @@
 use super::calendar::Civil;
 use super::zone;
 use crate::expression::named::Named;
-use crate::expression::node::{Argument, Call, Node};
+use crate::expression::node::{Arguments, Call, Node};
 use crate::expression::parse::Parser;
 use crate::expression::table::Operator;
 use crate::expression::value::{self, Value};
@@ -32,7 +32,7 @@ pub(crate) fn parse(parser: &mut Parser<'_>, operator: &'static Operator, raw: R
         }
         single => Call { operator, arguments: vec![parser.operand(single)?], given: 1 },
     };
-    Ok(parser.fold(call))
+    parser.fold(call)
 }
 
 fn is_expression(document: &RawDocument) -> bool {
@@ -118,12 +118,12 @@ pub(crate) fn iso_week_year(call: &Named<'_>) -> Result<Value> {
 }
 
 /// `{$tsSecond: timestamp}`: a `long`.
-pub(crate) fn ts_second(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn ts_second(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     of_timestamp(name, 5_687_301, &arguments[0], |timestamp| timestamp.time)
 }
 
 /// `{$tsIncrement: timestamp}`: a `long`.
-pub(crate) fn ts_increment(name: &'static str, arguments: &mut [Argument<'_>]) -> Result<Value> {
+pub(crate) fn ts_increment(name: &'static str, arguments: &mut Arguments<'_, '_>) -> Result<Value> {
     of_timestamp(name, 5_687_302, &arguments[0], |timestamp| timestamp.increment)
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn parse_from(parser: &mut Parser<'_>, operator: &'static Operator, r
     if given(ISO_WEEK_YEAR) && (given(MONTH) || given(DAY)) {
         return Err(mixed(40525));
     }
-    Ok(parser.fold(call))
+    parser.fold(call)
 }
 
 /// A part; its default if it was not given, `None` if it is nullish.

@@ -40,7 +40,17 @@ fn the_widest_type_wins_and_integers_widen_instead_of_wrapping() {
             (bson::bson!({"$abs": decimal("-1.5")}), Some(decimal("1.5"))),
             (bson::bson!({"$floor": decimal("-1.5")}), Some(decimal("-2"))),
             (bson::bson!({"$exp": decimal("1")}), Some(decimal("2.718281828459045235360287471352662"))),
-            (bson::bson!({"$pow": [decimal("2"), 10]}), Some(decimal("1024"))),
+            (bson::bson!({"$pow": [decimal("2"), 10]}), Some(decimal("1024.000000000000000000000000000000"))),
+            (bson::bson!({"$exp": decimal("0")}), Some(decimal("1"))),
+            (bson::bson!({"$log10": decimal("100")}), Some(decimal("2"))),
+            (bson::bson!({"$trunc": decimal("1.29")}), Some(decimal("1"))),
+            (bson::bson!({"$trunc": [decimal("1.5"), 3]}), Some(decimal("1.500"))),
+            (bson::bson!({"$round": [decimal("1E+3"), 1]}), Some(decimal("1000.0"))),
+            (bson::bson!({"$ceil": decimal("1E+3")}), Some(decimal("1000"))),
+            (bson::bson!({"$add": [0.1, decimal("1")]}), Some(decimal("1.100000000000000"))),
+            (bson::bson!({"$sum": [0.1, decimal("1")]}), Some(decimal("1.100000000000000005551115123125783"))),
+            (bson::bson!({"$sum": [0.5, 2, decimal("1.25")]}), Some(decimal("3.75"))),
+            (bson::bson!({"$avg": [0.1, decimal("0")]}), Some(decimal("0.05000000000000000277555756156289135"))),
         ],
     );
 }

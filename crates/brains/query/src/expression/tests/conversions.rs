@@ -26,6 +26,13 @@ fn values_convert_by_mongodbs_table() {
             {"$toString": 2.5} => "2.5",
             {"$toString": 1.0} => "1",
             {"$toString": 1e21} => "1e+21",
+            {"$toString": 1e16} => "1e+16",
+            {"$toString": 1234567890123456.0} => "1234567890123456",
+            {"$toString": 9e-05} => "9e-05",
+            {"$toString": (-1.5e-7)} => "-1.5e-07",
+            {"$toString": 0.0001} => "0.0001",
+            {"$toString": 1e6} => "1000000",
+            {"$toString": (-0.0)} => "-0",
             {"$toString": true} => "true",
             {"$toString": "$id"} => "5ab9cbfa31c2ab715d42129e",
             {"$toString": "$t"} => "2017-07-14T02:40:00.000Z",
@@ -68,4 +75,27 @@ fn what_does_not_convert_fails_with_the_reason() {
             {"$convert": {"input": 1, "to": true}} => 9 "must be a string or number, but is bool",
         ],
     );
+}
+
+#[test]
+fn an_object_id_tells_its_time_with_a_sign() {
+    let id = |hex: &str| ObjectId::parse_str(hex).unwrap();
+    yields(
+        doc! {"last": id("7fffffff0000000000000000"), "first": id("800000000000000000000000")},
+        cases![
+            {"$toDate": "$last"} => (DateTime::from_millis(i64::from(i32::MAX) * 1000)),
+            {"$toDate": "$first"} => (DateTime::from_millis(i64::from(i32::MIN) * 1000)),
+            {"$year": "$first"} => 1901,
+        ],
+    );
+}
+
+#[test]
+fn a_number_in_text_has_one_sign() {
+    for text in ["+-1", "-+1", "--1", "++1", "-", "+", ""] {
+        for operator in ["$toInt", "$toLong"] {
+            fails(doc! {}, vec![(bson::bson!({operator: text}), 241, "Failed to parse number")]);
+        }
+    }
+    yields(doc! {}, cases![{"$toInt": "+1"} => 1, {"$toInt": "-1"} => (-1)]);
 }

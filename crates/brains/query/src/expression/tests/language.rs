@@ -183,9 +183,9 @@ fn variables_nest_shadow_and_end_with_their_scope() {
 #[test]
 fn request_variables_are_looked_up_when_evaluating() {
     let mut ctx = context();
-    ctx.variables.push(("v".to_owned(), Bson::Int32(1)));
+    ctx.set_variable("v", Bson::Int32(1)).unwrap();
     let expression = parse(bson::bson!({"$add": ["$$v", "$a"]}), &ctx).unwrap();
-    ctx.variables[0].1 = Bson::Int32(40);
+    ctx.set_variable("v", Bson::Int32(40)).unwrap();
     let document = RawDocumentBuf::try_from(&doc! {"a": 2}).unwrap();
     assert_eq!(expression.evaluate(&document, &ctx).unwrap(), Some(Bson::Int32(42)));
 }
@@ -277,4 +277,30 @@ fn set_and_get_field_take_names_with_dots_and_dollars() {
             {"$mergeObjects": [1]} => 40400 "requires object inputs, but input 1 is of type int",
         ],
     );
+}
+
+#[test]
+fn a_requests_own_current_is_where_paths_begin() {
+    let mut ctx = context();
+    ctx.set_variable("CURRENT", bson::bson!({"a": 5, "b": [{"c": 1}, {"c": 2}]})).unwrap();
+    let document = RawDocumentBuf::try_from(&doc! {"a": 1}).unwrap();
+    for (expression, expected) in [
+        (bson::bson!("$a"), bson::bson!(5)),
+        (bson::bson!("$$CURRENT.a"), bson::bson!(5)),
+        (bson::bson!("$$ROOT.a"), bson::bson!(1)),
+        (bson::bson!("$b.c"), bson::bson!([1, 2])),
+        (bson::bson!({"$size": "$b"}), bson::bson!(2)),
+    ] {
+        assert_eq!(parse(expression, &ctx).unwrap().evaluate(&document, &ctx).unwrap(), Some(expected));
+    }
+}
+
+#[test]
+fn names_that_clients_may_bind() {
+    for name in ["a", "aB_1", "CURRENT", "\u{e9}"] {
+        crate::expression::check_variable_name(name).unwrap();
+    }
+    for name in ["", "A", "ROOT", "NOW", "1a", "_a", "a-b"] {
+        assert_eq!(crate::expression::check_variable_name(name).unwrap_err().code.0, 9, "{name}");
+    }
 }

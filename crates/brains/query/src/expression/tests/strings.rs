@@ -176,3 +176,48 @@ fn a_search_that_goes_back_without_end_is_given_up() {
         assert_eq!((error.code.0, error.message), (51156, message));
     }
 }
+
+#[test]
+fn the_older_operators_write_numbers_as_c_does() {
+    let timestamp = bson::Timestamp { time: 1_500_000_000, increment: 5 };
+    let early = bson::Timestamp { time: 1, increment: 0 };
+    yields(
+        doc! {"t": timestamp, "early": early, "half": Bson::Decimal128("2.5".parse().unwrap())},
+        cases![
+            {"$toLower": 1e16} => "1e+16",
+            {"$toUpper": 1e16} => "1E+16",
+            {"$toLower": 9e-05} => "9e-05",
+            {"$toLower": 1e6} => "1e+06",
+            {"$toLower": 123456.0} => "123456",
+            {"$toLower": 3.14159265} => "3.14159",
+            {"$toLower": 0.0001} => "0.0001",
+            {"$toLower": 999999.5} => "1e+06",
+            {"$toLower": 0.0} => "0",
+            {"$toLower": 2.5} => "2.5",
+            {"$toLower": (f64::NAN)} => "nan",
+            {"$substrBytes": [1e6, 0, 3]} => "1e+",
+            {"$toUpper": "$t"} => "JUL 14 02:40:00:5",
+            {"$toLower": "$early"} => "jan  1 00:00:01:0",
+            // A double is cut, a decimal rounded half to even.
+            {"$substr": ["abcdef", 2.9, 1]} => "c",
+            {"$substr": ["abcdef", "$half", 1]} => "c",
+            {"$substr": ["abcdef", 0, (Bson::Decimal128("3.5".parse().unwrap()))]} => "abcd",
+        ],
+    );
+}
+
+#[test]
+fn a_token_is_found_between_bytes_that_a_range_cuts() {
+    yields(
+        doc! {"s": "\u{e9}ab\u{e9}"},
+        cases![
+            {"$indexOfBytes": ["$s", "ab", 1, 5]} => 2,
+            {"$indexOfBytes": ["$s", "\u{e9}", 1]} => 4,
+            {"$indexOfBytes": ["$s", "\u{e9}", 1, 5]} => (-1),
+            {"$indexOfBytes": ["$s", "", 3]} => 3,
+            {"$indexOfBytes": ["$s", "", 9]} => (-1),
+            {"$indexOfCP": ["$s", "\u{e9}", 1]} => 3,
+            {"$indexOfCP": ["$s", "b", 0, 2]} => (-1),
+        ],
+    );
+}

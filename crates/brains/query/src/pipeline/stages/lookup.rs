@@ -7,7 +7,7 @@
 
 use super::sub_pipeline::{self, SubPipeline};
 use crate::Context;
-use crate::expression::{Dependencies, Expression};
+use crate::expression::{self, Dependencies, Expression};
 use crate::pipeline::Pipeline;
 use crate::pipeline::field::{self, components, cstring};
 use crate::pipeline::scope::{Inside, Scope};
@@ -143,8 +143,7 @@ impl LookupSpec {
         for (name, expression) in &self.let_variables {
             // An expression cannot hold "missing" in a variable; undefined compares and prints as close to it as can be.
             let value = expression.evaluate(doc, ctx)?.unwrap_or(Bson::Undefined);
-            bound.variables.retain(|(known, _)| known != name);
-            bound.variables.push((name.clone(), value));
+            bound.set_variable(name, value)?;
         }
         Ok(bound)
     }
@@ -227,8 +226,15 @@ fn from_argument(value: RawBsonRef<'_>) -> Result<Target> {
         }
         RawBsonRef::String(coll) => Ok(Target { db: None, coll: coll.to_owned() }),
         RawBsonRef::Document(spec) => {
-            let db = spec.get("db")?.and_then(RawBsonRef::as_str).unwrap_or_default();
-            let coll = spec.get("coll")?.and_then(RawBsonRef::as_str).unwrap_or_default();
+            let name = |field| match spec.get(field)? {
+                None => Ok(""),
+                Some(RawBsonRef::String(name)) => Ok(name),
+                Some(other) => Err(Error::type_mismatch(format!(
+                    "BSON field 'from.{field}' is the wrong type '{}', expected type 'string'",
+                    show::type_name(other.element_type())
+                ))),
+            };
+            let (db, coll) = (name("db")?, name("coll")?);
             if (db, coll) != ("local", "oplog.rs") {
                 let message = format!(
                     "$lookup with syntax {{from: {{db:<>, coll:<>}},..}} is not supported for db: {db} and coll: {coll}"
@@ -245,34 +251,17 @@ fn from_argument(value: RawBsonRef<'_>) -> Result<Target> {
     }
 }
 
-/// Parses the variables of a `let`. A name starts with a lower-case letter: 16866 to 16868.
+/// Parses the variables of a `let`.
 pub(super) fn let_variables(spec: Option<&RawDocument>, ctx: &Context) -> Result<Vec<(String, Expression)>> {
     let Some(spec) = spec else { return Ok(Vec::new()) };
     spec.iter()
         .map(|element| {
             let (name, value) = element?;
             let name = name.as_str();
-            check_variable(name)?;
+            expression::check_variable_name(name)?;
             Ok((name.to_owned(), Expression::parse(value, ctx)?))
         })
         .collect()
-}
-
-fn check_variable(name: &str) -> Result<()> {
-    let Some(first) = name.chars().next() else {
-        return Err(Error::failed_to_parse("empty variable names are not allowed"));
-    };
-    if first.is_ascii() && !first.is_ascii_lowercase() {
-        let message = format!("'{name}' starts with an invalid character for a user variable name");
-        return Err(Error::failed_to_parse(message));
-    }
-    match name.chars().find(|c| !(c.is_ascii_alphanumeric() || *c == '_' || !c.is_ascii())) {
-        None => Ok(()),
-        Some(bad) => {
-            let message = format!("'{name}' contains an invalid character for a variable name: '{bad}'");
-            Err(Error::failed_to_parse(message))
-        }
-    }
 }
 
 /// Collects every value at a path, through arrays and into the elements of an array at its end.

@@ -6,6 +6,7 @@
 
 use crate::Context;
 use crate::expression::Expression;
+use crate::interruption::BYTES_PER_STEP;
 use crate::pipeline::field::single;
 use crate::pipeline::stage::{Flow, Stage};
 use crate::raw::{self, Element};
@@ -37,22 +38,23 @@ impl RedactSpec {
         bound.append(bson::raw::cstr!("vars"), &vars);
         bound.append(bson::raw::cstr!("in"), value);
         let wrapped = single("$let", (&*bound).into())?;
-        let expression = Expression::parse((&*wrapped).into(), &with_verdicts(ctx))?;
+        let expression = Expression::parse((&*wrapped).into(), &with_verdicts(ctx)?)?;
         Ok(Self { expression, spec: value.into() })
     }
 
-    pub(crate) fn start(self: &Arc<Self>, ctx: &Context) -> RedactStage {
-        RedactStage { spec: Arc::clone(self), ctx: with_verdicts(ctx) }
+    pub(crate) fn start(self: &Arc<Self>, ctx: &Context) -> Result<RedactStage> {
+        Ok(RedactStage { spec: Arc::clone(self), ctx: with_verdicts(ctx)? })
     }
 }
 
-/// `ctx` with the variables of `$redact`, the level last.
-fn with_verdicts(ctx: &Context) -> Context {
+/// `ctx` with the variables of `$redact`.
+fn with_verdicts(ctx: &Context) -> Result<Context> {
     let mut ctx = ctx.clone();
-    let verdicts = VERDICTS.iter().map(|(name, value)| ((*name).to_owned(), Bson::String((*value).to_owned())));
-    ctx.variables.extend(verdicts);
-    ctx.variables.push((LEVEL.to_owned(), Bson::Null));
-    ctx
+    for (name, value) in VERDICTS {
+        ctx.set_variable(name, Bson::String(value.to_owned()))?;
+    }
+    ctx.set_variable(LEVEL, Bson::Null)?;
+    Ok(ctx)
 }
 
 /// `$redact` at work.
@@ -64,9 +66,8 @@ pub(crate) struct RedactStage {
 impl RedactStage {
     /// What is left of `level`, a part of `root`; `None` if it is pruned.
     fn redact(&mut self, root: &RawDocument, level: &RawDocument) -> Result<Option<RawDocumentBuf>> {
-        if let Some((_, value)) = self.ctx.variables.last_mut() {
-            *value = Bson::Document(Document::try_from(level)?);
-        }
+        self.ctx.interruption.steps(1 + level.as_bytes().len() / BYTES_PER_STEP)?;
+        self.ctx.set_variable(LEVEL, Bson::Document(Document::try_from(level)?))?;
         let verdict = self.spec.expression.evaluate(root, &self.ctx)?;
         match verdict.as_ref().and_then(Bson::as_str) {
             Some("keep") => Ok(Some(level.to_owned())),

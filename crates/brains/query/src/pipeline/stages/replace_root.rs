@@ -3,9 +3,9 @@
 //! Source: MongoDB manual, "$replaceRoot" and "$replaceWith".
 
 use crate::Context;
-use crate::expression::{Expression, value};
+use crate::expression::{Expression, InPlace, value};
 use crate::pipeline::stage::{Flow, Stage};
-use crate::show;
+use crate::{raw, show};
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document};
@@ -56,8 +56,12 @@ impl ReplaceRootSpec {
 
     /// What `doc` becomes: 40228 where that is no document.
     pub fn apply(&self, doc: &RawDocument, ctx: &Context) -> Result<RawDocumentBuf> {
+        match self.new_root.in_place(doc)? {
+            InPlace::Value(RawBsonRef::Document(new_root)) => return Ok(new_root.to_owned()),
+            InPlace::Value(_) | InPlace::Missing | InPlace::No => {}
+        }
         match self.new_root.evaluate(doc, ctx)? {
-            Some(Bson::Document(new_root)) => Ok(RawDocumentBuf::try_from(&new_root)?),
+            Some(Bson::Document(new_root)) => raw::encode(&new_root, doc.as_bytes().len() + raw::GROWTH_BYTES_MAX),
             other => {
                 let kind = other.as_ref().map_or("missing", |value| show::type_name(value.element_type()));
                 let message = format!(

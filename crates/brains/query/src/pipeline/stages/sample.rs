@@ -7,6 +7,7 @@ use super::sort::BATCH_DOCUMENTS;
 use crate::Context;
 use crate::pipeline::stage::{Flow, Stage};
 use crate::sort::{Sorted, Sorter};
+use baton_document::Number;
 use baton_types::{Error, Result};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use std::collections::VecDeque;
@@ -22,16 +23,12 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<u64> {
         if name.as_str() != "size" {
             return Err(Error::location(28748, format!("unrecognized option to $sample: {name}")));
         }
-        let number = match value {
-            RawBsonRef::Int32(n) => i64::from(n),
-            RawBsonRef::Int64(n) => n,
-            RawBsonRef::Double(n) => n as i64,
-            RawBsonRef::Decimal128(n) => n.to_string().parse::<f64>().unwrap_or(-1.0) as i64,
-            _ => return Err(Error::location(28746, "size argument to $sample must be a number")),
+        let Some(number) = Number::from_raw(value) else {
+            return Err(Error::location(28746, "size argument to $sample must be a number"));
         };
-        let unsigned = u64::try_from(number)
-            .map_err(|_| Error::location(28747, "size argument to $sample must not be negative"))?;
-        size = Some(unsigned);
+        let positive = u64::try_from(number.to_i64_lossy()).ok().filter(|size| *size > 0);
+        let not_positive = || Error::location(28747, "size argument to $sample must be a positive integer");
+        size = Some(positive.ok_or_else(not_positive)?);
     }
     size.ok_or_else(|| Error::location(28749, "$sample stage must specify a size"))
 }

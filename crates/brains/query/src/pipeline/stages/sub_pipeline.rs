@@ -28,8 +28,7 @@ impl SubPipeline {
         let stages = stage_documents(value)?;
         let mut ctx = scope.ctx.clone();
         for name in names {
-            ctx.variables.retain(|(known, _)| known != name);
-            ctx.variables.push((name.to_owned(), Bson::Null));
+            ctx.set_variable(name, Bson::Null)?;
         }
         let parsed = Pipeline::parse_within(&stages, &Scope { ctx: &ctx, ..*scope })?;
         Ok(Self { stages: stages.into_iter().map(RawDocument::to_owned).collect(), parsed })

@@ -2,14 +2,15 @@
 //!
 //! Values are the same if they compare equal: numbers by value whatever their type, documents field by field in order.
 
-use super::{Outcome, Value, array_elements, each_clause, type_of, type_of_value};
+use super::{Ordered, Outcome, VALUES_FEW, Value, array_elements, each_clause, type_of, type_of_value};
 use crate::raw::{ArrayBuilder, Element};
-use crate::update::apply::Trail;
+use crate::update::apply::{Scope, Trail};
 use baton_document::order;
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 #[derive(Debug)]
 pub(in crate::update) struct AddToSet {
@@ -30,9 +31,10 @@ impl AddToSet {
             let (name, value) = clause?;
             match (name.as_str(), value) {
                 ("$each", RawBsonRef::Array(list)) => {
+                    let mut known = BTreeSet::new();
                     for item in list {
                         let item = item?;
-                        if !values.iter().any(|v| same(v.as_ref(), item)) {
+                        if known.insert(Ordered(item)) {
                             values.push(Value::from(item));
                         }
                     }
@@ -54,7 +56,12 @@ impl AddToSet {
         Ok(Self { values })
     }
 
-    pub fn apply<'v>(&'v self, existing: Option<&Element<'_>>, trail: &Trail<'_>) -> Result<Outcome<'v>> {
+    pub fn apply<'v>(
+        &'v self,
+        existing: Option<&Element<'_>>,
+        trail: &Trail<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<Outcome<'v>> {
         let Some(element) = existing else {
             let mut array = ArrayBuilder::new();
             self.values.iter().for_each(|v| array.push(v.element_type(), v.bytes()));
@@ -68,9 +75,17 @@ impl AddToSet {
             )));
         }
         let present = array_elements(element)?.iter().map(Element::value).collect::<Result<Vec<_>>>()?;
+        // To look through the array for each of many values would take its length times theirs.
+        let known: Option<BTreeSet<Ordered<'_>>> =
+            (self.values.len() > VALUES_FEW).then(|| present.iter().copied().map(Ordered).collect());
         let mut array: Option<ArrayBuilder> = None;
         for value in &self.values {
-            if present.iter().any(|p| same(*p, value.as_ref())) {
+            scope.interruption.step()?;
+            let is_present = match &known {
+                Some(known) => known.contains(&Ordered(value.as_ref())),
+                None => present.iter().any(|p| same(*p, value.as_ref())),
+            };
+            if is_present {
                 continue;
             }
             let array = match &mut array {

@@ -22,9 +22,11 @@ use super::apply::{Scope, Trail};
 use crate::Context;
 use crate::raw::{ArrayBuilder, Element, Value};
 use crate::show;
+use baton_document::order;
 use baton_types::{Error, Result};
 use bson::{RawBsonRef, RawDocument};
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 pub(super) use current_date::now;
 pub(super) use rename::parse as parse_rename;
@@ -134,14 +136,14 @@ impl Operator {
         scope: &Scope<'_>,
     ) -> Result<Outcome<'v>> {
         match self {
-            Self::AddToSet(op) => op.apply(existing, trail),
+            Self::AddToSet(op) => op.apply(existing, trail, scope),
             Self::Bit(op) => op.apply(existing, trail, scope),
             Self::Inc(op) => op.apply(existing, trail, scope),
             Self::MinMax(op) => op.apply(existing),
             Self::Mul(op) => op.apply(existing, trail, scope),
             Self::Pop(op) => op.apply(existing, trail),
-            Self::Pull(op) => op.apply(existing),
-            Self::PullAll(op) => op.apply(existing),
+            Self::Pull(op) => op.apply(existing, scope),
+            Self::PullAll(op) => op.apply(existing, scope),
             Self::Push(op) => op.apply(existing, trail, scope),
             Self::Rename(op) => op.apply(scope),
             Self::Set(value) => Ok(set::apply(value)),
@@ -166,6 +168,32 @@ impl Operator {
         })
     }
 }
+
+/// So many values are found as fast by looking at each.
+const VALUES_FEW: usize = 8;
+
+/// A value that sorts by MongoDB's order, for ordered sets.
+struct Ordered<'v>(RawBsonRef<'v>);
+
+impl Ord for Ordered<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        order::compare(self.0, other.0)
+    }
+}
+
+impl PartialOrd for Ordered<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ordered<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ordered<'_> {}
 
 /// The elements of an array in one vector, each as it lies in the document.
 fn array_elements<'a>(element: &Element<'a>) -> Result<Vec<Element<'a>>> {
@@ -204,12 +232,14 @@ fn pulled_array<'e, 'a>(existing: Option<&'e Element<'a>>) -> Result<Option<&'e 
 /// Removes the elements that `pulled` picks.
 fn cull<'v>(
     existing: Option<&Element<'_>>,
+    scope: &Scope<'_>,
     mut pulled: impl FnMut(&Element<'_>) -> Result<bool>,
 ) -> Result<Outcome<'v>> {
     let Some(element) = pulled_array(existing)? else { return Ok(Outcome::Keep) };
     let mut rest = ArrayBuilder::new();
     let mut removed = false;
     for item in array_elements(element)? {
+        scope.interruption.step()?;
         if pulled(&item)? {
             removed = true;
         } else {

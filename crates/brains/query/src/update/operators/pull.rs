@@ -7,6 +7,7 @@ use super::{Outcome, Value, cull};
 use crate::Context;
 use crate::matcher::Matcher;
 use crate::raw::{self, Element};
+use crate::update::apply::Scope;
 use baton_document::order;
 use baton_types::Result;
 use bson::spec::ElementType;
@@ -43,8 +44,8 @@ impl Pull {
         }
     }
 
-    pub fn apply<'v>(&'v self, existing: Option<&Element<'_>>) -> Result<Outcome<'v>> {
-        cull(existing, |item| match self {
+    pub fn apply<'v>(&'v self, existing: Option<&Element<'_>>, scope: &Scope<'_>) -> Result<Outcome<'v>> {
+        cull(existing, scope, |item| match self {
             Self::Documents(matcher) => match item.container()? {
                 Some(document) if item.element_type() == ElementType::EmbeddedDocument => matcher.matches(document),
                 _ => Ok(false),

@@ -1,11 +1,13 @@
 //! `$pullAll`: removes the elements that equal one of the listed values.
 
-use super::{Outcome, Value, cull, type_of_value};
+use super::{Ordered, Outcome, VALUES_FEW, Value, cull, type_of_value};
 use crate::raw::Element;
+use crate::update::apply::Scope;
 use baton_document::order;
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 #[derive(Debug)]
 pub(in crate::update) struct PullAll {
@@ -22,10 +24,15 @@ impl PullAll {
         Ok(Self { values })
     }
 
-    pub fn apply<'v>(&'v self, existing: Option<&Element<'_>>) -> Result<Outcome<'v>> {
-        cull(existing, |item| {
+    pub fn apply<'v>(&'v self, existing: Option<&Element<'_>>, scope: &Scope<'_>) -> Result<Outcome<'v>> {
+        let known: Option<BTreeSet<Ordered<'_>>> =
+            (self.values.len() > VALUES_FEW).then(|| self.values.iter().map(|v| Ordered(v.as_ref())).collect());
+        cull(existing, scope, |item| {
             let item = item.value()?;
-            Ok(self.values.iter().any(|v| order::compare(v.as_ref(), item) == Ordering::Equal))
+            Ok(match &known {
+                Some(known) => known.contains(&Ordered(item)),
+                None => self.values.iter().any(|v| order::compare(v.as_ref(), item) == Ordering::Equal),
+            })
         })
     }
 }

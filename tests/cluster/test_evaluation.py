@@ -1,0 +1,164 @@
+"""Requests that are small and ask for much: they end with an error, within the member's memory, and can be killed."""
+
+import threading
+import time
+
+import bson
+import pymongo
+import pytest
+from member import Member
+
+# Of an otherwise idle member with a small cache; without bounds one of the requests below takes several times as much.
+RESIDENT_BYTES_MAX = 900 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def small_member():
+    """A member whose cache, and so what all stages together may hold, is small."""
+    with Member(arguments=["--wiredTigerCacheSizeGB", "0.25"]) as member:
+        yield member
+
+
+@pytest.fixture
+def small_db(small_member):
+    with small_member.client() as client:
+        yield client.evaluation
+        client.drop_database("evaluation")
+    assert small_member.is_running(), f"the member died:\n{small_member.log()}"
+
+
+def peak_bytes(member):
+    """The most memory that the member ever had."""
+    with open(f"/proc/{member.pid}/status") as status:
+        lines = dict(line.split(":", 1) for line in status)
+    return int(lines["VmHWM"].split()[0]) * 1024
+
+
+def code_of(work):
+    with pytest.raises(pymongo.errors.OperationFailure) as failed:
+        work()
+    return failed.value.code
+
+
+def test_a_small_request_that_multiplies_its_input_fails_within_the_memory(small_member, small_db):
+    collection = small_db.c
+    collection.insert_one({"_id": 1, "b": list(range(16_000)), "s": "," * 4_000_000})
+    doubled = {"$size": "$$v30"}
+    for level in reversed(range(30)):
+        value = {"$concatArrays": [f"$$v{level}", f"$$v{level}"]}
+        doubled = {"$let": {"vars": {f"v{level + 1}": value}, "in": doubled}}
+    grids = {"$map": {"input": {"$range": [0, 30_000]}, "in": {"$range": [0, 30_000]}}}
+    for stage, codes in [
+        ({"$set": {"b.c": "$b"}}, {10334}),
+        ({"$project": {"a": grids}}, {146}),
+        ({"$project": {"a": {"$let": {"vars": {"v0": "$b"}, "in": doubled}}}}, {146}),
+        ({"$project": {"a": {"$split": ["$s", ","]}}}, {146}),
+        ({"$project": {f"f{n}": "$b" for n in range(1_000)}}, {10334}),
+    ]:
+        assert code_of(lambda: list(collection.aggregate([stage]))) in codes, stage
+    assert code_of(lambda: collection.update_one({"_id": 1}, [{"$set": {"b.c": "$b"}}])) == 10334
+    assert code_of(lambda: collection.find_one({"_id": 1}, {"b.c": "$b"})) == 10334
+    each = {"$push": {"c.$[].d": {"$each": ["x" * 100_000] * 10}}}
+    small_db.d.insert_one({"_id": 1, "c": [{"d": []}] * 10_000})
+    assert code_of(lambda: small_db.d.update_one({"_id": 1}, each)) == 17419
+    assert peak_bytes(small_member) < RESIDENT_BYTES_MAX
+    # What was refused has changed nothing, and what fits still goes.
+    assert collection.find_one({"$expr": {"$eq": [{"$size": "$b"}, 16_000]}}, {"_id": 1}) == {"_id": 1}
+
+
+def test_a_path_through_every_element_of_a_long_array_is_as_long_as_the_array(db):
+    db.c.insert_one({"_id": 1, "b": list(range(70_000))})
+    started = time.monotonic()
+    (found,) = db.c.aggregate([{"$set": {"b.1.c": "$b.0"}}, {"$project": {"n": {"$size": "$b"}, "x": {"$last": "$b"}}}])
+    assert found == {"_id": 1, "n": 70_000, "x": {"1": {"c": []}}}
+    assert time.monotonic() - started < 20, "it took as long as the square of the array"
+
+
+def kill(client, namespace):
+    """Kills the operation on that collection."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        running = client.admin.aggregate([{"$currentOp": {}}, {"$match": {"ns": namespace}}]).to_list()
+        if running:
+            client.admin.command("killOp", op=running[0]["opid"])
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"nothing on {namespace} showed in currentOp")
+
+
+@pytest.mark.parametrize("work", ["expression", "filter", "update", "pipeline", "variables"])
+def test_work_within_one_document_is_killed(client, db, work):
+    db.c.insert_one({"_id": 1, "b": [{"x": n, "y": [n]} for n in range(20_000)]})
+    loop = {"$map": {"input": {"$range": [0, 1_000_000]}, "as": "i",
+                     "in": {"$size": {"$filter": {"input": "$b.x", "cond": {"$eq": ["$$this", -1]}}}}}}
+    command = {
+        "expression": {"find": "c", "projection": {"a": loop}},
+        "filter": {"find": "c", "filter": {"$or": [{f"b.y{n}.z": 1} for n in range(5_000)]}},
+        "update": {"update": "c", "updates": [{"q": {}, "u": [{"$set": {"a": loop}}]}]},
+        "pipeline": {"aggregate": "c", "cursor": {}, "pipeline": [
+            {"$unwind": "$b"}, {"$set": {"c": {"$range": [0, 20_000]}}}, {"$unwind": "$c"}, {"$match": {"none": 1}}]},
+        "variables": {"aggregate": "c", "cursor": {}, "pipeline": [], "let": {"v": {"$map": {
+            "input": {"$range": [0, 3_000]}, "in": {"$size": {"$filter": {"input": {"$range": [0, 100_000]}, "cond": False}}}}}}},
+    }[work]
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(db.command(command))
+        except pymongo.errors.OperationFailure as error:
+            outcome.append(error.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    kill(client, db.c.full_name)
+    killed = time.monotonic()
+    thread.join(30)
+    assert outcome == [11601]
+    assert time.monotonic() - killed < 10
+
+
+def test_the_time_limit_ends_work_within_one_document(db):
+    db.c.insert_one({"_id": 1, "b": list(range(10_000))})
+    each = {"$map": {"input": "$b", "in": {"$in": [-1, "$b"]}}}
+    started = time.monotonic()
+    with pytest.raises(pymongo.errors.ExecutionTimeout):
+        db.c.find_one({"$expr": {"$eq": [each, 1]}}, max_time_ms=300)
+    assert time.monotonic() - started < 10
+
+
+def test_a_getmore_is_not_ended_by_a_time_that_passed_between(db):
+    """Evaluation asks the operation that runs the cursor now: the deadline of the one before is over."""
+    db.c.insert_many([{"_id": n, "b": list(range(200))} for n in range(40)])
+    slow = {"$size": {"$filter": {"input": "$b", "cond": {"$in": [-1, "$b"]}}}}
+    pipeline = [{"$project": {"n": slow}}]
+    reply = db.command("aggregate", "c", pipeline=pipeline, cursor={"batchSize": 1}, maxTimeMS=5_000)
+    cursor = reply["cursor"]["id"]
+    # Another operation of the same connection, with a time limit that is over soon.
+    with pytest.raises(pymongo.errors.ExecutionTimeout):
+        db.command("find", "c", filter={"$expr": {"$eq": [{"$map": {"input": {"$range": [0, 3_000_000]}, "in": 1}}, 1]}}, maxTimeMS=20)
+    more = db.command("getMore", bson.Int64(cursor), collection="c")
+    assert [document["n"] for document in more["cursor"]["nextBatch"]] == [0] * 39
+
+
+def test_current_may_be_bound_for_a_command_and_in_a_lookup(db):
+    db.c.insert_one({"_id": 1, "a": 1, "k": {"a": 7}})
+    found = db.command({"aggregate": "c", "cursor": {}, "let": {"CURRENT": {"a": 5}},
+                        "pipeline": [{"$project": {"x": "$a", "y": "$$ROOT.a"}}]})
+    assert found["cursor"]["firstBatch"] == [{"_id": 1, "x": 5, "y": 1}]
+    lookup = {"from": "c", "let": {"CURRENT": "$k"}, "pipeline": [{"$project": {"_id": 0, "z": "$a"}}], "as": "o"}
+    (joined,) = db.c.aggregate([{"$lookup": lookup}])
+    assert joined["o"] == [{"z": 7}]
+    with pytest.raises(pymongo.errors.OperationFailure) as refused:
+        db.command({"find": "c", "let": {"ROOT": 1}})
+    assert refused.value.code == 9
+
+
+def test_decimal_options_round_half_to_even(db):
+    db.c.insert_many([{"_id": n} for n in range(10)])
+    half = bson.Decimal128("2.5")
+    assert [d["_id"] for d in db.command("find", "c", skip=half, sort={"_id": 1})["cursor"]["firstBatch"]] == list(range(2, 10))
+    assert len(db.command("find", "c", batchSize=bson.Decimal128("3.5"))["cursor"]["firstBatch"]) == 4
+    assert len(db.command("find", "c", batchSize=2.9)["cursor"]["firstBatch"]) == 2
+    with pytest.raises(pymongo.errors.OperationFailure) as refused:
+        list(db.c.aggregate([{"$sample": {"size": 0}}]))
+    assert refused.value.code == 28747
