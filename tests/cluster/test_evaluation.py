@@ -128,10 +128,10 @@ def test_the_time_limit_ends_work_within_one_document(db):
 
 def test_a_getmore_is_not_ended_by_a_time_that_passed_between(db):
     """Evaluation asks the operation that runs the cursor now: the deadline of the one before is over."""
-    db.c.insert_many([{"_id": n, "b": list(range(200))} for n in range(40)])
+    db.c.insert_many([{"_id": n, "b": list(range(50))} for n in range(40)])
     slow = {"$size": {"$filter": {"input": "$b", "cond": {"$in": [-1, "$b"]}}}}
     pipeline = [{"$project": {"n": slow}}]
-    reply = db.command("aggregate", "c", pipeline=pipeline, cursor={"batchSize": 1}, maxTimeMS=5_000)
+    reply = db.command("aggregate", "c", pipeline=pipeline, cursor={"batchSize": 1})
     cursor = reply["cursor"]["id"]
     # Another operation of the same connection, with a time limit that is over soon.
     with pytest.raises(pymongo.errors.ExecutionTimeout):

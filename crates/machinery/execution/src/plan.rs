@@ -238,7 +238,7 @@ fn trial(
         let interrupt = || {
             asked.set(asked.get() + 1);
             interruption.look()?;
-            stopped.set(asked.get() * INTERRUPT_EVERY >= 2 * limits.works_max);
+            stopped.set(asked.get() * INTERRUPT_EVERY >= limits.works_max);
             if stopped.get() { Err(Error::new(ErrorCode::QueryPlanKilled, "the trial is over")) } else { Ok(()) }
         };
         let run = access.run(&view, collection, &mut examined, &interrupt, &mut |_, document| {

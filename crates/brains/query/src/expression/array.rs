@@ -4,22 +4,18 @@
 //! Those that bind variables are in `variables`, those that pick the N first or best in `selection`.
 
 use super::meter::{Elements, Meter};
-use super::node::{Arguments, Call, Node, Scope};
+use super::node::{Arguments, Node, Scope};
 use super::parse::Parser;
-use super::path;
 use super::string::index_range;
 use super::table::Operator;
 use super::value::{self, Value};
 use baton_types::{Error, ErrorCode, Result};
-use bson::{Bson, Document, RawArray, RawBsonRef};
+use bson::{Bson, Document, RawBsonRef};
 use std::borrow::Cow;
 use std::mem::take;
 
 /// What an array made by `$range` may take: MongoDB's bound on memory of one expression.
 const RANGE_BYTES_MAX: usize = 100 * 1024 * 1024;
-
-/// How many elements of a raw array are passed over in the time of a step.
-const ELEMENTS_PER_STEP: usize = 8;
 
 const NULL: Result<Value> = Ok(Some(Bson::Null));
 
@@ -74,84 +70,6 @@ fn end(name: &str, array: &Value, position: i64) -> Result<Value> {
             format!("{name}'s argument must be an array, but is {}", value::type_name(other)),
         )),
     }
-}
-
-/// `$arrayElemAt` of an array of the document.
-pub(crate) fn elem_at_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
-    let [array, index] = call.arguments.as_slice() else { return Ok(None) };
-    let Some(array) = array.array_in_place(scope.root)? else { return Ok(None) };
-    match value::int_exact(&*index.borrow(scope)?) {
-        Some(position) => raw_at(array, i64::from(position), scope).map(Some),
-        None => Ok(None),
-    }
-}
-
-/// `$first` of an array of the document.
-pub(crate) fn first_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
-    end_in_place(call, 0, scope)
-}
-
-/// `$last` of an array of the document.
-pub(crate) fn last_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
-    end_in_place(call, -1, scope)
-}
-
-fn end_in_place(call: &Call, position: i64, scope: &Scope<'_>) -> Result<Option<Value>> {
-    let [array] = call.arguments.as_slice() else { return Ok(None) };
-    match array.array_in_place(scope.root)? {
-        Some(array) => raw_at(array, position, scope).map(Some),
-        None => Ok(None),
-    }
-}
-
-fn raw_at(array: &RawArray, position: i64, scope: &Scope<'_>) -> Result<Value> {
-    let position = if position < 0 { position + raw_length(array, scope)? } else { position };
-    let Ok(position) = usize::try_from(position) else { return Ok(None) };
-    scope.meter.steps(position / ELEMENTS_PER_STEP)?;
-    match array.get(position)? {
-        Some(element) => path::decode(element, scope.meter).map(Some),
-        None => Ok(None),
-    }
-}
-
-fn raw_length(array: &RawArray, scope: &Scope<'_>) -> Result<i64> {
-    let mut length = 0;
-    for element in array.iter_elements() {
-        element?;
-        length += 1;
-    }
-    scope.meter.steps(length / ELEMENTS_PER_STEP)?;
-    Ok(i64::try_from(length).unwrap_or(i64::MAX))
-}
-
-/// `$size` of an array of the document.
-pub(crate) fn size_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
-    let [array] = call.arguments.as_slice() else { return Ok(None) };
-    match array.array_in_place(scope.root)? {
-        Some(array) => Ok(Some(Some(value::narrow(raw_length(array, scope)?)))),
-        None => Ok(None),
-    }
-}
-
-/// `$isArray` of an array of the document.
-pub(crate) fn is_array_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
-    let [array] = call.arguments.as_slice() else { return Ok(None) };
-    Ok(array.array_in_place(scope.root)?.map(|_| Some(Bson::Boolean(true))))
-}
-
-/// `$in` an array of the document.
-pub(crate) fn is_in_in_place(call: &Call, scope: &Scope<'_>) -> Result<Option<Value>> {
-    let [wanted, array] = call.arguments.as_slice() else { return Ok(None) };
-    let Some(array) = array.array_in_place(scope.root)? else { return Ok(None) };
-    let wanted = wanted.borrow(scope)?;
-    let Some(wanted) = wanted.as_ref() else { return Ok(Some(Some(Bson::Boolean(false)))) };
-    for element in array {
-        scope.meter.step()?;
-        if baton_document::order::compare_raw_bson(element?, wanted).is_eq() {
-            return Ok(Some(Some(Bson::Boolean(true))));
-        }
-    }
-    Ok(Some(Some(Bson::Boolean(false))))
 }
 
 /// `{$concatArrays: [a, …]}`.

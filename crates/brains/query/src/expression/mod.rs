@@ -22,6 +22,7 @@ mod date;
 mod dependencies;
 mod depth;
 mod hashed_key;
+mod in_place;
 mod meter;
 mod named;
 mod node;

@@ -12,6 +12,7 @@ use super::value;
 use crate::Context;
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Bson, Document, RawBsonRef, RawDocument};
+use std::collections::HashSet;
 
 /// How deep expressions may nest; MongoDB's limit on the nesting of documents.
 pub(crate) const DEPTH_MAX: usize = 200;
@@ -155,10 +156,11 @@ impl<'c> Parser<'c> {
             return self.operator(key.as_str(), argument);
         }
         let mut fields: Vec<(String, Node)> = Vec::new();
+        let mut names = HashSet::new();
         for element in document {
             let (name, inner) = element?;
             path::check_component(name.as_str())?;
-            if fields.iter().any(|(known, _)| known == name.as_str()) {
+            if !names.insert(name.as_str()) {
                 return Err(Error::location(
                     16406,
                     format!("duplicate field name specified in object literal: {}", value::display_document(document)),
