@@ -7,8 +7,8 @@ use super::node::{Arguments, Call, Node, Scope};
 use super::parse::Parser;
 use super::value::Value;
 use super::{
-    arithmetic, array, bits, boolean, comparison, conditional, convert, date, hashed_key, in_place, object, reduction, regex,
-    rounding, selection, set, size, sort_array, string, trigonometry, trim, variables,
+    arithmetic, array, bits, boolean, comparison, conditional, convert, date, hashed_key, in_place, object, reduction,
+    regex, rounding, selection, set, size, sort_array, string, trigonometry, trim, variables,
 };
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
