@@ -191,7 +191,7 @@ impl Scope<'_> {
                     let start = raw::begin(&mut element);
                     self.compute(expression, "", &mut element)?;
                     raw::end(&mut element, start);
-                    match raw::elements(&*raw::finish(element)?).next() {
+                    match raw::elements(&raw::finish(element)?).next() {
                         Some(element) => Computed::Value(Rc::new(raw::Value::from_element(&element?)?)),
                         None => Computed::Missing,
                     }

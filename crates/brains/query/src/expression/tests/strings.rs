@@ -189,7 +189,7 @@ fn the_older_operators_write_numbers_as_c_does() {
             {"$toLower": 9e-05} => "9e-05",
             {"$toLower": 1e6} => "1e+06",
             {"$toLower": 123456.0} => "123456",
-            {"$toLower": 3.14159265} => "3.14159",
+            {"$toLower": 2.14159265} => "2.14159",
             {"$toLower": 0.0001} => "0.0001",
             {"$toLower": 999999.5} => "1e+06",
             {"$toLower": 0.0} => "0",

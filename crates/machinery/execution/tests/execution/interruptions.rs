@@ -1,13 +1,11 @@
 //! Whatever takes long on storage asks whether to go on, also where it gives nothing; and stops at the first no.
 
-mod common;
-
+use crate::common::{self, Ground, context, matcher, no_at, sorted_by};
 use baton_execution::write::{DeleteStatement, delete};
 use baton_execution::{Check, Given, Query, QuerySpec, StorageHost, SystemDraw};
 use baton_query::pipeline::Pipeline;
 use baton_types::{ErrorCode, Result};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use common::{Ground, context, matcher, no_at, sorted_by};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -105,7 +103,7 @@ fn a_trial_of_plans_ends_also_where_no_candidate_gives_a_document() {
     assert_eq!(query.choice().rejected.len(), 1, "there were two candidates");
     let asked = asked.load(Ordering::Relaxed);
     assert!(asked <= 2 * (10_000 / 128 + 1), "asked {asked} times: the trial walked on");
-    assert!(2 * (KEYS / 128) > 2 * (10_000 / 128 + 1), "the indexes are long enough to tell");
+    const { assert!(KEYS / 128 > 10_000 / 128 + 1, "the indexes are long enough to tell") };
 }
 
 fn aggregation_stops(ground: &Ground, stages: &[RawDocumentBuf]) {

@@ -1,11 +1,9 @@
 //! Access paths and plans: whichever way a query goes, in batches of whatever size, it gives each document once, and it
 //! goes the way that the planner says.
 
-mod common;
-
+use crate::common::{self, Ground, go_on, ids, matcher, sorted_by};
 use baton_execution::{Given, Hint, QuerySpec};
 use bson::{RawDocumentBuf, rawdoc};
-use common::{Ground, go_on, ids, matcher, sorted_by};
 
 fn hundred() -> impl Iterator<Item = RawDocumentBuf> {
     (0..100).map(|n| rawdoc! { "_id": n, "a": n % 10, "b": [n, n + 1], "c": 100 - n })

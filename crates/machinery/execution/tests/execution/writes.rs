@@ -1,14 +1,12 @@
 //! Writes over a real storage: what matches under its lock is changed, indexes follow, and what is refused changes
 //! nothing.
 
-mod common;
-
+use crate::common::{Ground, context, go_on, matcher, sorted_by};
 use baton_execution::QuerySpec;
 use baton_execution::write::{DeleteStatement, Image, UpdateStatement, delete, insert_one, update};
 use baton_query::update::Update;
 use baton_types::ErrorCode;
 use bson::{Bson, RawBsonRef, RawDocumentBuf, rawdoc};
-use common::{Ground, context, go_on, matcher, sorted_by};
 
 fn ten() -> Ground {
     Ground::new((0..10).map(|n| rawdoc! { "_id": n, "a": n, "b": 0 })).index("a_1", rawdoc! { "a": 1 })
