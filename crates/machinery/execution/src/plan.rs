@@ -94,7 +94,8 @@ pub(crate) fn choose(
     if context.refuses_collection_scans {
         refuse_collection_scans(collection, spec, &mut candidates)?;
     }
-    let best = if candidates.len() > 1 { trial(storage, collection, spec, &candidates, &context.interruption)? } else { 0 };
+    let best =
+        if candidates.len() > 1 { trial(storage, collection, spec, &candidates, &context.interruption)? } else { 0 };
     if candidates.is_empty() {
         return Err(Error::new(ErrorCode::InternalError, "the planner found no way to answer the query"));
     }

@@ -154,6 +154,11 @@ impl Query {
         self.choice.rejected()
     }
 
+    /// What it looked at so far.
+    pub fn examined(&self) -> Examined {
+        self.examined
+    }
+
     /// Explain's `executionStats` of a query that has run for `millis` milliseconds.
     pub fn execution_stats(&self, millis: u64) -> Document {
         let plan = self.choice.plan(&self.spec);

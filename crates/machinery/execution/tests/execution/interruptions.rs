@@ -28,7 +28,7 @@ fn a_walk_over_documents_stops_at_the_next_question() {
     let ground = thousand();
     let (outcome, query) = run(ground.query(QuerySpec::matching(matcher(&rawdoc! { "none": 1 }))), 3);
     interrupted(outcome);
-    assert_eq!(query.examined.documents, 3 * 128);
+    assert_eq!(query.examined().documents, 3 * 128);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn entries_that_are_passed_over_count_too() {
     let spec = ground.by("a_1_b_1", &rawdoc! { "a": { "$gte": 0 }, "b": { "$gt": 5 } });
     let (outcome, query) = run(ground.query(spec), 2);
     interrupted(outcome);
-    assert_eq!((query.examined.keys, query.examined.documents), (2 * 128, 0));
+    assert_eq!((query.examined().keys, query.examined().documents), (2 * 128, 0));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn look_ups_that_find_nothing_count_too() {
     absent.iter().for_each(|id| list.push(*id));
     let (outcome, query) = run(ground.query(QuerySpec::matching(matcher(&rawdoc! { "_id": { "$in": list } }))), 2);
     interrupted(outcome);
-    assert_eq!((query.examined.keys, query.examined.documents), (2 * 128, 0));
+    assert_eq!((query.examined().keys, query.examined().documents), (2 * 128, 0));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn evaluation_asks_the_operation_that_runs_the_query_now() {
     query.ask(&no);
     // Nobody says no between two documents: evaluation does, within the first.
     interrupted(query.run(&common::go_on, &mut |_, _| Ok(Given::Taken)));
-    assert_eq!(query.examined.documents, 1);
+    assert_eq!(query.examined().documents, 1);
     // Another operation goes on with it.
     let yes: Check = Arc::new(|| Ok(()));
     query.ask(&yes);
@@ -100,7 +100,7 @@ fn a_trial_of_plans_ends_also_where_no_candidate_gives_a_document() {
     });
     context.interruption.set(&check);
     let query = Query::new(&ground.storage, Some(ground.collection()), spec, context).expect("planned");
-    assert_eq!(query.choice().rejected.len(), 1, "there were two candidates");
+    assert_eq!(query.rejected_plans().len(), 1, "there were two candidates");
     let asked = asked.load(Ordering::Relaxed);
     assert!(asked <= 2 * (10_000 / 128 + 1), "asked {asked} times: the trial walked on");
     const { assert!(KEYS / 128 > 10_000 / 128 + 1, "the indexes are long enough to tell") };
