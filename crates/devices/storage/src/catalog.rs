@@ -287,7 +287,7 @@ pub struct Index {
 }
 
 /// What an index shares with the one it was before its definition was altered.
-struct IndexProgress {
+pub(crate) struct IndexProgress {
     ready: AtomicBool,
     /// Bit i: some document has an array on the path of field i. Only ever gains bits.
     multikey: AtomicU64,
@@ -319,12 +319,17 @@ impl Index {
         self.progress.multikey.load(Ordering::Acquire)
     }
 
-    /// Adds multikey bits; tells whether any was new.
-    pub(crate) fn add_multikey(&self, bits: u64) -> bool {
-        let multikey = &self.progress.multikey;
-        bits != 0
-            && bits & !multikey.load(Ordering::Relaxed) != 0
-            && bits & !multikey.fetch_or(bits, Ordering::AcqRel) != 0
+    /// What [`IndexProgress::add_multikey`] is asked of, if any of these bits is not set yet.
+    pub(crate) fn lacking(&self, bits: u64) -> Option<Arc<IndexProgress>> {
+        (bits & !self.multikey() != 0).then(|| Arc::clone(&self.progress))
+    }
+}
+
+impl IndexProgress {
+    /// Adds multikey bits: by the commit queue alone, with the entries that make the index so, and before they are readable. What
+    /// is abandoned or refused leaves no bit behind that is in memory and not on disk.
+    pub(crate) fn add_multikey(&self, bits: u64) {
+        self.multikey.fetch_or(bits, Ordering::AcqRel);
     }
 }
 
@@ -487,7 +492,7 @@ impl Collection {
             let ready = element.get_bool("ready").map_err(|_| broken("indexes.ready"))?;
             let definition = IndexDefinition::parse(element.get_document("spec").map_err(|_| broken("indexes.spec"))?)?;
             let index = Index::new(id, definition, if ready { IndexState::Ready } else { IndexState::Building });
-            index.add_multikey(element.get_i64("multikey").map_err(|_| broken("indexes.multikey"))? as u64);
+            index.progress.add_multikey(element.get_i64("multikey").map_err(|_| broken("indexes.multikey"))? as u64);
             indexes.push(Arc::new(index));
         }
         *collection.shared.entry.lock() = Some(collection.entry(&indexes));

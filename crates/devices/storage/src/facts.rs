@@ -45,7 +45,7 @@ pub enum Fact {
 impl Fact {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::LastVote,
         Self::Configuration,
         Self::CommitPoint,
@@ -53,6 +53,7 @@ impl Fact {
         Self::Cloning,
         Self::WholeFrom,
         Self::Stamp,
+        Self::OplogLimits,
     ];
 
     /// Its name in the meta family.

@@ -7,7 +7,7 @@
 //! at all is asked at the queue's entrance. And none changes what exists but through a [`CatalogGuard`]: entries of the catalog
 //! and of commands are set here alone, and only for who shows one.
 
-use crate::catalog::{CatalogEntry, Collection};
+use crate::catalog::{CatalogEntry, Collection, IndexProgress};
 use crate::counters::Counts;
 use crate::ddl::{CatalogGuard, Quiet};
 use crate::format::{document_key, family};
@@ -41,6 +41,9 @@ struct Record {
     second: Range<usize>,
 }
 
+/// A collection, an index of it, and bits of fields by which that becomes multikey.
+type Multikey = (Arc<Collection>, Arc<IndexProgress>, u64);
+
 /// See the file's header. Dropped without a commit it has done nothing, and gives its locks back.
 #[derive(Default)]
 pub struct Transaction {
@@ -51,8 +54,8 @@ pub struct Transaction {
     pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
     /// What becomes of collections' entries in the catalog; `None`: gone.
     catalog: SmallVec<[(Arc<Collection>, Option<CatalogEntry>); 1]>,
-    /// Collections an index of which has become multikey: their entries are written again as they are.
-    multikey: SmallVec<[Arc<Collection>; 1]>,
+    /// Indexes that become multikey, and their collections, whose entries are written again as they are.
+    multikey: SmallVec<[Multikey; 1]>,
     pub(crate) sessions: SmallVec<[SessionUpdate; 1]>,
     /// Whether the entries are another member's and bring their OpTimes along.
     pub(crate) is_replicated: bool,
@@ -217,19 +220,15 @@ impl Transaction {
         std::mem::take(&mut self.catalog).into_iter()
     }
 
-    /// Has a collection's entry written again, as an index of it has become multikey. Anybody may: it says nothing else.
-    pub(crate) fn note_multikey(&mut self, collection: &Arc<Collection>) {
-        if !self.multikey.iter().any(|known| known.id == collection.id) {
-            self.multikey.push(Arc::clone(collection));
+    /// Makes an index multikey, and has its collection's entry written again. Anybody may: it says nothing else.
+    pub(crate) fn note_multikey(&mut self, collection: &Arc<Collection>, index: Arc<IndexProgress>, bits: u64) {
+        match self.multikey.iter_mut().find(|(_, known, _)| Arc::ptr_eq(known, &index)) {
+            Some((.., known)) => *known |= bits,
+            None => self.multikey.push((Arc::clone(collection), index, bits)),
         }
     }
 
-    pub(crate) fn multikey(&self) -> &[Arc<Collection>] {
+    pub(crate) fn multikey(&self) -> &[Multikey] {
         &self.multikey
-    }
-
-    /// A transaction that does nothing but what [`Self::note_multikey`] asked this one for: memory has it already.
-    pub(crate) fn split_multikey(&mut self) -> Self {
-        Self { multikey: std::mem::take(&mut self.multikey), ..Self::default() }
     }
 }

@@ -322,8 +322,8 @@ impl Storage {
         index: &Index,
         bits: u64,
     ) {
-        if index.add_multikey(bits) {
-            transaction.note_multikey(collection);
+        if let Some(progress) = index.lacking(bits) {
+            transaction.note_multikey(collection, progress, bits);
         }
     }
 }

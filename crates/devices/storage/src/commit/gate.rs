@@ -6,8 +6,7 @@
 //! - [`CommitQueue::close_to_writes`] and [`CommitQueue::block_writes`] return when the queue holds nothing of this
 //!   member's own any more: from then on no entry of its own gets an OpTime until it is opened again.
 //! - Transactions without entries of their own (local writes, clean-up, what another member logged) always pass.
-//! - A refused transaction leaves nothing behind: no lock, no version for the next writer. Only what it found out about
-//!   indexes (multikey) is kept, because memory has it already.
+//! - A refused transaction leaves nothing behind: no lock, no version for the next writer, no index that is multikey for it.
 
 use super::CommitQueue;
 use super::Durability;
@@ -95,9 +94,8 @@ impl CommitQueue {
 
     /// Undoes what was done for a transaction that has found no place.
     pub(super) fn refuse(&self, mut transaction: Transaction, mut handed_on: LockSet) -> Error {
-        let kept = transaction.split_multikey();
-        // This drains the queue as well: the version that ours has hidden from the next writer is readable then.
-        self.commit_unasked(kept, Durability::Applied);
+        // The version that ours has hidden from the next writer is readable then.
+        self.drain();
         if let Some(ticket) = &transaction.in_flight {
             self.in_flight.remove(ticket);
         }

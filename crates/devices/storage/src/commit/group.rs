@@ -167,7 +167,8 @@ impl CommitQueue {
             }
             *collection.shared.entry.lock() = entry;
         }
-        for collection in transaction.multikey() {
+        for (collection, index, bits) in transaction.multikey() {
+            index.add_multikey(*bits);
             if let Some(entry) = &*collection.shared.entry.lock() {
                 batch.put_cf(handle(family::CATALOG), prefix(collection.id), entry.encode().as_bytes());
             }
