@@ -44,6 +44,12 @@ pub fn insert_many(
         storage.collection_or_create(namespace, || draw.uuid())?;
         let outcome = storage.with_collection(namespace, |collection| -> Result<bool> {
             let Some(collection) = collection else { return Ok(true) };
+            // What was a collection before the last batch may be a view by now.
+            if let Err(error) = refuse_view(collection) {
+                let Some((at, ..)) = documents.next() else { return Ok(false) };
+                failed(at, error);
+                return Ok(!rules.ordered);
+            }
             let mut transaction = Transaction::default();
             let mut count = 0;
             let mut stop = false;

@@ -2,7 +2,9 @@
 
 use crate::testing::Member;
 use crate::ttl;
-use baton_storage::IndexDefinition;
+use baton_execution::SystemDraw;
+use baton_execution::write::{self, InsertRules, Work};
+use baton_storage::{Durability, IndexDefinition};
 use baton_types::{Error, ErrorCode, Namespace};
 use bson::{Bson, DateTime, Document, doc, rawdoc};
 
@@ -594,4 +596,35 @@ fn a_build_goes_on_under_the_name_its_collection_gets_meanwhile() {
     assert_eq!(names(&member.batch("db", doc! { "listCollections": 1 })), ["d"]);
     assert_eq!(names(&member.batch("db", doc! { "listIndexes": "d" })), ["_id_", "a_1"]);
     assert!(member.ok("db", doc! { "validate": "d" }).get_bool("valid").unwrap());
+}
+
+/// The document was logged for the view, and no member that follows could apply it. Found by the fuzzer of commands.
+#[test]
+fn what_becomes_a_view_between_two_batches_of_an_insert_takes_no_document() {
+    let member = Member::new();
+    let namespace = Namespace::new("db", "c").unwrap();
+    // The second waits until the first, which has its `_id`, is committed. Before that the collection is looked for again.
+    let documents = [rawdoc! { "_id": 2.0 }, rawdoc! { "_id": 2 }];
+    let batches = std::cell::Cell::new(0);
+    let interrupt = || {
+        batches.set(batches.get() + 1);
+        if batches.get() == 2 {
+            member.ok("db", doc! { "drop": "c" });
+            member.ok("db", doc! { "create": "c", "viewOn": "other", "pipeline": [] });
+        }
+        Ok(())
+    };
+    let work = Work {
+        storage: &member.server.storage,
+        draw: &SystemDraw,
+        interrupt: &interrupt,
+        durability: Durability::Applied,
+    };
+    let mut failures = Vec::new();
+    let mut each = documents.iter().enumerate().map(|(at, document)| (at, &**document, at as i32));
+    let rules = InsertRules { ordered: true, ..InsertRules::default() };
+    let failed = &mut |at, error: Error| failures.push((at, error.code));
+    let (inserted, _) = write::insert_many(&work, &namespace, &mut each, rules, None, failed).unwrap();
+    assert_eq!((batches.get(), inserted), (2, 1));
+    assert_eq!(failures, [(1, ErrorCode::CommandNotSupportedOnView)]);
 }
