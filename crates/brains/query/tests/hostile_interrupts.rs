@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn raw(document: &Document) -> RawDocumentBuf {
-    RawDocumentBuf::try_from(document).unwrap()
+    RawDocumentBuf::try_from(document).expect("well formed")
 }
 
 /// A context that is interrupted at look number `at`, counted from 1, and how often it was looked at.
@@ -111,7 +111,7 @@ fn expressions_can_be_stopped() {
         let document = documents();
         let wrapped = raw(&doc! { "e": &expression });
         can_be_stopped(&expression.to_string(), |ctx| {
-            let parsed = Expression::parse(wrapped.get("e").unwrap().unwrap(), ctx)?;
+            let parsed = Expression::parse(wrapped.get("e").expect("well formed").expect("well formed"), ctx)?;
             parsed.evaluate(&document, ctx).map(drop)
         });
     }
@@ -137,7 +137,7 @@ fn filters_can_be_stopped() {
         doc! { "$or": each(doc! { "nothing": 1 }) },
         doc! { "$nor": each(doc! { "b.none": { "$exists": true } }) },
         doc! { "s": { "$regex": "^x" } },
-        doc! { "s": { "$in": [bson::Regex { pattern: bson::raw::CString::try_from("^x").unwrap(), options: bson::raw::CString::try_from("").unwrap() }] } },
+        doc! { "s": { "$in": [bson::Regex { pattern: bson::raw::CString::try_from("^x").expect("well formed"), options: bson::raw::CString::try_from("").expect("well formed") }] } },
         doc! { "$expr": { "$in": [-1, "$b.x"] } },
         // A number is a name and an index: the ways through the arrays multiply.
         doc! { format!("d.{}", vec!["0"; 22].join(".")): 5 },
@@ -179,7 +179,7 @@ fn updates_can_be_stopped() {
         (numbers(), bson!([{ "$set": { "b.1.c": "$b.0" } }]), vec![]),
         (documents(), bson!([{ "$replaceWith": { "c": { "$map": { "input": "$b", "in": "$$this.x" } } } }]), vec![]),
     ] {
-        let spec = RawBson::try_from(update.clone()).unwrap();
+        let spec = RawBson::try_from(update.clone()).expect("well formed");
         let filters: Vec<RawDocumentBuf> = filters.iter().map(raw).collect();
         can_be_stopped(&update.to_string(), |ctx| {
             Update::parse(spec.as_raw_bson_ref(), &filters, ctx)?.apply(&document, None).map(drop)
@@ -231,14 +231,14 @@ fn what_nests_too_deep_is_an_error_on_the_stack_of_a_connection() {
     let work = move || {
         let ctx = Context::new(DateTime::from_millis(0), 0);
         for (what, holder) in &expressions {
-            let parsed = Expression::parse(holder.get("e").unwrap().unwrap(), &ctx);
+            let parsed = Expression::parse(holder.get("e").expect("well formed").expect("well formed"), &ctx);
             let outcome = parsed.and_then(|expression| expression.evaluate(&raw(&doc! {}), &ctx));
             assert_eq!(outcome.map_err(|error| error.code), Err(ErrorCode::Overflow), "{what}");
         }
-        let outcome = Matcher::parse(filter.get_document("e").unwrap(), &ctx);
+        let outcome = Matcher::parse(filter.get_document("e").expect("well formed"), &ctx);
         assert_eq!(outcome.map(drop).map_err(|error| error.code), Err(ErrorCode::BadValue), "a filter");
     };
-    std::thread::Builder::new().stack_size(STACK_BYTES).spawn(work).unwrap().join().unwrap();
+    std::thread::Builder::new().stack_size(STACK_BYTES).spawn(work).expect("well formed").join().expect("well formed");
 }
 
 fn single(name: &bson::raw::CStr, inner: RawBson) -> RawBson {

@@ -26,7 +26,7 @@ fn context() -> Context {
 }
 
 fn raw(document: &Document) -> RawDocumentBuf {
-    RawDocumentBuf::try_from(document).unwrap()
+    RawDocumentBuf::try_from(document).expect("well formed")
 }
 
 /// The document with one array of numbers.
@@ -37,7 +37,7 @@ fn numbers(count: i32) -> RawDocumentBuf {
 fn evaluate(expression: Bson, document: &RawDocument) -> Result<()> {
     let ctx = context();
     let wrapped = raw(&doc! { "e": expression });
-    let parsed = Expression::parse(wrapped.get("e").unwrap().unwrap(), &ctx)?;
+    let parsed = Expression::parse(wrapped.get("e").expect("well formed").expect("well formed"), &ctx)?;
     parsed.evaluate(document, &ctx).map(drop)
 }
 
@@ -48,7 +48,7 @@ fn aggregate(stages: &[Document], document: RawDocumentBuf) -> Result<()> {
 }
 
 fn update(update: Bson, document: &RawDocument) -> Result<()> {
-    let update = RawBson::try_from(update).unwrap();
+    let update = RawBson::try_from(update).expect("well formed");
     Update::parse::<RawDocumentBuf>(update.as_raw_bson_ref(), &[], &context())?.apply(document, None).map(drop)
 }
 
@@ -60,9 +60,9 @@ fn doubled(levels: usize, twice: impl Fn(&str) -> Bson) -> Bson {
 }
 
 fn peak_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+    let status = std::fs::read_to_string("/proc/self/status").expect("well formed");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("well formed");
+    line.split_whitespace().nth(1).expect("well formed").parse::<usize>().expect("well formed") * 1024
 }
 
 #[track_caller]
@@ -159,12 +159,15 @@ fn what_multiplies_its_input_stops_at_a_bound() {
     let stages: Vec<Document> = (0..30).map(|_| doc! { "$set": { "a": range(100_000) } }).collect();
     let stages: Vec<RawDocumentBuf> = stages.iter().map(raw).collect();
     let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
-    let kept = Pipeline::parse(&stages, &context()).unwrap();
+    let kept = Pipeline::parse(&stages, &context()).expect("well formed");
     let mut ctx = context();
-    ctx.set_variable("v", Bson::Array((0..100_000).map(Bson::Int32).collect())).unwrap();
+    ctx.set_variable("v", Bson::Array((0..100_000).map(Bson::Int32).collect())).expect("well formed");
     let stage = raw(&doc! { "$match": { "$expr": { "$isArray": "$$v" } } });
-    let shared = Pipeline::parse(&[&*stage; 200], &ctx).unwrap();
-    assert!(shared.optimize().unwrap().run_in_memory([raw(&doc! { "_id": 1 })]).unwrap().len() == 1);
+    let shared = Pipeline::parse(&[&*stage; 200], &ctx).expect("well formed");
+    assert!(
+        shared.optimize().expect("well formed").run_in_memory([raw(&doc! { "_id": 1 })]).expect("well formed").len()
+            == 1
+    );
     assert!(peak_bytes() < PEAK_BYTES_MAX, "the process took {} MB", peak_bytes() >> 20);
     drop(kept);
     let mut ctx = context();
@@ -174,6 +177,6 @@ fn what_multiplies_its_input_stops_at_a_bound() {
     // A sort by many fields through one long array.
     let pattern: Document = (0..200).map(|i| (format!("b.f{i}"), Bson::Int32(1))).collect();
     let sorted = raw(&doc! { "b": vec![doc! { "f0": 1 }; 20_000] });
-    SortPattern::parse(&raw(&pattern)).unwrap().key(&sorted).unwrap();
+    SortPattern::parse(&raw(&pattern)).expect("well formed").key(&sorted).expect("well formed");
     assert!(peak_bytes() < PEAK_BYTES_MAX, "a sort key: the process took {} MB", peak_bytes() >> 20);
 }
