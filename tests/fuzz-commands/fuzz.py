@@ -86,7 +86,8 @@ class Run:
         update that found a document nobody says whether it did."""
         if not second["ok"] or judge.codes(first) or judge.codes(second):
             return
-        fewer = any(second.get(field, 0) < first.get(field, 0) for field in ("n", "nModified"))
+        # `n` of an update counts what matched, changed or not.
+        fewer = any(second.get(field, 0) < first.get(field, 0) for field in ("nModified", *["n"] * ("updates" not in request.body)))
         other = request.body.get("remove") and first["lastErrorObject"]["n"] == 1 and not judge.same(first["value"], second["value"])
         if fewer or other or "documents" in request.body and first["n"] != second["n"]:
             self.fault("a retry", f"{request.body}: {judge.short(first)}, then {judge.short(second)}")
