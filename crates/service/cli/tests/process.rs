@@ -58,7 +58,7 @@ fn the_status_page_the_metrics_and_the_health_are_served() {
     let get = |path: &str| {
         use std::io::Write;
         let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{http_port}")).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text

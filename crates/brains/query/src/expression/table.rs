@@ -241,7 +241,6 @@ pub(crate) static OPERATORS: &[Operator] = &[
     one("$strLenBytes", string::str_len_bytes),
     one("$strLenCP", string::str_len_cp),
     two("$strcasecmp", string::strcasecmp),
-    three("$substr", string::substr_bytes),
     three("$substrBytes", string::substr_bytes),
     three("$substrCP", string::substr_cp),
     two("$subtract", arithmetic::subtract),
@@ -274,6 +273,8 @@ pub(crate) static OPERATORS: &[Operator] = &[
 
 /// The operator of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
+    // As in MongoDB, the older name is read and never shown.
+    let name = if name == "$substr" { "$substrBytes" } else { name };
     OPERATORS.binary_search_by_key(&name, |operator| operator.name).ok().map(|row| &OPERATORS[row])
 }
 
@@ -287,6 +288,9 @@ fn rand(_: &mut Parser<'_>, _: &'static Operator, raw: RawBsonRef<'_>) -> Result
     match raw {
         RawBsonRef::Document(document) if document.is_empty() => Ok(Node::Rand),
         RawBsonRef::Array(array) if array.is_empty() => Ok(Node::Rand),
-        _ => Err(Error::location(3_040_501, "$rand does not currently accept arguments")),
+        RawBsonRef::Document(_) | RawBsonRef::Array(_) => {
+            Err(Error::location(3_040_501, "$rand does not currently accept arguments"))
+        }
+        _ => Err(Error::location(10065, "invalid parameter: expected an object ($rand)")),
     }
 }

@@ -234,7 +234,8 @@ fn read_date_without_weekday(cursor: &mut Cursor<'_>, reading: &mut Reading) -> 
     }
 }
 
-/// What follows a year: `-07-04`, `/07/04`, `-W27-3`, `-185`; a year or month alone is incomplete, but no surprise.
+/// What follows a year: `-07-04`, `/07/04`, `-W27-3`, `-185`; `-07` is the month's first day; a year alone, and
+/// `/07`, are incomplete, but no surprise.
 fn read_after_year(cursor: &mut Cursor<'_>, reading: &mut Reading) -> bool {
     let separator = match cursor.peek() {
         Some('-') => "-",
@@ -257,6 +258,9 @@ fn read_after_year(cursor: &mut Cursor<'_>, reading: &mut Reading) -> bool {
             if cursor.eat(separator) {
                 reading.day = cursor.number(2).map(|(day, _)| day);
                 return reading.day.is_some();
+            }
+            if separator == "-" {
+                reading.day = Some(1);
             }
         }
         None => return false,

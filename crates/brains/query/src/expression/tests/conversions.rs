@@ -41,6 +41,7 @@ fn values_convert_by_mongodbs_table() {
             {"$toDate": 1_500_000_000_000i64} => (DateTime::from_millis(1_500_000_000_000)),
             {"$toDate": "$id"} => (id.timestamp()),
             {"$toDate": "2017-07-14T02:40:00Z"} => (DateTime::from_millis(1_500_000_000_000)),
+            {"$toDate": "2017-07"} => (DateTime::from_millis(1_498_867_200_000)),
             {"$convert": {"input": "x", "to": "int", "onError": "bad"}} => "bad",
             {"$convert": {"input": "$n", "to": "int", "onNull": 0}} => 0,
             {"$convert": {"input": "7", "to": 16}} => 7,

@@ -128,6 +128,7 @@ fn dates_are_read_by_format_or_in_the_usual_notations() {
             {"$dateFromString": {"dateString": "2017-02-08T12:10:40.787", "timezone": "America/New_York"}}
                 => (at("2017-02-08T17:10:40.787Z")),
             {"$dateFromString": {"dateString": "2017-02-08"}} => (at("2017-02-08T00:00:00Z")),
+            {"$dateFromString": {"dateString": "2017-02"}} => (at("2017-02-01T00:00:00Z")),
             {"$dateFromString": {"dateString": "2017-02-08T12:10:40+02:00"}} => (at("2017-02-08T10:10:40Z")),
             {"$dateFromString": {"dateString": "July 4, 2018"}} => (at("2018-07-04T00:00:00Z")),
             {"$dateFromString": {"dateString": "Wed, 04 Jul 2018 10:00:00 GMT"}} => (at("2018-07-04T10:00:00Z")),
@@ -146,7 +147,7 @@ fn dates_are_read_by_format_or_in_the_usual_notations() {
         doc! {},
         failures![
             {"$dateFromString": {"dateString": "nonsense"}} => 241 "Error parsing date string 'nonsense'",
-            {"$dateFromString": {"dateString": "2017-02"}} => 241 "incomplete",
+            {"$dateFromString": {"dateString": "2017/02"}} => 241 "incomplete",
             {"$dateFromString": {"dateString": "2017-02-30"}} => 241 "out of range",
             {"$dateFromString": {"dateString": "2017-02-08T00:00:00Z", "timezone": "+01"}} => 241 "time zone information",
             {"$dateFromString": {"dateString": 1}} => 241 "found: int with value 1",

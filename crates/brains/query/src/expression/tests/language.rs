@@ -95,6 +95,9 @@ fn comparison_crosses_types_and_missing_is_below_null() {
         failures![
             {"$eq": [1]} => 16020 "Expression $eq takes exactly 2 arguments. 1 were passed in.",
             {"$cmp": [1, 2, 3]} => 16020 "3 were passed in",
+            {"$substr": ["a"]} => 16020 "Expression $substrBytes takes exactly 3 arguments. 1 were passed in.",
+            {"$rand": 1} => 10065 "invalid parameter: expected an object ($rand)",
+            {"$rand": {"a": 1}} => 3040501 "$rand does not currently accept arguments",
         ],
     );
 }
