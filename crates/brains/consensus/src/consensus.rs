@@ -474,6 +474,7 @@ impl Consensus {
             },
             position: peer.position,
             silence: peer.heard_at.map(|at| self.now.saturating_sub(at)),
+            up: peer.up_since.filter(|_| alive).map_or(Duration::ZERO, |since| self.now.saturating_sub(since)),
             round_trip: peer.round_trip,
             sync_source: peer.gossip.as_ref().and_then(|gossip| gossip.sync_source),
             term: peer.gossip.as_ref().map_or(0, |gossip| gossip.term),
@@ -588,6 +589,8 @@ pub struct PeerView {
     pub position: Position,
     /// How long ago it gave a sign of life.
     pub silence: Option<Duration>,
+    /// For how long it has been heard from without a break; zero while it is not.
+    pub up: Duration,
     /// Smoothed time from request to answer.
     pub round_trip: Option<Duration>,
     /// Whom it fetches from.

@@ -141,8 +141,9 @@ impl Consensus {
         let is_primary = gossip.state == MemberState::Primary && gossip.term == self.term;
         let commit_point = gossip.commit_point;
         let term = gossip.term;
+        let silence = self.election_timeout();
         if let Some(peer) = self.peers.get_mut(&from) {
-            peer.hear_gossip(self.now, gossip);
+            peer.hear_gossip(self.now, silence, gossip);
         }
         if is_primary {
             self.hear_primary(from);

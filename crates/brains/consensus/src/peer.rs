@@ -14,6 +14,8 @@ pub(crate) struct Peer {
     pub gossip: Option<Gossip>,
     /// When it last gave a sign of life, to us or to somebody who told us.
     pub heard_at: Option<Moment>,
+    /// Since when it has been heard from without a break.
+    pub up_since: Option<Moment>,
     /// Its log.
     pub position: Position,
     /// Its process is known to be gone, since it last gave a sign of life.
@@ -37,8 +39,11 @@ impl Peer {
         self.gone = false;
     }
 
-    /// Takes what the member says of itself.
-    pub fn hear_gossip(&mut self, now: Moment, gossip: Gossip) {
+    /// Takes what the member says of itself. After more than `silence`, or when its process was known to be gone, it is up anew.
+    pub fn hear_gossip(&mut self, now: Moment, silence: Duration, gossip: Gossip) {
+        if self.up_since.is_none() || !self.is_alive(now, silence) {
+            self.up_since = Some(now);
+        }
         self.hear(now);
         self.unreachable = false;
         self.position = match gossip.state {
@@ -67,5 +72,38 @@ impl Peer {
     /// What it does, by its own words.
     pub fn state(&self) -> MemberState {
         self.gossip.as_ref().map_or(MemberState::Unknown, |gossip| gossip.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ConfigurationVersion;
+    use baton_types::OpTime;
+
+    fn gossip() -> Gossip {
+        Gossip {
+            term: 1,
+            primary: None,
+            state: MemberState::Secondary,
+            position: Position::default(),
+            commit_point: OpTime::ZERO,
+            sync_source: None,
+            configuration_version: ConfigurationVersion { term: 1, version: 1 },
+        }
+    }
+
+    /// What `replSetGetStatus` gives as another member's uptime.
+    #[test]
+    fn a_member_is_up_since_it_was_first_heard_after_a_silence() {
+        let secs = Duration::from_secs;
+        let mut peer = Peer::default();
+        for (at, since) in [(3, 3), (5, 3), (14, 3), (24, 24), (26, 24)] {
+            peer.hear_gossip(secs(at), secs(10), gossip());
+            assert_eq!(peer.up_since, Some(secs(since)), "heard at {at} s");
+        }
+        peer.gone = true;
+        peer.hear_gossip(secs(27), secs(10), gossip());
+        assert_eq!(peer.up_since, Some(secs(27)), "its process has been another since");
     }
 }

@@ -71,7 +71,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     for member in &configuration.members {
         reply.push_document();
         match view.peers.get(&member.id) {
-            Some(peer) => append_peer(call, reply, configuration, member, peer),
+            Some(peer) => append_peer(reply, configuration, member, peer),
             None => append_self(call, reply, &set, member, &view),
         }
         reply.end();
@@ -187,16 +187,9 @@ fn append_source(writer: &mut DocumentWriter<'_>, source: Option<&Member>, info:
     writer.append(cstr!("infoMessage"), info);
 }
 
-fn append_peer(
-    call: &Call<'_>,
-    writer: &mut DocumentWriter<'_>,
-    configuration: &Configuration,
-    member: &Member,
-    peer: &PeerView,
-) {
+fn append_peer(writer: &mut DocumentWriter<'_>, configuration: &Configuration, member: &Member, peer: &PeerView) {
     append_identity(writer, member, peer.state);
-    let uptime_secs = call.server.started.elapsed().as_secs();
-    writer.append(cstr!("uptime"), if peer.state == MemberState::Down { 0 } else { count(uptime_secs as usize) });
+    writer.append(cstr!("uptime"), count(peer.up.as_secs() as usize));
     append_position(writer, member, peer.position);
     if let Some(silence) = peer.silence {
         let heard = DateTime::from_millis(DateTime::now().timestamp_millis() - silence.as_millis() as i64);
