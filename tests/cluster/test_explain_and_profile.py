@@ -120,6 +120,15 @@ def test_a_statement_that_fails_is_profiled_with_its_error(db, profile):
     assert entry["errCode"] == 66 and entry["errName"] == "ImmutableField"
 
 
+def test_a_batch_of_a_cursor_is_profiled_with_how_many_documents_it_gave(db, profile):
+    db.c.insert_many([{"_id": i, "of": "mine"} for i in range(100, 105)])
+    list(db.c.find({"of": "mine"}, batch_size=3))
+    list(db.c.aggregate([{"$match": {"of": "mine"}}, {"$limit": 4}]))
+    assert [(entry["op"], entry["nreturned"]) for entry in profile.find({"nreturned": {"$exists": True}}).sort("$natural", 1)] == [
+        ("query", 3), ("getmore", 2), ("command", 4)]
+    assert "nreturned" not in profile.find_one({"op": "insert"})
+
+
 def test_the_profiler_does_not_watch_itself_and_watches_whoever_reads_the_profile(db, profile):
     list(profile.find())
     list(db.c.find({"a": 1}))

@@ -52,6 +52,9 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
         if let Some(error) = error {
             append_error(&mut entry, error);
         }
+        if let Some(returned) = call.returned.get() {
+            entry.append(cstr!("nreturned"), i64::try_from(returned).unwrap_or(i64::MAX));
+        }
         entry.append(cstr!("responseLength"), i32::try_from(reply_bytes).unwrap_or(i32::MAX));
         keep(call, &entry);
     }

@@ -81,6 +81,8 @@ pub struct Call<'a> {
     pub(crate) standing: Standing,
     /// Set where a fault on demand cuts the connection instead of letting the command be answered.
     pub(crate) hang_up: Cell<bool>,
+    /// How many documents the batch of a cursor has, for the profile; `None` where there is no cursor.
+    pub(crate) returned: Cell<Option<u64>>,
 }
 
 impl<'a> Call<'a> {

@@ -204,6 +204,7 @@ fn carry_out<'a>(
         read_at: None,
         standing: Standing::now(server),
         hang_up: Cell::new(false),
+        returned: Cell::new(None),
     };
     call.expire_on_demand();
     let result = run(&mut call, fault, retryable, builder);

@@ -68,6 +68,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Err(error) if error.code == ErrorCode::MaxTimeMSExpired && await_until.is_some() => BatchEnd::More,
         end => end.map_err(|error| error.in_context("Executor error during getMore"))?,
     };
+    call.returned.set(Some(batch.count() as u64));
     call.client.hold_reply(batch.into_memory());
     reply.end();
     let open = match end {

@@ -309,6 +309,7 @@ fn open_in_order(
     let wanted = Some(opening.batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS));
     let mut batch = BatchBuilder::new(reply, wanted, &call.server.reply_memory);
     let end = cursor.next_batch(&mut batch, &call.operation, None)?;
+    call.returned.set(Some(batch.count() as u64));
     call.client.hold_reply(batch.into_memory());
     reply.end();
     if let Some(summary) = cursor.plan_summary() {
