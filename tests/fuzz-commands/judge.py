@@ -49,7 +49,7 @@ ALLOWED = (
     (16766, WRITING + ("createIndexes",), "Error: hashed indexes do not currently support array values"),
     # What an operator cannot be applied to.
     (14, CHANGING, "Cannot apply \\$"),
-    (14, READING, "\\$add only supports numeric or date types"),
+    (14, READING + ("getMore",), "\\$add only supports numeric or date types"),
     (2, CHANGING, "Cannot apply \\$|The path '.*' must exist|Cannot apply array updates|The positional operator did not find|"
                   "The field .* must be an array"),
     (14, CHANGING, "Path .* contains an element of non-array type"),
