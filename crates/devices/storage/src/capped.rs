@@ -221,6 +221,19 @@ impl Storage {
         known.add(Start { sequence, moment, stamp });
     }
 
+    /// The record keys of documents that `then` has at the old end of a capped collection, before all that is there now.
+    pub(crate) fn dropped_since(&self, then: &View<'_>, collection: &Collection) -> Result<Vec<Vec<u8>>> {
+        let now = self.view();
+        let mut there = now.documents(collection, &Bounds::default(), Order::Forward);
+        let to = there.next_document()?.map(|(record, _)| record.to_vec());
+        let mut old = then.documents(collection, &Bounds { from: Vec::new(), to }, Order::Forward);
+        let mut dropped = Vec::new();
+        while let Some((record, _)) = old.next_document()? {
+            dropped.push(record.to_vec());
+        }
+        Ok(dropped)
+    }
+
     /// Documents may come back below the start: a rollback restores them.
     pub(crate) fn forget_start(&self, transaction: &mut Transaction, collection: &Collection) {
         collection.shared.starts.forget();

@@ -19,6 +19,7 @@ use baton_query::Context;
 use baton_query::update::{Update, diff};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use rust_rocksdb::ReadOptions;
 use std::sync::Arc;
 
 /// What an entry does to one document.
@@ -137,19 +138,7 @@ impl Storage {
     pub(crate) fn record_of(&self, collection: &Collection, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
         match collection.kind {
             CollectionKind::Clustered => record_key(id).map(Some),
-            CollectionKind::Capped => {
-                let Some(index) = collection.index(ID_INDEX) else {
-                    unreachable!("a capped collection has this index")
-                };
-                let entries = entries_of(&index, &rawdoc! { "_id": id })?;
-                let Some(entry) = entries.entries.first() else { unreachable!("every document has an _id") };
-                let low = entry_key(&index, &entry.fields, &[]);
-                let mut iterator = self.db().raw_iterator_cf_opt(self.family(family::INDEXES), newest(family::INDEXES));
-                iterator.seek(&low);
-                iterator.status().map_err(read_failure)?;
-                let key = iterator.key().and_then(|key| key.strip_prefix(low.as_slice()));
-                Ok(key.map(RecordKey::from_slice))
-            }
+            CollectionKind::Capped => self.capped_record(newest(family::INDEXES), collection, id),
             CollectionKind::View => {
                 Err(Error::new(ErrorCode::CommandNotSupportedOnView, format!("{} is a view", collection.namespace)))
             }
@@ -157,6 +146,24 @@ impl Storage {
                 Err(Error::new(ErrorCode::InvalidNamespace, format!("cannot write to {}", collection.namespace)))
             }
         }
+    }
+
+    /// Where the document of that `_id` lies in a capped collection, or lay: `options` tell as of when.
+    pub(crate) fn capped_record(
+        &self,
+        options: ReadOptions,
+        collection: &Collection,
+        id: RawBsonRef<'_>,
+    ) -> Result<Option<RecordKey>> {
+        let Some(index) = collection.index(ID_INDEX) else { unreachable!("a capped collection has this index") };
+        let entries = entries_of(&index, &rawdoc! { "_id": id })?;
+        let Some(entry) = entries.entries.first() else { unreachable!("every document has an _id") };
+        let low = entry_key(&index, &entry.fields, &[]);
+        let mut iterator = self.db().raw_iterator_cf_opt(self.family(family::INDEXES), options);
+        iterator.seek(&low);
+        iterator.status().map_err(read_failure)?;
+        let key = iterator.key().and_then(|key| key.strip_prefix(low.as_slice()));
+        Ok(key.map(RecordKey::from_slice))
     }
 }
 

@@ -32,7 +32,7 @@ use crate::oplog::optime_of;
 use crate::sessions::SessionRecord;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::view::{View, stored_document};
+use crate::view::{View, newest, stored_document};
 use crate::{Bounds, Order, replay};
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawBsonRef, RawDocument};
@@ -131,6 +131,7 @@ impl Storage {
 
     fn touched_after(&self, common: OpTime) -> Result<Touched> {
         let mut touched = Touched::default();
+        let then = View::as_of(self, common.timestamp);
         let mut log = self.db().raw_iterator_cf(self.family(family::OPLOG));
         log.seek(oplog_key(Timestamp::from_u64(common.timestamp.as_u64() + 1)));
         while let Some(entry) = log.value() {
@@ -139,15 +140,22 @@ impl Storage {
             if matches!(entry.get_str("op"), Ok("c")) {
                 touched.note_command(entry)?;
             } else {
-                self.note_document(&mut touched, entry)?;
+                self.note_document(&mut touched, &then, entry)?;
             }
             log.next();
         }
         log.status().map_err(read_failure)?;
+        // Inserts into a full capped collection drop its oldest documents, of which the log has no entry.
+        for (uuid, records) in &mut touched.documents {
+            let Some(collection) = self.catalog.load().by_uuid(*uuid).cloned() else { continue };
+            if collection.kind == CollectionKind::Capped {
+                records.extend(self.dropped_since(&then, &collection)?);
+            }
+        }
         Ok(touched)
     }
 
-    fn note_document(&self, touched: &mut Touched, entry: &RawDocument) -> Result<()> {
+    fn note_document(&self, touched: &mut Touched, then: &View<'_>, entry: &RawDocument) -> Result<()> {
         let entry = Entry::parse(entry)?;
         if let Some(statement) = &entry.statement {
             let before = entry.whole.get_document("prevOpTime").ok().and_then(optime_of).unwrap_or(OpTime::ZERO);
@@ -159,13 +167,16 @@ impl Storage {
             EntryChange::Update { id, .. } | EntryChange::Delete { id } => id,
         };
         let Some(collection) = self.catalog.load().by_uuid(uuid).cloned() else { return Ok(()) };
-        let record = match collection.kind {
-            CollectionKind::Clustered => Some(record_key(id)?),
-            CollectionKind::Capped => self.record_of(&collection, id)?,
-            CollectionKind::Oplog | CollectionKind::View => None,
-        };
-        if let Some(record) = record {
-            touched.documents.entry(uuid).or_default().insert(record.to_vec());
+        let records = touched.documents.entry(uuid).or_default();
+        match collection.kind {
+            CollectionKind::Clustered => records.extend([record_key(id)?.to_vec()]),
+            // Only a document itself tells where it lies: the one of now, and the one of then.
+            CollectionKind::Capped => {
+                for options in [newest(family::INDEXES), then.options(family::INDEXES)] {
+                    records.extend(self.capped_record(options, &collection, id)?.map(|record| record.to_vec()));
+                }
+            }
+            CollectionKind::Oplog | CollectionKind::View => {}
         }
         Ok(())
     }

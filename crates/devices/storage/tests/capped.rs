@@ -6,11 +6,11 @@
 
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
-    Bounds, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, Inserted, Order, Storage,
-    StorageOptions, Transaction, View,
+    Bounds, CarriedOut, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, EntryChange, Inserted, Order,
+    Storage, StorageOptions, Transaction, View,
 };
 use baton_types::Namespace;
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use rust_rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use std::path::Path;
 use std::sync::Arc;
@@ -249,4 +249,56 @@ fn a_copy_under_way_keeps_nobody_waiting_and_loses_no_write() {
     let copy = storage.collection(&name("plain")).unwrap();
     assert_eq!(ids(&storage.view(), &copy, Order::Forward), (0..1_001).collect::<Vec<_>>());
     assert!(storage.collection(&name("other")).is_some() && storage.collection(&name("tmp")).is_none());
+}
+
+/// Deletes the document with this `_id`, which lies at a record key that only the collection knows.
+fn delete(storage: &Storage, collection: &Arc<Collection>, id: i32) {
+    let mut transaction = Transaction::default();
+    let change = EntryChange::Delete { id: RawBsonRef::Int32(id) };
+    assert!(matches!(storage.carry_out(&mut transaction, collection, change, None), Ok(CarriedOut::Done(_))));
+    storage.commit(transaction, Durability::Applied).unwrap();
+}
+
+/// Fails if a rollback follows the log alone, which has no entry of what made room, and leads nowhere once its document is gone.
+#[test]
+fn a_rollback_brings_back_what_a_full_collection_dropped_for_what_is_rolled_back() {
+    let (directory, removed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (before, counts);
+    {
+        let storage = open(directory.path());
+        let ring = capped(&storage);
+        insert(&storage, &ring, 0..1_000);
+        let common = storage.queue().applied();
+        (before, counts) = (ids(&storage.view(), &ring, Order::Forward), ring.counts());
+        assert!(before.len() > 20);
+        // One of the middle goes, one comes again at the new end, and all of them are pushed out, more than once.
+        delete(&storage, &ring, before[10]);
+        delete(&storage, &ring, before[12]);
+        insert(&storage, &ring, before[12]..before[12] + 1);
+        assert_eq!(ids(&storage.view(), &ring, Order::Forward).last(), Some(&before[12]));
+        insert(&storage, &ring, 1_000..1_010);
+        let some = ids(&storage.view(), &ring, Order::Forward);
+        assert!(some[0] > before[0] && some.contains(before.last().unwrap()), "some are pushed out");
+        storage.close_to_writes();
+        storage.roll_back(common, removed.path()).unwrap();
+        assert_eq!(ids(&storage.view(), &ring, Order::Forward), before);
+
+        storage.open_to_writes(common.term + 1);
+        insert(&storage, &ring, 2_000..2_200);
+        assert!(ids(&storage.view(), &ring, Order::Forward)[0] > 2_000, "all are pushed out");
+        storage.close_to_writes();
+        storage.roll_back(common, removed.path()).unwrap();
+        assert_eq!(ids(&storage.view(), &ring, Order::Forward), before);
+        assert_eq!(ring.counts(), counts);
+        storage.sync();
+    }
+    let storage = open(directory.path());
+    let ring = storage.collection(&name("ring")).unwrap();
+    assert_eq!((ids(&storage.view(), &ring, Order::Forward), ring.counts()), (before.clone(), counts), "after a restart");
+    let report = storage.validate(&ring, &mut |_, _| Ok(())).unwrap();
+    assert!(report.is_valid(), "{report:?}");
+    // It drops the oldest again to make room.
+    insert(&storage, &ring, 3_000..3_001);
+    let after = ids(&storage.view(), &ring, Order::Forward);
+    assert_eq!((after[0], after.last()), (before[1], Some(&3_000)));
 }
