@@ -203,3 +203,66 @@ def test_an_index_asked_to_hide_while_it_is_built_is_completed_and_keeps_keys_un
         assert "IXSCAN" in str(plan), plan
         report = client.builds.command("validate", "c", full=True)
         assert report["valid"] and report["keysPerIndex"] == {"_id_": 5_000, "a": 5_000}, report
+
+
+def test_a_collection_made_capped_beside_writers_keeps_every_write_on_every_member(trio):
+    """Whatever was acknowledged before, while and after the collection was copied is there; nobody waits for the copy to change what
+    exists; and the members have the same, in the same order."""
+    documents = 40_000
+    with trio.client(w=1) as client:
+        client.drop_database("ring")
+        collection = client.ring.events
+        for first in range(0, documents, 5_000):
+            collection.insert_many([{"_id": i, "n": 0} for i in range(first, first + 5_000)])
+        over, faults = threading.Event(), []
+        inserted, updated, created = [], {}, []
+
+        def insert():
+            while not over.is_set():
+                identity = documents + len(inserted)
+                collection.insert_one({"_id": identity, "n": 1})
+                inserted.append(identity)
+
+        def update():
+            number = 0
+            while not over.is_set():
+                number += 1
+                identity = number * 7919 % documents
+                collection.update_one({"_id": identity}, {"$set": {"n": number}})
+                updated[identity] = number
+
+        def create():
+            while not over.is_set():
+                client.ring.create_collection(f"other{len(created)}")
+                created.append(time.monotonic())
+
+        def beside(act):
+            try:
+                act()
+            except Exception as error:  # pylint: disable=broad-except
+                faults.append(repr(error))
+
+        threads = [threading.Thread(target=beside, args=(act,)) for act in (insert, update, create)]
+        for thread in threads:
+            thread.start()
+        while len(inserted) < 100 or len(updated) < 100:
+            time.sleep(0.01)
+        began = time.monotonic()
+        client.ring.command("convertToCapped", "events", size=1 << 26)
+        ended = time.monotonic()
+        seen = len(inserted)
+        deadline = time.monotonic() + 30
+        while len(inserted) < seen + 20 and time.monotonic() < deadline and not faults:
+            time.sleep(0.01)
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert not faults
+        assert collection.options()["capped"]
+        found = {document["_id"]: document["n"] for document in collection.find()}
+        assert list(found)[-len(inserted) + seen:] == inserted[seen:]
+        assert found.keys() == {*range(documents), *inserted}
+        assert {identity: found[identity] for identity in updated} == updated
+        assert sum(began < at < ended for at in created) > 1, "whoever creates a collection waits for the copy"
+        assert not [name for name in client.ring.list_collection_names() if name.startswith("tmp")]
+    trio.await_healthy()

@@ -18,6 +18,7 @@
 
 use crate::catalog::Collection;
 use crate::format::{RecordKey, capped_start_key, family};
+use crate::locks::LockSet;
 use crate::machine::read_failure;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
@@ -148,6 +149,15 @@ impl Storage {
         }
         let record = next_record(copy);
         self.add_document(transaction, copy, &record, document, false, None)
+    }
+
+    /// Waits until no insert is under way that has begun before.
+    pub(crate) fn wait_for_end(&self, collection: &Collection, ask: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let mut lock = LockSet::default();
+        while !self.locks.lock(&mut lock, collection.id, END) {
+            ask()?;
+        }
+        Ok(())
     }
 
     /// The bounds of the newest documents of `source`, as the view has it, that fit into the capped collection `copy`.

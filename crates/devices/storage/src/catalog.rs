@@ -10,6 +10,7 @@
 //! - An index is its id. Altering its definition makes another object for it, which shares what is known of the index.
 
 use crate::capped::Starts;
+use crate::copy::Copies;
 use crate::counters::{Counters, Counts};
 use crate::critical::CriticalRwLock;
 use crate::format::{CollectionId, IndexId};
@@ -360,9 +361,8 @@ pub(crate) struct Shared {
     pub(crate) ddl: CriticalRwLock,
     /// The next record key of a capped collection.
     pub(crate) next_sequence: AtomicU64,
-    /// Counts changes of documents, those that are prepared and not committed too: who sees it unchanged while no writer is under
-    /// way knows that nothing has changed.
-    pub(crate) changes: AtomicU64,
+    /// Copies of it that are under way, for which changes of its documents are noted.
+    pub(crate) copies: Copies,
     /// Where a capped collection begins.
     pub(crate) starts: Starts,
 }
@@ -373,7 +373,7 @@ impl Default for Shared {
             entry: Mutex::default(),
             ddl: CriticalRwLock::new("a change of a collection"),
             next_sequence: AtomicU64::new(0),
-            changes: AtomicU64::new(0),
+            copies: Copies::default(),
             starts: Starts::default(),
         }
     }

@@ -1,41 +1,79 @@
 //! Copies of whole collections: what `convertToCapped`, `cloneCollectionAsCapped` and a rename into another database do.
 //!
-//! Invariants: a copy is filled under a name of its own and takes the wanted name in one transaction with the end of what
-//! it replaces, so that no reader and no crash meets half of it: until then it is temporary, and a restart drops it.
-//! Nobody waits while the documents are copied. Then writers of the source wait for that transaction, so that none of their
-//! writes is lost; and if there was a write since the copying began, also until all is copied anew.
-//! Reads of a time before the swap are refused from then on: what had the name then has another id, or none.
+//! ```text
+//!   hold   decide the options, create the copy under a temporary name, note what writers touch from now on, take a view
+//!          copy the view
+//!          carry over what was touched, again and again, until little is left      (writers that are faster are slowed down)
+//!   hold   carry over the last HELD_MAX at the most; the copy takes its name
+//! ```
+//!
+//! Invariants:
+//! - A copy is filled under a name of its own and takes the wanted name in one transaction with the end of what it replaces, so
+//!   that no reader and no crash meets half of it: until then it is temporary, and a restart drops it.
+//! - Options, indexes and the view are of one moment. If the source was altered by the time the copy is to take its name, all begins
+//!   anew, [`ATTEMPTS_MAX`] times at the most.
+//! - Every write of the source is in the copy, or comes after it took its name: [`noted`].
+//! - What is done under the catalog's guard is bounded by [`HELD_MAX`], however large the collection is and however much is written.
+//! - Reads of a time before the swap are refused from then on: what had the name then has another id, or none.
+//! - The temporary name is in no error.
+
+mod carry;
+mod noted;
+
+pub(crate) use noted::Copies;
 
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexState};
-use crate::commit::Durability;
 use crate::ddl::{CatalogGuard, CreateOutcome, IndexBuildProgress, LoggedCommand, Quiet, forget};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::view::{Bounds, Order, View};
-use crate::write::Inserted;
+use crate::view::View;
 use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::RawDocument;
+use noted::{NOTED_MAX, Noted, Touched};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Documents and bytes that a copy commits at once, at the most.
 const BATCH_DOCUMENTS: u64 = 256;
 const BATCH_BYTES: usize = 1024 * 1024;
+/// Documents that are carried over under the catalog's guard, at the most.
+const HELD_MAX: usize = 256;
+/// How often what was touched is carried over before a copy gives up. Writers are slowed down long before.
+const ROUNDS_MAX: u32 = 64;
+/// How often a copy of a source that is altered meanwhile is begun.
+const ATTEMPTS_MAX: u32 = 4;
+
+/// What a change makes of a document.
+#[derive(Clone, Copy)]
+pub(crate) enum DocumentChange<'a> {
+    /// This one is new.
+    Insert(&'a RawDocument),
+    /// One that was there becomes this.
+    Update(&'a RawDocument),
+    /// This one goes.
+    Delete(&'a RawDocument),
+}
+
+impl<'a> DocumentChange<'a> {
+    fn document(self) -> &'a RawDocument {
+        match self {
+            Self::Insert(document) | Self::Update(document) | Self::Delete(document) => document,
+        }
+    }
+}
 
 /// What to copy, and where to.
 pub struct CopyRequest<'a> {
     /// The collection to copy.
     pub from: &'a Namespace,
-    /// What it was when the copy's options were decided: if it is another by the time the copy takes its name, or was altered,
-    /// nothing is done.
-    pub source: &'a Arc<Collection>,
     /// The name the copy gets; may be that of the source, which it then replaces.
     pub to: &'a Namespace,
     /// A name nobody uses, in the database of `to`, for the time of copying.
     pub temporary: &'a Namespace,
-    /// The copy's options.
-    pub options: CollectionOptions,
-    /// The copy's UUID, drawn at random.
-    pub uuid: [u8; 16],
+    /// Decides the copy's options about the source, which stays as it is meanwhile; an error refuses it. Asked anew whenever the
+    /// copy begins anew.
+    pub options: &'a dyn Fn(&Collection) -> Result<CollectionOptions>,
+    /// Draws a copy's UUID at random.
+    pub uuid: &'a dyn Fn() -> [u8; 16],
     /// Whether the copy gets the source's indexes.
     pub with_indexes: bool,
     /// Whether what has the name `to` is dropped; otherwise there must be nothing.
@@ -44,57 +82,161 @@ pub struct CopyRequest<'a> {
     pub drop_source: bool,
 }
 
-impl Storage {
-    /// Copies a collection.
-    pub fn copy_collection(&self, request: &CopyRequest<'_>, progress: IndexBuildProgress<'_>) -> Result<()> {
-        let created = self.create_collection(request.temporary, request.options.with_temporary(true)?, request.uuid)?;
-        let CreateOutcome::Created(copy) = created else {
-            return Err(Error::new(ErrorCode::NamespaceExists, format!("{} exists", request.temporary)));
-        };
-        let copied = self.copy_into(request, &copy, progress);
-        if copied.is_err() {
-            self.drop_collection(request.temporary)?;
-        }
-        copied
+/// What a copy took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// How often it was begun.
+    pub attempts: u32,
+    /// Documents carried over because they were touched meanwhile.
+    pub carried: u64,
+    /// Those of them that were carried over under the catalog's guard.
+    pub carried_held: u64,
+}
+
+/// How an attempt ended that was not refused.
+enum Attempt {
+    Done,
+    /// The source was altered, or changed too much.
+    Anew(&'static str),
+}
+
+/// How the end of an attempt ended.
+enum End {
+    Ended(Attempt),
+    /// So much was touched that it has to be carried over before.
+    TooMuch(Vec<Touched>),
+}
+
+/// A copy under way; dropped, nothing is noted for it any more.
+struct UnderWay<'v> {
+    source: Arc<Collection>,
+    indexes: Vec<Arc<Index>>,
+    copy: Arc<Collection>,
+    view: View<'v>,
+    noted: Arc<Noted>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.source.shared.copies.end(&self.noted);
+    }
+}
+
+impl CopyRequest<'_> {
+    fn missing(&self) -> Error {
+        Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {} does not exist", self.from))
     }
 
-    fn copy_into(
+    /// The indexes of the source that the copy gets.
+    fn indexes_of(&self, source: &Collection) -> Vec<Arc<Index>> {
+        let is_copied = |index: &&Arc<Index>| {
+            self.with_indexes && index.definition.name != ID_INDEX && index.state() == IndexState::Ready
+        };
+        source.indexes().iter().filter(is_copied).cloned().collect()
+    }
+
+    /// The error as the client is told of it.
+    fn told(&self, mut error: Error) -> Error {
+        if error.message.contains(self.temporary.as_str()) {
+            error.message = error.message.replace(self.temporary.as_str(), self.to.as_str());
+        }
+        error
+    }
+}
+
+impl Storage {
+    /// Copies a collection. `ConflictingOperationInProgress` (117) if the source was altered meanwhile, or changed faster than it
+    /// could be copied, at each of several attempts.
+    pub fn copy_collection(&self, request: &CopyRequest<'_>, progress: IndexBuildProgress<'_>) -> Result<Copied> {
+        let mut copied = Copied::default();
+        let mut why = "";
+        while copied.attempts < ATTEMPTS_MAX {
+            copied.attempts += 1;
+            let under_way = self.begin_copy(request).map_err(|error| request.told(error))?;
+            let copy = Arc::clone(&under_way.copy);
+            let attempt = self.make_copy(request, under_way, &mut copied, progress);
+            let is_dropped = self.catalog().by_uuid(copy.uuid).is_none();
+            if !matches!(attempt, Ok(Attempt::Done)) {
+                self.drop_collection_if(|catalog| catalog.by_id(copy.id)).map_err(|error| request.told(error))?;
+            }
+            match attempt {
+                Ok(Attempt::Done) => return self.delete_dropped().map(|()| copied),
+                Ok(Attempt::Anew(reason)) => why = reason,
+                // As if its database had been dropped before.
+                Err(_) if is_dropped => why = "altered",
+                Err(error) => return Err(request.told(error)),
+            }
+        }
+        let message = format!("{} was {why} while it was copied", request.from);
+        Err(Error::new(ErrorCode::ConflictingOperationInProgress, message))
+    }
+
+    /// Decides and sees everything that is of one moment.
+    fn begin_copy(&self, request: &CopyRequest<'_>) -> Result<UnderWay<'_>> {
+        let catalog = self.lock_catalog();
+        let source = catalog.collection(request.from).ok_or_else(|| request.missing())?;
+        let options = (request.options)(&source)?.with_temporary(true)?;
+        let created = catalog.create_collection(request.temporary, options, (request.uuid)())?;
+        let CreateOutcome::Created(copy) = created else {
+            return Err(Error::new(ErrorCode::NamespaceExists, format!("{} exists", request.to)));
+        };
+        Ok(source.quietly(|source| {
+            let source = Arc::clone(source.collection());
+            let noted = source.shared.copies.begin();
+            UnderWay { indexes: request.indexes_of(&source), source, copy, view: self.view(), noted }
+        }))
+    }
+
+    fn make_copy(
         &self,
         request: &CopyRequest<'_>,
-        copy: &Arc<Collection>,
+        under_way: UnderWay<'_>,
+        copied: &mut Copied,
         progress: IndexBuildProgress<'_>,
-    ) -> Result<()> {
-        let missing =
-            || Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {} does not exist", request.from));
-        let to_copy = || -> Vec<Arc<Index>> {
-            let is_complete =
-                |index: &&Arc<Index>| index.definition.name != ID_INDEX && index.state() == IndexState::Ready;
-            request.source.indexes().iter().filter(is_complete).cloned().collect()
-        };
-        let indexes = if request.with_indexes { to_copy() } else { Vec::new() };
-        for index in &indexes {
-            self.create_index(request.temporary, index.definition.clone(), &mut |_, _| Ok(()))?;
+    ) -> Result<Attempt> {
+        let UnderWay { source, indexes, copy, view, noted } = &under_way;
+        for index in indexes {
+            let definition = index.definition.clone();
+            self.create_index_if(|catalog| Ok(catalog.by_id(copy.id).map(|copy| (copy, definition))), &mut |_, _| {
+                Ok(())
+            })?;
         }
-        let (source, seen, view) = {
-            let catalog = self.lock_catalog();
-            // What has the name now may be another collection than the one that was decided about.
-            let source =
-                catalog.collection(request.from).filter(|now| now.id == request.source.id).ok_or_else(missing)?;
-            source.quietly(|source| {
-                let source = Arc::clone(source.collection());
-                let seen = source.shared.changes.load(Ordering::Relaxed);
-                (source, seen, self.view())
-            })
-        };
-        self.copy_documents(&view, &source, copy, progress)?;
+        self.copy_documents(view, source, copy, progress, &|| noted.slow_writers(noted.len() > NOTED_MAX / 2))?;
         crash_point!("copy-filled");
+        let too_much = Attempt::Anew("changed too much");
+        let mut before = usize::MAX;
+        for _ in 0..ROUNDS_MAX {
+            let touched = if noted.len() > HELD_MAX {
+                noted.take()
+            } else {
+                match self.end_copy(request, &under_way, copied, progress)? {
+                    End::Ended(attempt) => return Ok(attempt),
+                    End::TooMuch(touched) => Some(touched),
+                }
+            };
+            let Some(touched) = touched else { return Ok(too_much) };
+            noted.slow_writers(touched.len() > before / 2);
+            before = touched.len();
+            copied.carried += touched.len() as u64;
+            self.carry(source, copy, &touched, progress)?;
+        }
+        Ok(too_much)
+    }
+
+    /// Carries over what is left, if that is little, and gives the copy its name.
+    fn end_copy(
+        &self,
+        request: &CopyRequest<'_>,
+        under_way: &UnderWay<'_>,
+        copied: &mut Copied,
+        progress: IndexBuildProgress<'_>,
+    ) -> Result<End> {
         let catalog = self.lock_catalog();
-        let source = catalog.collection(request.from).filter(|now| now.id == request.source.id).ok_or_else(missing)?;
-        let has_other_indexes =
-            || request.with_indexes && !to_copy().iter().map(|index| index.id).eq(indexes.iter().map(|index| index.id));
-        if !Arc::ptr_eq(&source, request.source) || has_other_indexes() {
-            let message = format!("{} was altered while it was copied", request.from);
-            return Err(Error::new(ErrorCode::ConflictingOperationInProgress, message));
+        let altered = Ok(End::Ended(Attempt::Anew("altered")));
+        let source = catalog.collection(request.from).ok_or_else(|| request.missing())?;
+        let ids = |indexes: &[Arc<Index>]| indexes.iter().map(|index| index.id).collect::<Vec<_>>();
+        if !Arc::ptr_eq(&source, &under_way.source) || ids(&request.indexes_of(&source)) != ids(&under_way.indexes) {
+            return altered;
         }
         let replaces_source = request.from == request.to;
         let target = catalog.collection(request.to).filter(|_| !replaces_source);
@@ -105,37 +247,22 @@ impl Storage {
             let message = format!("a view already exists with that name: {}", request.to);
             return Err(Error::new(ErrorCode::NamespaceExists, message));
         }
-        let copy = catalog.by_id(copy.id).ok_or_else(missing)?;
+        let Some(copy) = catalog.by_id(under_way.copy.id) else { return altered };
         source.quietly_with(target.as_ref(), |source, target| {
-            if source.collection().shared.changes.load(Ordering::Relaxed) != seen {
-                self.empty_copy(&copy)?;
-                self.copy_documents(&self.view(), source.collection(), &copy, progress)?;
+            let Some(touched) = under_way.noted.take() else {
+                return Ok(End::Ended(Attempt::Anew("changed too much")));
+            };
+            if touched.len() > HELD_MAX {
+                return Ok(End::TooMuch(touched));
             }
+            copied.carried += touched.len() as u64;
+            copied.carried_held += touched.len() as u64;
+            self.carry(source.collection(), &under_way.copy, &touched, progress)?;
             copy.quietly(|copy| {
                 self.swap_in(&catalog, request, (source, copy), if replaces_source { Some(source) } else { target })
-            })
-        })?;
-        drop((source, target, copy));
-        drop(catalog);
-        self.delete_dropped()
-    }
-
-    /// Takes everything out of a copy again.
-    fn empty_copy(&self, copy: &Arc<Collection>) -> Result<()> {
-        let view = self.view();
-        let mut documents = view.documents(copy, &Bounds::default(), Order::Forward);
-        let mut transaction = Transaction::default();
-        while let Some((record, document)) = documents.next_document()? {
-            while !self.locks.try_lock_new(&mut transaction.locks, copy.id, record) {
-                self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;
-            }
-            self.delete(&mut transaction, copy, record, document, None)?;
-            if transaction.oplog_entries() as u64 >= BATCH_DOCUMENTS {
-                self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;
-            }
-        }
-        self.commit.commit(transaction, Durability::Applied)?;
-        Ok(())
+            })?;
+            Ok(End::Ended(Attempt::Done))
+        })
     }
 
     /// Gives the copy its name in place of what has it.
@@ -164,47 +291,6 @@ impl Storage {
             }
             catalog.insert(renamed);
         });
-        Ok(())
-    }
-
-    fn copy_documents(
-        &self,
-        view: &View<'_>,
-        source: &Arc<Collection>,
-        copy: &Arc<Collection>,
-        progress: IndexBuildProgress<'_>,
-    ) -> Result<()> {
-        let total = source.counts().documents.max(0) as u64;
-        let mut done = 0;
-        let is_capped = copy.kind == CollectionKind::Capped;
-        let bounds = if is_capped { self.newest_that_fit(view, source, copy)? } else { Bounds::default() };
-        let mut transaction = Transaction::default();
-        let mut documents = view.documents(source, &bounds, Order::Forward);
-        while let Some((_, document)) = documents.next_document()? {
-            loop {
-                let added = match is_capped {
-                    true => self.append_to_copy(&mut transaction, copy, document),
-                    false => self.insert(&mut transaction, copy, document, None),
-                };
-                match added {
-                    Ok(Inserted::Added) => break,
-                    Ok(Inserted::CommitFirst) => {
-                        self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;
-                    }
-                    Err(error) => {
-                        self.abandon(transaction);
-                        return Err(error);
-                    }
-                }
-            }
-            done += 1;
-            if done % BATCH_DOCUMENTS == 0 || transaction.bytes() > BATCH_BYTES {
-                self.commit.commit(std::mem::take(&mut transaction), Durability::Applied)?;
-                crash_point!("copy-batch");
-                progress(done, total.max(done))?;
-            }
-        }
-        self.commit.commit(transaction, Durability::Applied)?;
         Ok(())
     }
 }

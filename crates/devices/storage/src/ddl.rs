@@ -304,6 +304,7 @@ impl Storage {
         loop {
             let Some(collection) = self.collection(namespace) else { return write(None) };
             let shared = Arc::clone(&collection.shared);
+            shared.copies.pace();
             let _guard = shared.ddl.read();
             // Dropped or renamed between the look-up and the lock: look again.
             if self.catalog.load().get(namespace).is_some_and(|now| Arc::ptr_eq(now, &collection)) {

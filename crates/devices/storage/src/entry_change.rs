@@ -7,7 +7,7 @@
 
 use crate::catalog::{Collection, CollectionKind, ID_INDEX};
 use crate::format::{RecordKey, family, record_key};
-use crate::index::{entries_of, entry_key};
+use crate::index::entry_key;
 use crate::machine::read_failure;
 use crate::oplog::RetryImage;
 use crate::replay;
@@ -18,7 +18,7 @@ use crate::write::{Inserted, id_of};
 use baton_query::Context;
 use baton_query::update::{Update, diff};
 use baton_types::{Error, ErrorCode, Result};
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use rust_rocksdb::ReadOptions;
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ impl Storage {
     pub(crate) fn record_of(&self, collection: &Collection, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
         match collection.kind {
             CollectionKind::Clustered => record_key(id).map(Some),
-            CollectionKind::Capped => self.capped_record(newest(family::INDEXES), collection, id),
+            CollectionKind::Capped => self.capped_record(newest(family::INDEXES), collection, &record_key(id)?),
             CollectionKind::View => {
                 Err(Error::new(ErrorCode::CommandNotSupportedOnView, format!("{} is a view", collection.namespace)))
             }
@@ -148,17 +148,15 @@ impl Storage {
         }
     }
 
-    /// Where the document of that `_id` lies in a capped collection, or lay: `options` tell as of when.
+    /// Where the document of that encoded `_id` lies in a capped collection, or lay: `options` tell as of when.
     pub(crate) fn capped_record(
         &self,
         options: ReadOptions,
         collection: &Collection,
-        id: RawBsonRef<'_>,
+        id: &[u8],
     ) -> Result<Option<RecordKey>> {
         let Some(index) = collection.index(ID_INDEX) else { unreachable!("a capped collection has this index") };
-        let entries = entries_of(&index, &rawdoc! { "_id": id })?;
-        let Some(entry) = entries.entries.first() else { unreachable!("every document has an _id") };
-        let low = entry_key(&index, &entry.fields, &[]);
+        let low = entry_key(&index, id, &[]);
         let mut iterator = self.db().raw_iterator_cf_opt(self.family(family::INDEXES), options);
         iterator.seek(&low);
         iterator.status().map_err(read_failure)?;

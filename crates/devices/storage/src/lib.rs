@@ -70,7 +70,7 @@ pub use commit::{
     CommitQueue, Durability, ProgressListener, SharedEntry, WriteGate, commits_of_this_thread,
     last_commit_of_this_thread,
 };
-pub use copy::CopyRequest;
+pub use copy::{Copied, CopyRequest};
 pub use counters::Counts;
 pub use ddl::{CatalogGuard, CreateOutcome, Held, IndexBuildProgress, IndexModification, LoggedCommand, Modification};
 pub use entry_change::{CarriedOut, EntryChange, updated};

@@ -23,6 +23,7 @@
 use crate::apply::Entry;
 use crate::catalog::{Collection, CollectionKind};
 use crate::commit::Durability;
+use crate::copy::DocumentChange;
 use crate::entry_change::EntryChange;
 use crate::facts::Fact;
 use crate::format::{RecordKey, family, oplog_key, record_key};
@@ -173,7 +174,9 @@ impl Storage {
             // Only a document itself tells where it lies: the one of now, and the one of then.
             CollectionKind::Capped => {
                 for options in [newest(family::INDEXES), then.options(family::INDEXES)] {
-                    records.extend(self.capped_record(options, &collection, id)?.map(|record| record.to_vec()));
+                    records.extend(
+                        self.capped_record(options, &collection, &record_key(id)?)?.map(|record| record.to_vec()),
+                    );
                 }
             }
             CollectionKind::Oplog | CollectionKind::View => {}
@@ -263,7 +266,7 @@ impl Storage {
                         transaction.put(family::INDEXES, &key, &entry.value);
                     }
                 }
-                transaction.change(collection, record, Some(old.as_bytes()));
+                transaction.change(collection, record, DocumentChange::Insert(old));
                 transaction.count(collection, 1, old.as_bytes().len() as i64);
                 Ok(())
             }

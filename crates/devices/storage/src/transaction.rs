@@ -8,6 +8,7 @@
 //! and of commands are set here alone, and only for who shows one.
 
 use crate::catalog::{CatalogEntry, Collection, IndexProgress};
+use crate::copy::DocumentChange;
 use crate::counters::Counts;
 use crate::ddl::{CatalogGuard, Quiet};
 use crate::format::{document_key, family};
@@ -20,7 +21,6 @@ use bson::RawDocument;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// One change of one key. `entry` counts the oplog entries logged before it: it belongs to the one that follows.
 pub(crate) enum Action<'a> {
@@ -59,6 +59,8 @@ pub struct Transaction {
     pub(crate) sessions: SmallVec<[SessionUpdate; 1]>,
     /// Whether the entries are another member's and bring their OpTimes along.
     pub(crate) is_replicated: bool,
+    /// Whether its documents are another collection's, which has taken them already.
+    is_copying: bool,
     /// Takes the oplog's entries after this one away, before all else.
     pub(crate) truncation: Option<OpTime>,
     /// Where the last document changed has its key and its new version in the arena, and how many were changed.
@@ -83,6 +85,16 @@ impl Transaction {
     /// A transaction for what another member did: it logs the entries it is given ([`Self::carry`]), none of its own.
     pub(crate) fn replicating() -> Self {
         Self { is_replicated: true, ..Self::default() }
+    }
+
+    /// A transaction for what another collection has.
+    pub(crate) fn copying() -> Self {
+        Self { is_copying: true, ..Self::default() }
+    }
+
+    /// Whether its documents are facts: whoever took them first has asked of them what is to be asked.
+    pub(crate) fn is_of_facts(&self) -> bool {
+        self.is_replicated || self.is_copying
     }
 
     /// Takes another member's entry in, as it is. What it changes was put before.
@@ -115,14 +127,20 @@ impl Transaction {
     }
 
     /// Puts a document, or deletes it.
-    pub(crate) fn change(&mut self, collection: &Collection, record: &[u8], document: Option<&[u8]>) {
-        collection.shared.changes.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn change(&mut self, collection: &Collection, record: &[u8], change: DocumentChange<'_>) {
+        collection.shared.copies.note(collection, record, change);
         let key = document_key(collection.id, record);
-        match document {
-            Some(document) => self.put(family::DOCUMENTS, &key, document),
-            None => self.delete(family::DOCUMENTS, &key),
-        }
-        self.change = self.records.last().map(|put| (put.first.clone(), document.map(|_| put.second.clone())));
+        let is_there = match change {
+            DocumentChange::Insert(document) | DocumentChange::Update(document) => {
+                self.put(family::DOCUMENTS, &key, document.as_bytes());
+                true
+            }
+            DocumentChange::Delete(_) => {
+                self.delete(family::DOCUMENTS, &key);
+                false
+            }
+        };
+        self.change = self.records.last().map(|put| (put.first.clone(), is_there.then(|| put.second.clone())));
         self.changes += 1;
     }
 

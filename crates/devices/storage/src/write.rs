@@ -5,6 +5,7 @@
 //! under the lock.
 
 use crate::catalog::{Collection, CollectionKind, Index};
+use crate::copy::DocumentChange;
 use crate::format::{document_key, family, record_key};
 use crate::index::{Entry, encodes_to, entries_of, entries_of_fact, entry_key};
 use crate::index_demands;
@@ -110,7 +111,7 @@ impl Storage {
     ) -> Result<Inserted> {
         let mut added = Vec::new();
         for index in collection.indexes().iter() {
-            let entries = if transaction.is_replicated {
+            let entries = if transaction.is_of_facts() {
                 entries_of_fact(index, document)
             } else {
                 index_demands::check(index, document)?;
@@ -118,9 +119,9 @@ impl Storage {
             };
             added.push((Arc::clone(index), entries));
         }
-        // Whoever logged a replicated entry has seen to it; and applied again, entries pass through states that never were.
+        // Whoever took a fact has seen to it; and applied again or carried over, facts pass through states that never were.
         let unique: Vec<_> =
-            added.iter().filter(|(index, _)| index.definition.unique && !transaction.is_replicated).collect();
+            added.iter().filter(|(index, _)| index.definition.unique && !transaction.is_of_facts()).collect();
         if !unique.is_empty() {
             let keys =
                 unique.iter().flat_map(|(index, e)| e.entries.iter().map(|entry| (index.id, entry.fields.as_slice())));
@@ -147,7 +148,7 @@ impl Storage {
                 transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
             }
         }
-        transaction.change(collection, record, Some(document.as_bytes()));
+        transaction.change(collection, record, DocumentChange::Insert(document));
         transaction.count(collection, 1, document.as_bytes().len() as i64);
         self.log(transaction, collection, OplogKind::Insert, document, None, statement);
         Ok(Inserted::Added)
@@ -169,7 +170,7 @@ impl Storage {
         let id = id_of(after)?;
         let mut plan = Vec::new();
         for index in collection.indexes().iter() {
-            let (old, new) = if transaction.is_replicated {
+            let (old, new) = if transaction.is_of_facts() {
                 (entries_of_fact(index, before), entries_of_fact(index, after))
             } else {
                 index_demands::check(index, after)?;
@@ -183,8 +184,8 @@ impl Storage {
                 plan.push((Arc::clone(index), gone, fresh, new.multikey));
             }
         }
-        let is_replicated = transaction.is_replicated;
-        let unique = || plan.iter().filter(|(index, ..)| index.definition.unique && !is_replicated);
+        let is_of_facts = transaction.is_of_facts();
+        let unique = || plan.iter().filter(|(index, ..)| index.definition.unique && !is_of_facts);
         if unique().next().is_some() {
             let keys =
                 unique().flat_map(|(index, _, fresh, _)| fresh.iter().map(|entry| (index.id, entry.fields.as_slice())));
@@ -207,7 +208,7 @@ impl Storage {
                 transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
             }
         }
-        transaction.change(collection, record, Some(after.as_bytes()));
+        transaction.change(collection, record, DocumentChange::Update(after));
         transaction.count(collection, 0, after.as_bytes().len() as i64 - before.as_bytes().len() as i64);
         self.log(transaction, collection, OplogKind::Update, change, Some(id), statement);
         Ok(())
@@ -241,7 +242,7 @@ impl Storage {
                 transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
             }
         }
-        transaction.change(collection, record, None);
+        transaction.change(collection, record, DocumentChange::Delete(before));
         transaction.count(collection, -1, -(before.as_bytes().len() as i64));
         Ok(())
     }

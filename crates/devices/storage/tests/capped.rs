@@ -6,8 +6,8 @@
 
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
-    Bounds, CarriedOut, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, EntryChange, Inserted, Order,
-    Storage, StorageOptions, Transaction, View,
+    Bounds, CarriedOut, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, EntryChange, Inserted,
+    Order, Storage, StorageOptions, Transaction, View,
 };
 use baton_types::Namespace;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -176,11 +176,10 @@ fn a_capped_copy_has_the_newest_that_fit_and_costs_as_much_as_they_do() {
     let walked = walked_over(|| {
         let request = CopyRequest {
             from: &name("plain"),
-            source: &plain,
             to: &name("plain"),
             temporary: &name("tmp"),
-            options: CollectionOptions::parse(&options).unwrap(),
-            uuid: [3; 16],
+            options: &|_| CollectionOptions::parse(&options),
+            uuid: &|| [3; 16],
             with_indexes: false,
             drop_target: true,
             drop_source: false,
@@ -221,11 +220,10 @@ fn a_copy_under_way_keeps_nobody_waiting_and_loses_no_write() {
     insert(&storage, &plain, 0..1_000);
     let request = CopyRequest {
         from: &name("plain"),
-        source: &plain,
         to: &name("plain"),
         temporary: &name("tmp"),
-        options: CollectionOptions::parse(&rawdoc! { "capped": true, "size": 1 << 20 }).unwrap(),
-        uuid: [3; 16],
+        options: &|_| CollectionOptions::parse(&rawdoc! { "capped": true, "size": 1 << 20 }),
+        uuid: &|| [3; 16],
         with_indexes: false,
         drop_target: true,
         drop_source: false,
@@ -294,7 +292,11 @@ fn a_rollback_brings_back_what_a_full_collection_dropped_for_what_is_rolled_back
     }
     let storage = open(directory.path());
     let ring = storage.collection(&name("ring")).unwrap();
-    assert_eq!((ids(&storage.view(), &ring, Order::Forward), ring.counts()), (before.clone(), counts), "after a restart");
+    assert_eq!(
+        (ids(&storage.view(), &ring, Order::Forward), ring.counts()),
+        (before.clone(), counts),
+        "after a restart"
+    );
     let report = storage.validate(&ring, &mut |_, _| Ok(())).unwrap();
     assert!(report.is_valid(), "{report:?}");
     // It drops the oldest again to make room.

@@ -3,8 +3,8 @@
 
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
-    Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, IndexDefinition, IndexModification,
-    IndexState, Inserted, LoggedCommand, Modification, Storage, StorageOptions, Transaction,
+    Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, IndexModification, IndexState, Inserted,
+    LoggedCommand, Modification, Storage, StorageOptions, Transaction,
 };
 use baton_types::{ErrorCode, Namespace, Result, Timestamp};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -210,39 +210,6 @@ fn a_modification_makes_no_collection_of_another_kind_and_leaves_nothing_when_it
     assert!(c.options.document.is_empty());
     assert_eq!(storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable").len(), before);
     assert_valid(&storage, "c");
-}
-
-#[test]
-fn a_copy_of_what_was_altered_meanwhile_takes_nobodys_place() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let storage = open(folder.path());
-    fill(&storage, "c");
-    let copy = |source: &Arc<Collection>, progress: &mut dyn FnMut() -> Result<()>| {
-        let request = CopyRequest {
-            from: &name("c"),
-            source,
-            to: &name("c"),
-            temporary: &name("tmp"),
-            options: source.options.clone(),
-            uuid: [8; 16],
-            with_indexes: true,
-            drop_target: true,
-            drop_source: false,
-        };
-        storage.copy_collection(&request, &mut |_, _| progress())
-    };
-    let before = storage.collection(&name("c")).expect("there");
-    let validator = Modification { options: rawdoc! { "validator": { "a": 1 } }, index: None };
-    modify(&storage, "c", &validator).expect("altered");
-    let refused = copy(&before, &mut || Ok(()));
-    assert_eq!(refused.map_err(|error| error.code), Err(ErrorCode::ConflictingOperationInProgress));
-    let altered = storage.collection(&name("c")).expect("there");
-    assert!(altered.uuid == before.uuid && altered.options.validator.is_some());
-    copy(&altered, &mut || Ok(())).expect("copied");
-    assert_eq!(storage.collection(&name("c")).expect("there").uuid, [8; 16]);
-    let gone = copy(&altered, &mut || Ok(()));
-    assert_eq!(gone.map_err(|error| error.code), Err(ErrorCode::NamespaceNotFound));
-    assert_eq!(names(&storage), ["c"]);
 }
 
 #[test]

@@ -206,11 +206,10 @@ fn a_time_before_a_copy_took_its_name_is_not_read() {
         storage.view_at(Some(before)).expect("readable until the copy");
         let request = CopyRequest {
             from: &c,
-            source: &collection,
             to,
             temporary: &name(to.db(), "tmp"),
-            options: CollectionOptions::default(),
-            uuid: [8; 16],
+            options: &|_| Ok(CollectionOptions::default()),
+            uuid: &|| [8; 16],
             with_indexes: false,
             drop_target: true,
             drop_source,

@@ -2,7 +2,7 @@
 //! "cloneCollectionAsCapped".
 
 use crate::call::{Call, Reply};
-use crate::ddl::{draw_uuid, existing_collection, options, temporary_name};
+use crate::ddl::{draw_uuid, existing_collection, options, refuse_view, temporary_name};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_storage::{CollectionOptions, CopyRequest};
 use baton_types::{Error, ErrorCode, Namespace, Result};
@@ -43,22 +43,24 @@ pub fn copy_as_capped(call: &Call<'_>, from: &Namespace, to: &Namespace, size: i
         return Err(Error::new(ErrorCode::InvalidOptions, "Capped collection size must be greater than zero"));
     }
     let storage = &call.server.storage;
-    let source = existing_collection(storage, from)?;
+    existing_collection(storage, from)?;
     if from.is_system() {
         return Err(Error::new(ErrorCode::IllegalOperation, format!("cannot convert system collection {from}")));
     }
-    // A validator stays; the source's own size goes, and so does the name of an index that a capped collection has not.
-    let removed = ["capped", "size", "max", "temp", "clusteredIndex"];
-    let mut document = options::replaced(&source.options.document, &RawDocumentBuf::new(), &removed)?;
-    document.append(cstr!("capped"), true);
-    options::append_size(&mut document, size, None)?;
     let request = CopyRequest {
         from,
-        source: &source,
         to,
         temporary: &temporary_name(to.db(), "convertToCapped")?,
-        options: CollectionOptions::parse(&document)?,
-        uuid: draw_uuid(),
+        options: &|source| {
+            refuse_view(source)?;
+            // A validator stays; the source's own size goes, and so does the name of an index that a capped collection has not.
+            let removed = ["capped", "size", "max", "temp", "clusteredIndex"];
+            let mut document = options::replaced(&source.options.document, &RawDocumentBuf::new(), &removed)?;
+            document.append(cstr!("capped"), true);
+            options::append_size(&mut document, size, None)?;
+            CollectionOptions::parse(&document)
+        },
+        uuid: &draw_uuid,
         with_indexes: false,
         drop_target: from == to,
         drop_source: false,
@@ -67,5 +69,6 @@ pub fn copy_as_capped(call: &Call<'_>, from: &Namespace, to: &Namespace, size: i
     storage.copy_collection(&request, &mut |done, total| {
         operation.set_progress("Copying into a capped collection", done, total);
         operation.check_interrupt()
-    })
+    })?;
+    Ok(())
 }

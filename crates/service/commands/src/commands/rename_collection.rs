@@ -103,11 +103,10 @@ fn copy(storage: &Storage, operation: &Operation, from: &Namespace, to: &Namespa
     check(&source, to, storage.collection(to).map(|target| target.kind))?;
     let request = CopyRequest {
         from,
-        source: &source,
         to,
         temporary: &temporary_name(to.db(), "renameCollection")?,
-        options: source.options.clone(),
-        uuid: draw_uuid(),
+        options: &|source| check(source, to, None).map(|()| source.options.clone()),
+        uuid: &draw_uuid,
         with_indexes: true,
         drop_target,
         drop_source: true,
@@ -115,5 +114,6 @@ fn copy(storage: &Storage, operation: &Operation, from: &Namespace, to: &Namespa
     storage.copy_collection(&request, &mut |done, total| {
         operation.set_progress("renameCollection: copying", done, total);
         operation.check_interrupt()
-    })
+    })?;
+    Ok(())
 }
