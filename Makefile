@@ -109,7 +109,8 @@ comma := ,
 empty :=
 commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
-.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-recovery bench-initial-sync bench-set bench-failover
+.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-recovery bench-initial-sync bench-set bench-failover \
+  bench-disturbance
 
 bench-peers: tools
 	@$(ENV) crates/proof/bench/peers/install.sh
@@ -142,6 +143,16 @@ bench-set: release ## majority writes of three members beside three of etcd
 
 bench-failover: release ## how long no majority writes are taken when the primary is killed, hands over or falls silent
 	@$(BENCH) failover $(call BENCH_PLACE,failover) $(BENCH_FLAGS)
+
+# Of the events all if none is named, e.g. EVENTS="drop compact"; BUSY=16 puts so many clients that are never idle in place of the
+# steady two; BEFORE=PATH measures the members of that binary first. BENCH_PICTURES=docs draws the documentation's picture.
+EVENTS ?=
+BUSY ?= 0
+BEFORE ?=
+bench-disturbance: release ## what steady clients notice of drops, index builds, large deletes, compactions, backups, copies
+	@$(BENCH) disturbance --records $(RECORDS) --busy $(BUSY) $(if $(EVENTS),--events $(call commas,$(EVENTS))) \
+	  $(if $(BEFORE),--before "$(BEFORE)") $(call BENCH_PLACE,disturbance) $(BENCH_FLAGS)
+	@$(ENV) lab/run.sh draw disturbance "$(BENCH_DIR)" "$(or $(BENCH_PICTURES),$(BENCH_DIR))"
 
 # LAB_PICTURES=docs/lab draws the pictures that the documentation shows.
 LAB = $(ENV) lab/run.sh $(1) $(if $(LAB_PICTURES),--pictures "$(LAB_PICTURES)")

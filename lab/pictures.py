@@ -1,6 +1,10 @@
-"""Draws the reports: one SVG for each of the paper's figures. Nothing is measured here."""
+"""Draws the reports: one SVG for each of the paper's figures, and one for `baton bench disturbance`. Nothing is measured here.
+
+`python -m lab.pictures NAME REPORTS FOLDER` draws the report of one experiment."""
 
 import json
+import pathlib
+import sys
 
 import matplotlib
 
@@ -78,4 +82,26 @@ def _lag(report):
     yield "lag.svg", axes
 
 
-_PICTURES = {"chaining": _chaining, "uplink": _uplink, "failover": _failover, "lag": _lag}
+def _disturbance(report):
+    for run in report["runs"]:
+        shown = run["report"]
+        title = f"Three members, {report['records']} documents: the longest request of each moment"
+        axes = _axes(title + ("" if len(report["runs"]) == 1 else f" ({run['name']})"), "seconds", "ms")
+        axes.figure.set_size_inches(14, 5)
+        axes.set_yscale("log")
+        for role, color in (("reader", "tab:green"), ("writer", "tab:blue")):
+            axes.plot(*zip(*shown["longestMs"][role]), ".", markersize=2, color=color, label=role)
+        for event in shown["events"]:
+            start, end = event["startSecs"], event["startSecs"] + max(event["endedSecs"], 1)
+            axes.axvspan(start, end, color="gray", alpha=0.2, linewidth=0)
+            name = event["event"] + (" (refused)" if event["refused"] else "")
+            axes.annotate(name, ((start + end) / 2, 0.98), xycoords=("data", "axes fraction"), fontsize=7, rotation=90,
+                          ha="center", va="top")
+        axes.legend(loc="lower right")
+        yield "disturbance.svg" if run["name"] == "now" else f"disturbance-{run['name']}.svg", axes
+
+
+_PICTURES = {"chaining": _chaining, "uplink": _uplink, "failover": _failover, "lag": _lag, "disturbance": _disturbance}
+
+if __name__ == "__main__":
+    draw(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # One or all of the lab's experiments (`lab/run.sh uplink`, `lab/run.sh all`), or `lab/run.sh check`: the tests of its pure parts.
+# `lab/run.sh draw NAME REPORTS FOLDER` draws the report of one experiment, or of `baton bench disturbance`.
 # Experiments need root, iproute2 and version 1 of the cpu cgroups.
 # The binary is BATON, or the optimised one of `make release`.
 set -euo pipefail
@@ -19,6 +20,9 @@ export PYTHONDONTWRITEBYTECODE=1
 cd "$lab/.."
 if [ "${1:-}" = check ]; then
   exec "$PYTHON" -m pytest -q -p no:cacheprovider lab
+fi
+if [ "${1:-}" = draw ]; then
+  exec "$PYTHON" -m lab.pictures "${@:2}"
 fi
 export BATON="${BATON:-${CARGO_TARGET_DIR:-$BATON_CACHE/target}/release/baton}"
 . tests/lib/binary.sh

@@ -61,9 +61,12 @@ def test_every_picture_is_drawn_from_its_report(tmp_path):
         "chaining": {"curves": curves},
         "uplink": {"curves": curves, "mbit": 200},
         "failover": {"series": [(0, 1), (1, 2)], "events": {"killed": 0.2, "returned": 0.5}},
+        "disturbance": {"records": 9, "runs": [{"name": "now", "report": {
+            "events": [{"event": "drop", "startSecs": 1, "endedSecs": 0.1, "refused": None}],
+            "longestMs": {"reader": [(0, 1), (1, 2)], "writer": [(0, 1)]}}}]},
         "lag": {"samples": [(0, 1), (1, 2)], "lagMs": {"p99": 2}},
     }
     for name, report in reports.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(report))
         pictures.draw(name, tmp_path, tmp_path)
-    assert len(list(tmp_path.glob("*.svg"))) == 6
+    assert len(list(tmp_path.glob("*.svg"))) == 7

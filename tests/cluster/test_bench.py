@@ -55,3 +55,25 @@ def test_a_set_is_measured_alone_where_etcd_is_not(tmp_path):
     assert report["cells"][0]["baton"]["perSecond"] > 0
     # Without its peer a target is left out, not met.
     assert report["cells"][0]["etcd"] is None and report["targets"] == []
+
+
+@pytest.mark.parametrize("arguments, events", [
+    (["--events", "drop,flush"], ["drop", "flush"]),
+    # In its own order, and with what is done by secondaries and by another member alone.
+    (["--events", "sync-file,index-unique", "--busy", 2], ["index-unique", "sync-file"]),
+])
+def test_what_steady_clients_notice_of_events_is_measured(tmp_path, arguments, events):
+    report = bench(tmp_path, "disturbance", "--records", 1500, "--quiet", 1, "--cache-gb", 0.25, *arguments)
+    (run,) = report["runs"]
+    assert [row["event"] for row in run["report"]["events"]] == events
+    for row in run["report"]["events"]:
+        assert row["refused"] is None and 0 < row["answeredSecs"] <= row["endedSecs"]
+        for role in ("writer", "reader"):
+            for time in ("quiet", "meanwhile"):
+                figures = row["clients"][role][time]
+                assert figures["perSecond"] > 0 and figures["failures"] == 0
+                assert 0 < figures["p50Ms"] <= figures["p99Ms"] <= figures["p999Ms"] <= figures["longestMs"]
+            assert run["report"]["longestMs"][role]
+    demands = [target["demand"] for target in report["targets"]]
+    assert any("throughput" in demand for demand in demands) == ("--busy" in arguments)
+    assert ("drop: answered after, s" in demands) == ("drop" in events)

@@ -24,6 +24,8 @@ NOT_RUN = {
     "make fuzz-commands MINUTES=60": LONG,
     "make linearizability": LONG,
     "make advisories": "it fetches a database",
+    "make bench-disturbance": LONG,
+    "make bench-disturbance RECORDS=100000 EVENTS=\"drop compact\"": LONG,
     "make bench-failover": LONG,
     "make bench-idle": LONG,
     "make bench-initial-sync": LONG,

@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod distribution;
+pub mod disturbance;
 pub mod failover;
 mod histogram;
 pub mod idle;
@@ -64,6 +65,8 @@ pub enum Experiment {
     Set(set::SetArgs),
     /// How long a set takes no majority writes when its primary is killed, falls silent or hands over
     Failover(failover::FailoverArgs),
+    /// What steady clients notice of drops, index builds, large deletes, compactions, backups and copies
+    Disturbance(disturbance::DisturbanceArgs),
     /// The ping-pong's server
     #[command(hide = true)]
     Echo {
@@ -88,6 +91,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(Experiment::InitialSync(args)) => initial_sync::run(&args),
         Some(Experiment::Set(args)) => set::run(&args),
         Some(Experiment::Failover(args)) => failover::run(&args),
+        Some(Experiment::Disturbance(args)) => disturbance::run(&args),
         Some(Experiment::Echo { port }) => client::serve_echo(port),
     }
 }

@@ -61,6 +61,21 @@ impl LocalSet {
         self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
+    /// How many members there are, those that do not run included.
+    pub fn len(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ports.is_empty()
+    }
+
+    /// The program that the members are.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     /// A connection string.
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?replicaSet=rs0", self.addresses().join(","))
@@ -132,17 +147,41 @@ impl LocalSet {
         }
     }
 
+    /// Kills a member and takes its data away.
+    ///
+    /// # Errors
+    /// If it cannot be waited for, or its data stays.
+    pub fn empty(&mut self, index: usize) -> Result<(), Failure> {
+        self.kill(index)?;
+        Ok(std::fs::remove_dir_all(self.data_of(index))?)
+    }
+
+    fn data_of(&self, index: usize) -> std::path::PathBuf {
+        self.directory.join(format!("member{index}"))
+    }
+
     /// Starts a member, with the data it has.
     ///
     /// # Errors
     /// If it does not come to listen.
     pub fn restart(&mut self, index: usize) -> Result<(), Failure> {
-        let (port, data) = (self.ports[index], self.directory.join(format!("member{index}")));
+        self.restart_with(index, &[])
+    }
+
+    /// Starts a member with these parameters, and the data it has.
+    ///
+    /// # Errors
+    /// If it does not come to listen.
+    pub fn restart_with(&mut self, index: usize, parameters: &[(&str, &str)]) -> Result<(), Failure> {
+        let (port, data) = (self.ports[index], self.data_of(index));
         std::fs::create_dir_all(&data)?;
         let mut command = Command::new(&self.binary);
         command.args(["serve", "--replSet", "rs0", "--http", "false", "--unixSocket", "false"]);
         command.args(["--port", &port.to_string(), "--wiredTigerCacheSizeGB", &self.cache_gb.to_string()]);
         command.arg("--dbpath").arg(&data);
+        for (name, value) in parameters {
+            command.arg("--setParameter").arg(format!("{name}={value}"));
+        }
         self.members[index] = Some(Process::start(&format!("member{index}"), command, port, &self.directory)?);
         Ok(())
     }

@@ -1,0 +1,153 @@
+//! `baton bench disturbance`: what everybody else notices while one client drops a table, builds an index, deletes a third, sorts,
+//! compacts, validates, saves a backup, or a member copies everything.
+//!
+//! Three members on this machine; two steady clients, or many busy ones, of a database that no event touches. For each event their
+//! latencies right before it, and from its start until it has ended on all members, what secondaries build and clean up included.
+//! Before each event the clients rest until the members do, so that none pays for what another left behind.
+
+mod events;
+mod load;
+mod report;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bson::doc;
+use serde_json::{Value, json};
+
+use crate::local_set::LocalSet;
+use crate::member::PlaceArgs;
+use crate::target::Target;
+use crate::{Failure, conclude, machine};
+use events::{Event, Outcome, Stage};
+use load::{Figures, Load, Role, Stretch};
+use report::Row;
+use table::Table;
+
+/// Events beside steady clients.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DisturbanceArgs {
+    /// Documents (1 KB each) in the table that is disturbed
+    #[arg(long, default_value_t = 1_000_000)]
+    pub records: u64,
+    /// The events [default: all]; they come in the order in which they are listed here
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub events: Vec<Event>,
+    /// So many clients that are never idle, in place of a steady writer and a steady reader
+    #[arg(long, default_value_t = 0)]
+    pub busy: usize,
+    /// Seconds that are measured right before each event
+    #[arg(long, default_value_t = 10.0)]
+    pub quiet: f64,
+    /// Another binary, whose members are measured first, by the same clients
+    #[arg(long)]
+    pub before: Option<PathBuf>,
+    /// Memory for each member's cache
+    #[arg(long, default_value_t = 0.5)]
+    pub cache_gb: f64,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+const MEMBERS: usize = 3;
+/// An event that is over sooner is watched this long, so that there is a 99th percentile.
+const MEANWHILE_MIN: Duration = Duration::from_secs(1);
+/// After a rest the clients go on for so long before anything counts.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// How long the members may take to come to rest before an event.
+const REST_MAX: Duration = Duration::from_secs(120);
+
+/// Brings the events about, one after the other, and prints what the clients noticed.
+///
+/// # Errors
+/// If a member does not start, or an event can neither be carried out nor is refused.
+pub fn run(args: &DisturbanceArgs) -> Result<(), Failure> {
+    if args.records < 3 || args.quiet <= 0.0 {
+        return Err("--records must be at least 3 and --quiet above 0".into());
+    }
+    let before = args.before.iter().map(|binary| ("before", Some(binary)));
+    let (mut text, mut runs, mut targets) = (String::new(), Vec::new(), Vec::new());
+    for (name, binary) in before.chain([("now", None)]) {
+        let mut place = args.place.clone();
+        place.baton = binary.cloned().or(place.baton);
+        let (rows, shown) = measure(args, &place, name)?;
+        if args.before.is_some() {
+            text += &format!("{name}\n");
+        }
+        text += &report::text(&rows);
+        if binary.is_none() {
+            targets =
+                rows.iter().flat_map(|row| report::targets(row, args.records, args.busy)).collect::<Vec<Target>>();
+        }
+        runs.push(json!({ "name": name, "report": shown }));
+    }
+    conclude(&args.place, &text, json!({ "records": args.records, "busy": args.busy, "runs": runs }), &targets)
+}
+
+fn measure(args: &DisturbanceArgs, place: &PlaceArgs, name: &str) -> Result<(Vec<Row>, Value), Failure> {
+    let scratch = place.fresh(&format!("disturbance-{name}"))?;
+    let mut set = LocalSet::start(place, scratch.path(), MEMBERS, args.cache_gb, &doc! {})?;
+    let table = Table { records: args.records };
+    eprintln!("{name}: loading {} documents", args.records);
+    table.load(&set, table::TABLE)?;
+    let load = Load::start(&set.uri(), args.busy)?;
+    let mut rows = Vec::new();
+    for event in Event::ALL.into_iter().filter(|event| args.events.is_empty() || args.events.contains(event)) {
+        let row = one(args, &mut set, &load, table, event, scratch.path())?;
+        eprint!(
+            "{}",
+            report::text(std::slice::from_ref(&row)).lines().skip(2).map(|l| format!("{l}\n")).collect::<String>()
+        );
+        rows.push(row);
+    }
+    let shown = report::json(&rows, &load.samples());
+    Ok((rows, shown))
+}
+
+/// Brings one event about.
+fn one(
+    args: &DisturbanceArgs,
+    set: &mut LocalSet,
+    load: &Load,
+    table: Table,
+    event: Event,
+    scratch: &Path,
+) -> Result<Row, Failure> {
+    let primary = set.primary()?;
+    let mut stage = Stage { set, primary, table: &table, scratch };
+    stage.prepare(event)?;
+    machine::settle(&stage.set.pids(), REST_MAX)?;
+    load.go_on();
+    std::thread::sleep(WARM_UP);
+    let start = load.now();
+    std::thread::sleep(Duration::from_secs_f64(args.quiet));
+    let quiet = Stretch { start, end: load.now() };
+    let begun = Instant::now();
+    let outcome = stage.bring_about(event)?;
+    let answered = begun.elapsed();
+    let ended = stage.await_end(event)?.max(begun + answered) - begun;
+    std::thread::sleep(MEANWHILE_MIN.saturating_sub(begun.elapsed()));
+    let end = quiet.end + ended.max(MEANWHILE_MIN).as_nanos() as u64;
+    // Who is still stuck counts in full.
+    load.rest();
+    stage.clean_up(event)?;
+    let stretch = Stretch { start: quiet.end, end };
+    let samples = load.samples();
+    let figures = Role::ALL.into_iter().map(|role| {
+        let pace = load.pace_ns(role);
+        Ok((role, Figures::of(&samples, role, quiet, pace)?, Figures::of(&samples, role, stretch, pace)?))
+    });
+    let refused = match outcome {
+        Outcome::Done => None,
+        Outcome::Refused(why) => Some(why),
+    };
+    Ok(Row {
+        event,
+        refused,
+        answered_secs: answered.as_secs_f64(),
+        ended_secs: ended.as_secs_f64(),
+        stretch,
+        figures: figures.collect::<Result<_, Failure>>()?,
+    })
+}
