@@ -33,7 +33,11 @@ STORAGE = pathlib.Path(__file__).parents[2] / "crates/devices/storage/src"
 KILLS_PER_DIRECTORY = 12
 RANDOM_PER_POINT_RUN = 3 / 5
 # Up to which pass a point kills, where it is passed often. The others: at the first or second.
-PASSES = {"log-switch,commit": 3, "commit": 300, "index-build-batch": 3, "copy-batch": 3, "drop-cleanup": 4, "flush": 6, "compaction": 3}
+PASSES = {"log-switch,commit": 3, "commit": 300, "index-build-batch": 3, "copy-batch": 3, "freeing": 3, "flush": 6, "compaction": 3}
+
+
+# Of what is large only: unit tests pass those.
+OF_MUCH = ("freeing-file", "freeing-compaction")
 
 
 def crash_points():
@@ -42,7 +46,7 @@ def crash_points():
     for source in sorted(STORAGE.glob("**/*.rs")):
         names += re.findall(r'crash_point!\("([a-z-]+)"\)', source.read_text())
     # A member alone follows nobody, copies nobody, and has little to vote about: tests/faults passes those, and unit tests.
-    names = [name for name in names if not name.startswith(("apply-", "rollback-", "fact-", "incoming-"))]
+    names = [name for name in names if not name.startswith(("apply-", "rollback-", "fact-", "incoming-", *OF_MUCH))]
     # Within the first writes to a new log.
     return names + ["log-switch,commit-after-write"]
 

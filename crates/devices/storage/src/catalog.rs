@@ -522,17 +522,20 @@ impl CatalogEntry {
         self
     }
 
+    /// What it says of an index.
+    pub(crate) fn encode_index(index: &Index, ready: bool) -> RawDocumentBuf {
+        rawdoc! {
+            "id": i64::from(index.id),
+            "ready": ready,
+            "multikey": index.multikey() as i64,
+            "spec": index.definition.document.clone(),
+        }
+    }
+
     /// The value in the catalog family.
     pub(crate) fn encode(&self) -> RawDocumentBuf {
         let mut indexes = RawArrayBuf::new();
-        for (index, ready) in &self.indexes {
-            indexes.push(rawdoc! {
-                "id": i64::from(index.id),
-                "ready": *ready,
-                "multikey": index.multikey() as i64,
-                "spec": index.definition.document.clone(),
-            });
-        }
+        self.indexes.iter().for_each(|(index, ready)| indexes.push(Self::encode_index(index, *ready)));
         let mut entry = rawdoc! { "ns": self.namespace.as_str() };
         entry.append(
             cstr!("uuid"),

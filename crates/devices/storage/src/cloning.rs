@@ -53,6 +53,7 @@ impl Storage {
         for collection in all.iter().filter(replicated) {
             replay::silently(|| self.drop_collection(&collection.namespace))?;
         }
+        self.forget_dropped(&mut transaction)?;
         if self.commit.applied() != OpTime::ZERO {
             transaction.truncation = Some(OpTime::ZERO);
         }

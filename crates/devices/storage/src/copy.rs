@@ -160,7 +160,7 @@ impl Storage {
                 self.drop_collection_if(|catalog| catalog.by_id(copy.id)).map_err(|error| request.told(error))?;
             }
             match attempt {
-                Ok(Attempt::Done) => return self.delete_dropped().map(|()| copied),
+                Ok(Attempt::Done) => return Ok(copied),
                 Ok(Attempt::Anew(reason)) => why = reason,
                 // As if its database had been dropped before.
                 Err(_) if is_dropped => why = "altered",

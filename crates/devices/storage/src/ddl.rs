@@ -7,17 +7,25 @@
 //!   briefly ([`Held::quietly`]). An index build holds it alone only at its two ends.
 //! - An index is its id: what was begun for it ends with it, whatever its definition, its collection's name and options are then.
 
-mod cleanup;
+mod drop;
+mod dropped;
+mod freeing;
+#[cfg(test)]
+mod freeing_tests;
 mod guard;
 mod logged;
+mod recovery;
 
+pub(crate) use drop::forget;
+pub(crate) use dropped::{Dropped, DroppedPart};
+pub(crate) use freeing::Freeing;
 pub(crate) use guard::Quiet;
 pub use guard::{CatalogGuard, Held};
 pub use logged::{IndexModification, LoggedCommand, Modification};
 
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, IndexState, replaced};
 use crate::commit::Durability;
-use crate::format::{CollectionId, IndexId, dropped_key, family};
+use crate::format::{CollectionId, IndexId, family};
 use crate::index::{Entries, entries_of, entries_of_fact, entry_key};
 use crate::index_demands;
 use crate::oplog::{OplogEntry, OplogKind};
@@ -99,39 +107,8 @@ impl CatalogGuard<'_> {
     }
 }
 
-/// Removes a collection's entry and hands its keys to the clean-up.
-pub(crate) fn forget(transaction: &mut Transaction, of: &Quiet<'_>) {
-    let collection = of.collection();
-    transaction.remove_entry(of);
-    transaction.delete(family::META, &crate::format::counts_key(collection.id));
-    if collection.kind == CollectionKind::Capped {
-        transaction.delete(family::META, &crate::format::capped_start_key(collection.id));
-    }
-    let indexes = collection.indexes();
-    for id in std::iter::once(collection.id).chain(indexes.iter().map(|index| index.id)) {
-        transaction.put(family::META, &dropped_key(id), &[]);
-    }
-}
-
 impl Held<'_> {
-    /// Drops it. Its keys wait for [`Storage::delete_dropped`].
-    fn remove(self) -> Result<Arc<Collection>> {
-        if self.kind == CollectionKind::Oplog {
-            return Err(Error::new(ErrorCode::IllegalOperation, "can't drop live oplog while replicating"));
-        }
-        let guard = self.guard;
-        self.quietly(|this| {
-            let mut transaction = Transaction::default();
-            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &LoggedCommand::Drop)?;
-            forget(&mut transaction, this);
-            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
-            crash_point!("drop-after-commit");
-            guard.publish(|catalog| catalog.remove(&self.namespace));
-            Ok(Arc::clone(&self))
-        })
-    }
-
-    /// Gives it the name `to`, which `target` has. The target's keys wait for [`Storage::delete_dropped`].
+    /// Gives it the name `to`, which `target` has.
     fn rename(self, target: Option<&Held<'_>>, to: &Namespace) -> Result<()> {
         let guard = self.guard;
         self.quietly_with(target, |this, target| {
@@ -230,27 +207,6 @@ impl Held<'_> {
             Ok(())
         })
     }
-
-    /// Takes indexes away, and logs that, or not. Their keys wait for [`Storage::delete_dropped`].
-    fn remove_indexes(&self, ids: &[IndexId], is_logged: bool) -> Result<()> {
-        let guard = self.guard;
-        let (gone, left): (Vec<_>, Vec<_>) = self.indexes().iter().cloned().partition(|index| ids.contains(&index.id));
-        self.quietly(|this| {
-            let mut transaction = Transaction::default();
-            transaction.store_entry(this, self.entry(&left));
-            for index in gone {
-                transaction.put(family::META, &dropped_key(index.id), &[]);
-                if is_logged {
-                    let command = LoggedCommand::DropIndex(index.definition.name.clone());
-                    guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command)?;
-                }
-            }
-            guard.storage.commit.commit(transaction, Durability::Synced)?;
-            self.indexes.store(Arc::new(left));
-            crash_point!("drop-index-after-commit");
-            Ok(())
-        })
-    }
 }
 
 /// An index that is being built: whatever ends the build early, nothing of it stays. Else everybody who wants the same index
@@ -313,24 +269,6 @@ impl Storage {
         }
     }
 
-    /// Drops a collection or view; tells what it was, or `None` if there was none.
-    pub fn drop_collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
-        self.drop_collection_if(|catalog| catalog.collection(namespace))
-    }
-
-    /// Drops the collection or view that `select` holds.
-    pub fn drop_collection_if(
-        &self,
-        select: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Option<Held<'g>>,
-    ) -> Result<Option<Arc<Collection>>> {
-        let catalog = self.lock_catalog();
-        let Some(held) = select(&catalog) else { return Ok(None) };
-        let dropped = held.remove()?;
-        drop(catalog);
-        self.delete_dropped()?;
-        Ok(Some(dropped))
-    }
-
     /// Renames a collection within this member; `drop_target` drops what has the new name.
     pub fn rename_collection(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
         self.rename_collection_if(from, to, drop_target, |_, _| Ok(()))
@@ -353,11 +291,7 @@ impl Storage {
         if target.is_some() && !drop_target {
             return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
         }
-        source.rename(target.as_ref(), to)?;
-        let has_dropped = target.is_some();
-        drop(target);
-        drop(catalog);
-        if has_dropped { self.delete_dropped() } else { Ok(()) }
+        source.rename(target.as_ref(), to)
     }
 
     /// Gives `from` the name `to`, and drops what had it, if `may_replace` agrees to what that is then; nothing changes it
@@ -417,16 +351,10 @@ impl Storage {
     fn abort_index(&self, collection: CollectionId, index: IndexId) -> Result<()> {
         let catalog = self.lock_catalog();
         match catalog.by_id(collection) {
-            Some(held) => held.remove_indexes(&[index], false)?,
+            Some(held) => held.remove_indexes(&[index], false),
             // Only the keys are left, those that the build has added since.
-            None => {
-                let mut transaction = Transaction::default();
-                transaction.put(family::META, &dropped_key(index), &[]);
-                self.commit.commit_unasked(transaction, Durability::Applied);
-            }
+            None => self.free_again(index),
         }
-        drop(catalog);
-        self.delete_dropped()
     }
 
     /// Gives an index the entries of every document. Each document is read again under its lock, so that an entry never
@@ -523,30 +451,6 @@ impl Storage {
             transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
         }
         Ok(())
-    }
-
-    /// Drops an index by name.
-    pub fn drop_index(&self, collection: &Arc<Collection>, name: &str) -> Result<()> {
-        let missing = || Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"));
-        self.drop_indexes(|catalog| {
-            let held = catalog.by_id(collection.id).ok_or_else(missing)?;
-            let id = held.index(name).ok_or_else(missing)?.id;
-            Ok(Some((held, vec![id])))
-        })
-    }
-
-    /// Drops the indexes that `select` names, of a collection that it holds.
-    pub fn drop_indexes(
-        &self,
-        select: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Result<Option<(Held<'g>, Vec<IndexId>)>>,
-    ) -> Result<()> {
-        let catalog = self.lock_catalog();
-        match select(&catalog)? {
-            Some((held, ids)) if !ids.is_empty() => held.remove_indexes(&ids, true)?,
-            _ => return Ok(()),
-        }
-        drop(catalog);
-        self.delete_dropped()
     }
 
     /// Writes a note into the oplog (`appendOplogNote`, and a heartbeat for tailing readers). Nobody waits for it to be on disk.

@@ -9,7 +9,7 @@ use bson::RawBsonRef;
 use smallvec::SmallVec;
 
 /// Version of everything in this file. What a data directory of another one gets: see `upgrade`.
-pub const FORMAT_VERSION: i32 = 2;
+pub const FORMAT_VERSION: i32 = 3;
 
 /// Identifies a collection for as long as its data directory lives.
 pub type CollectionId = u32;
@@ -94,7 +94,7 @@ pub fn capped_start_key(collection: CollectionId) -> [u8; 5] {
     meta::of(meta::CAPPED_START, collection)
 }
 
-/// Where it is noted, in [`family::META`], that the keys of an id are to be deleted.
+/// Where it is noted, in [`family::META`], what an id was that was dropped and still has keys.
 pub fn dropped_key(id: u32) -> [u8; 5] {
     meta::of(meta::DROPPED, id)
 }
@@ -109,7 +109,7 @@ pub mod meta {
     pub const COUNTS: u8 = b'c';
     /// With a capped collection's id: below what record key it has nothing.
     pub const CAPPED_START: u8 = b'b';
-    /// With a collection's or index's id: its keys are to be deleted.
+    /// With a collection's or index's id: it was dropped, and its keys are still there.
     pub const DROPPED: u8 = b'd';
 
     /// A name with an id behind it.

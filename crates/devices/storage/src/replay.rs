@@ -16,7 +16,7 @@ use crate::commit::Durability;
 use crate::oplog::optime_of;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::{RawDocument, RawDocumentBuf};
 use std::cell::RefCell;
 
@@ -59,6 +59,11 @@ pub(crate) fn carry(transaction: &mut Transaction, o: &RawDocument) -> bool {
         }
         true
     })
+}
+
+/// The OpTime of the entry that this thread replays.
+pub(crate) fn optime() -> Option<OpTime> {
+    SCOPE.with_borrow(|scope| scope.as_ref()?.entry.as_deref().and_then(optime_of))
 }
 
 fn command_of(entry: &RawDocument) -> Option<&str> {

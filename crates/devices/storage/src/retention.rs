@@ -74,7 +74,8 @@ impl OplogLimits {
 }
 
 impl Retention {
-    pub(crate) fn new(limits: OplogLimits) -> Self {
+    /// Of a member of a set nothing counts as committed before the set has said so.
+    pub(crate) fn new(limits: OplogLimits, is_member: bool) -> Self {
         Self {
             commits: AtomicU32::new(0),
             running: AtomicBool::new(false),
@@ -82,7 +83,7 @@ impl Retention {
             retention_secs_min: AtomicU64::new(limits.retention_secs_min),
             oldest: AtomicU64::new(0),
             history_from: AtomicU64::new(0),
-            commit_point: AtomicU64::new(u64::MAX),
+            commit_point: AtomicU64::new(if is_member { 0 } else { u64::MAX }),
         }
     }
 
@@ -130,6 +131,11 @@ impl Storage {
     /// Notes what the set has committed: no rollback goes back behind it, so history is kept from there on.
     pub fn set_commit_point(&self, optime: OpTime) {
         self.retention.commit_point.store(optime.timestamp.as_u64(), Ordering::Release);
+    }
+
+    /// Whether no rollback takes this entry away: the set has committed it, or there is no set.
+    pub(crate) fn is_committed(&self, optime: OpTime) -> bool {
+        optime.timestamp.as_u64() <= self.retention.commit_point.load(Ordering::Acquire)
     }
 
     /// What the set is known to have committed; nothing, if no set has said so.

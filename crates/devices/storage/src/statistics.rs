@@ -22,6 +22,8 @@ pub struct StorageStatistics {
     pub memtable_bytes: u64,
     /// Files on disk.
     pub sst_bytes: u64,
+    /// Of what was dropped and still takes space.
+    pub dropped_bytes: u64,
     /// Bytes that compaction has yet to rewrite.
     pub pending_compaction_bytes: u64,
     /// Files in level 0, over all families.
@@ -75,6 +77,7 @@ impl Storage {
             cache_pinned_bytes: self.cache.get_pinned_usage() as u64,
             memtable_bytes: self.property_sum("rocksdb.cur-size-all-mem-tables"),
             sst_bytes: self.property_sum("rocksdb.total-sst-files-size"),
+            dropped_bytes: self.dropped_bytes(),
             pending_compaction_bytes: self.property_sum("rocksdb.estimate-pending-compaction-bytes"),
             level0_files: self.property_sum("rocksdb.num-files-at-level0"),
             running_flushes: self.property(family::DOCUMENTS, "rocksdb.num-running-flushes"),
@@ -93,7 +96,7 @@ impl Storage {
     }
 
     /// Bytes a key range takes, in files and memtables: RocksDB's estimate.
-    fn range_bytes(&self, family: &str, from: &[u8], to: &[u8]) -> u64 {
+    pub(crate) fn range_bytes(&self, family: &str, from: &[u8], to: &[u8]) -> u64 {
         let mut options = SizeApproximationOptions::default();
         options.set_include_memtables(true);
         let ranges = [Range::new(from, to)];

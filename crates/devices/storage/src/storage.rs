@@ -5,6 +5,7 @@ use crate::checkpoints::{self, Checkpoints};
 use crate::commit::{CommitQueue, Durability, ProgressListener};
 use crate::counters::Counts;
 use crate::critical::CriticalMutex;
+use crate::ddl::Freeing;
 use crate::facts::Fact;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
@@ -24,7 +25,7 @@ use ahash::RandomState;
 use arc_swap::ArcSwap;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp, must_not_unwind};
 use parking_lot::Mutex;
-use rust_rocksdb::{Cache, ColumnFamily, DB};
+use rust_rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -53,6 +54,7 @@ pub struct Storage {
     catalog_changes: AtomicU32,
     sessions: SessionTable,
     pub(crate) retention: Retention,
+    pub(crate) freeing: Freeing,
     /// The log's oldest entry, as of these two: where it may begin, and how often its end was cut off.
     pub(crate) oldest_seen: Mutex<Option<((Timestamp, u64), OpTime)>>,
     tasks: Arc<TaskRegistry>,
@@ -85,6 +87,7 @@ impl Storage {
         let last = Self::last_optime(&db)?;
         let limits = OplogLimits::of(&db, &options)?;
         let stamp = Self::highest_stamp(&db)?;
+        let is_member = Self::stored_fact(&db, Fact::Configuration)?.is_some();
         checkpoints::clean_up(path);
         let storage = Arc::new(Self {
             checkpoints: Checkpoints::default(),
@@ -100,7 +103,8 @@ impl Storage {
             catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(stamp)),
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
-            retention: Retention::new(limits),
+            retention: Retention::new(limits, is_member),
+            freeing: Freeing::default(),
             oldest_seen: Mutex::default(),
             tasks,
             gate,
@@ -154,9 +158,13 @@ impl Storage {
 
     /// What [`crate::rollback`] kept.
     fn highest_stamp(db: &DB) -> Result<u64> {
-        let family = db.cf_handle(family::META).unwrap_or_else(|| unreachable!("opened"));
-        let stored = db.get_pinned_cf(family, Fact::Stamp.key()).map_err(read_failure)?;
+        let stored = Self::stored_fact(db, Fact::Stamp)?;
         Ok(stored.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes))
+    }
+
+    fn stored_fact(db: &DB, fact: Fact) -> Result<Option<DBPinnableSlice<'_>>> {
+        let family = db.cf_handle(family::META).unwrap_or_else(|| unreachable!("opened"));
+        db.get_pinned_cf(family, fact.key()).map_err(read_failure)
     }
 
     fn load_catalog(db: &DB, limits: OplogLimits) -> Result<Catalog> {

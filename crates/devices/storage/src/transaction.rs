@@ -10,8 +10,8 @@
 use crate::catalog::{CatalogEntry, Collection, IndexProgress};
 use crate::copy::DocumentChange;
 use crate::counters::Counts;
-use crate::ddl::{CatalogGuard, Quiet};
-use crate::format::{document_key, family};
+use crate::ddl::{CatalogGuard, DroppedPart, Quiet};
+use crate::format::{document_key, dropped_key, family};
 use crate::in_flight::Ticket;
 use crate::locks::LockSet;
 use crate::oplog::OplogEntry;
@@ -44,6 +44,15 @@ struct Record {
 /// A collection, an index of it, and bits of fields by which that becomes multikey.
 type Multikey = (Arc<Collection>, Arc<IndexProgress>, u64);
 
+/// The range of an id that nobody reads any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeletedRange {
+    pub family: &'static str,
+    pub id: u32,
+    /// No version in it has a later stamp.
+    pub stamp: u64,
+}
+
 /// See the file's header. Dropped without a commit it has done nothing, and gives its locks back.
 #[derive(Default)]
 pub struct Transaction {
@@ -54,6 +63,12 @@ pub struct Transaction {
     pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
     /// What becomes of collections' entries in the catalog; `None`: gone.
     catalog: SmallVec<[(Arc<Collection>, Option<CatalogEntry>); 1]>,
+    /// Ids whose ranges are to be given back, beside those of collections that are gone.
+    dropped: SmallVec<[(u32, DroppedPart); 1]>,
+    /// The entry of another member's that this is a part of, if it is not carried here.
+    pub(crate) replayed: Option<OpTime>,
+    /// Ranges to be deleted whole.
+    ranges: SmallVec<[DeletedRange; 1]>,
     /// Indexes that become multikey, and their collections, whose entries are written again as they are.
     multikey: SmallVec<[Multikey; 1]>,
     pub(crate) sessions: SmallVec<[SessionUpdate; 1]>,
@@ -78,8 +93,12 @@ impl Transaction {
 
     /// Whether it writes nothing.
     pub fn is_empty(&self) -> bool {
-        let catalog = self.catalog.is_empty() && self.multikey.is_empty();
-        self.records.is_empty() && self.oplog.is_empty() && catalog && self.sessions.is_empty()
+        let catalog = self.catalog.is_empty() && self.multikey.is_empty() && self.dropped.is_empty();
+        self.ranges.is_empty()
+            && self.records.is_empty()
+            && self.oplog.is_empty()
+            && catalog
+            && self.sessions.is_empty()
     }
 
     /// A transaction for what another member did: it logs the entries it is given ([`Self::carry`]), none of its own.
@@ -118,7 +137,8 @@ impl Transaction {
         let sessions: usize = self.sessions.iter().map(SessionUpdate::bytes).sum();
         let truncation = 16 * usize::from(self.truncation.is_some());
         let entries: usize = self.oplog.iter().map(Vec::len).sum();
-        self.arena.len() + entries + 512 * (self.catalog.len() + self.multikey.len()) + sessions + truncation
+        let catalog = 512 * (self.catalog.len() + self.multikey.len() + self.dropped.len());
+        self.arena.len() + entries + catalog + 64 * self.ranges.len() + sessions + truncation
     }
 
     /// How many oplog entries it has.
@@ -231,6 +251,30 @@ impl Transaction {
     /// Takes the entry of a collection out of the catalog.
     pub(crate) fn remove_entry(&mut self, of: &Quiet<'_>) {
         self.catalog.push((Arc::clone(of.collection()), None));
+    }
+
+    /// Leaves the range of an id to be freed once no rollback can bring back what it belonged to.
+    pub(crate) fn free_later(&mut self, id: u32, part: DroppedPart) {
+        self.dropped.push((id, part));
+    }
+
+    /// Leaves the range of an id to be freed as soon as that may be.
+    pub(crate) fn free_at_once(&mut self, id: u32) {
+        self.put(family::META, &dropped_key(id), &[]);
+    }
+
+    /// What is to be freed later.
+    pub(crate) fn take_dropped(&mut self) -> impl Iterator<Item = (u32, DroppedPart)> {
+        std::mem::take(&mut self.dropped).into_iter()
+    }
+
+    /// Deletes a range whole: what nobody reads any more.
+    pub(crate) fn delete_range(&mut self, range: DeletedRange) {
+        self.ranges.push(range);
+    }
+
+    pub(crate) fn ranges(&self) -> &[DeletedRange] {
+        &self.ranges
     }
 
     /// What becomes of entries of the catalog, for the commit queue to install and write.

@@ -1,5 +1,6 @@
 //! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
-//! oplog, letting compaction begin, lending the cache's memory to large sorts, deleting expired documents.
+//! oplog, giving back the space of what was dropped, letting compaction begin, lending the cache's memory to large sorts, deleting
+//! expired documents.
 //!
 //! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises.
 //! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
@@ -7,6 +8,7 @@
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
+use baton_storage::yield_to_clients;
 use baton_types::{Namespace, OpTime, must_not_unwind};
 use bson::rawdoc;
 use parking_lot::{Condvar, Mutex};
@@ -21,6 +23,8 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often it is looked whether files are due to be merged, and who needs memory.
 const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is looked whether space of what was dropped can be given back.
+const DROPS_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is looked whether somebody set other default concerns, and whether the log moves.
 const SET_INTERVAL: Duration = Duration::from_secs(1);
 /// How often retryable writes of given-up sessions are forgotten.
@@ -51,6 +55,7 @@ impl Stop {
 
 /// The threads at work. Dropped, they stop.
 pub struct Upkeep {
+    server: Arc<Server>,
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -60,12 +65,13 @@ pub struct Upkeep {
 /// # Errors
 /// If the machine gives no more threads.
 pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
-    let mut upkeep = Upkeep { stop: Arc::default(), threads: Vec::new() };
+    let mut upkeep = Upkeep { server: Arc::clone(server), stop: Arc::default(), threads: Vec::new() };
     for (name, work) in [
         ("sync", sync as fn(&Arc<Server>, &Stop)),
         ("storage", tend_storage),
         ("set", tend_set),
         ("resources", tend_resources),
+        ("drops", free_dropped),
         ("ttl", expire),
     ] {
         let (server, stop) = (Arc::clone(server), Arc::clone(&upkeep.stop));
@@ -83,6 +89,7 @@ impl Drop for Upkeep {
     fn drop(&mut self) {
         *self.stop.asked.lock() = true;
         self.stop.changed.notify_all();
+        self.server.storage.stop_freeing();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!(target: "CONTROL", "A thread of the upkeep panicked");
@@ -155,6 +162,20 @@ fn tend_resources(server: &Arc<Server>, stop: &Stop) {
         if let Err(error) = server.storage.tend_compaction() {
             tracing::warn!(target: "STORAGE", %error, "Could not look after compaction");
         }
+    }
+}
+
+fn free_dropped(server: &Arc<Server>, stop: &Stop) {
+    yield_to_clients();
+    let mut is_faulty = false;
+    while stop.wait(DROPS_INTERVAL) {
+        let outcome = server.storage.free_dropped(&|| !*stop.asked.lock());
+        if let Err(error) = &outcome
+            && !is_faulty
+        {
+            tracing::warn!(target: "STORAGE", %error, "Space of what was dropped is not given back; trying again");
+        }
+        is_faulty = outcome.is_err();
     }
 }
 

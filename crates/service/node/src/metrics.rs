@@ -91,6 +91,7 @@ fn append_storage(server: &Server, text: &mut String) {
     gauge(text, "baton_cache_used_bytes", "Of that, in use.", s.cache_bytes);
     gauge(text, "baton_memtable_bytes", "Memtables.", s.memtable_bytes);
     gauge(text, "baton_sst_bytes", "Files on disk.", s.sst_bytes);
+    gauge(text, "baton_dropped_bytes", "Of what was dropped and still takes space.", s.dropped_bytes);
     gauge(
         text,
         "baton_compaction_pending_bytes",

@@ -109,6 +109,7 @@ fn append_storage(server: &Server, page: &mut String) {
     row(page, "Files", &mebibytes(s.sst_bytes));
     row(page, "Cache", &format!("{} of {}", mebibytes(s.cache_bytes), mebibytes(s.cache_bytes_max)));
     row(page, "Oplog", &format!("{} of {}", mebibytes(s.oplog_bytes), mebibytes(s.oplog_bytes_max)));
+    row(page, "Dropped, not yet given back", &mebibytes(s.dropped_bytes));
     row(page, "Compaction to do", &mebibytes(s.pending_compaction_bytes));
     row(page, "Writes", if s.write_stopped { "<b>stopped by compaction debt</b>" } else { "flowing" });
     page.push_str("</table>");

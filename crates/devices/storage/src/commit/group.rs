@@ -5,12 +5,13 @@
 
 use super::{CommitQueue, Waiter, wall_clock_ms};
 use crate::counters::Counts;
+use crate::ddl::{Dropped, DroppedPart};
 use crate::facts::Fact;
-use crate::format::{counts_key, family, is_versioned, oplog_key, prefix};
+use crate::format::{counts_key, dropped_key, family, is_versioned, oplog_key, prefix, prefix_end};
 use crate::log_check::Mark;
 use crate::machine;
 use crate::oplog;
-use crate::transaction::{Action, Transaction};
+use crate::transaction::{Action, DeletedRange, Transaction};
 use crate::version::Version;
 use baton_types::{OpTime, Timestamp};
 use bson::RawDocument;
@@ -48,6 +49,7 @@ impl CommitQueue {
             if let Err(error) = self.db.write_opt(&batch, &self.write_options) {
                 machine::stop("writing to the log", &error);
             }
+            transactions.iter().flat_map(Transaction::ranges).for_each(|range| self.delete_range(*range));
             self.batches_written.store(number, Ordering::Release);
             for document in &documents {
                 self.record_cache.after_write(document.hash, document.key, document.was_cached, || document.version());
@@ -159,13 +161,24 @@ impl CommitQueue {
                 batch.put_cf(handle(family::META), counts_key(collection.id), counts.encode());
             }
         }
+        let dropped_at = if transaction.oplog_entries() > 0 { Some(last) } else { transaction.replayed };
         for (collection, entry) in transaction.take_catalog() {
             let key = prefix(collection.id);
-            match &entry {
-                Some(entry) => batch.put_cf(handle(family::CATALOG), key, entry.encode().as_bytes()),
-                None => batch.delete_cf(handle(family::CATALOG), key),
+            let mut known = collection.shared.entry.lock();
+            match (&entry, &*known) {
+                (Some(entry), _) => batch.put_cf(handle(family::CATALOG), key, entry.encode().as_bytes()),
+                (None, None) => {}
+                (None, Some(was)) => {
+                    batch.delete_cf(handle(family::CATALOG), key);
+                    let part = DroppedPart::Collection { entry: was.encode(), counts: collection.counters.get() };
+                    let dropped = Dropped { id: collection.id, at: dropped_at, part };
+                    batch.put_cf(handle(family::META), dropped_key(dropped.id), dropped.encode());
+                }
             }
-            *collection.shared.entry.lock() = entry;
+            *known = entry;
+        }
+        for (id, part) in transaction.take_dropped() {
+            batch.put_cf(handle(family::META), dropped_key(id), Dropped { id, at: dropped_at, part }.encode());
         }
         for (collection, index, bits) in transaction.multikey() {
             index.add_multikey(*bits);
@@ -177,6 +190,26 @@ impl CommitQueue {
             batch.put_cf(handle(family::SESSIONS), &session.key, session.encode(last));
         }
         last
+    }
+
+    /// Deletes a range by one tombstone. The binding has none with a stamp: what it writes for a family of stamped keys has zeros
+    /// in the place of both bounds' stamps, which end the batch.
+    fn delete_range(&self, range: DeletedRange) {
+        const STAMP: usize = 8;
+        let family = self.db.cf_handle(range.family).unwrap_or_else(|| unreachable!("opened"));
+        let (from, to) = (prefix(range.id), prefix_end(range.id));
+        let mut batch = WriteBatch::default();
+        batch.delete_range_cf(family, from, to);
+        let mut bytes = batch.data().to_vec();
+        let end = bytes.len() - STAMP;
+        let start = end - to.len() - 1 - STAMP;
+        assert!(is_versioned(range.family) && bytes[end..] == [0; STAMP] && bytes[start..start + STAMP] == [0; STAMP]);
+        for place in [start, end] {
+            bytes[place..place + STAMP].copy_from_slice(&range.stamp.to_le_bytes());
+        }
+        if let Err(error) = self.db.write_opt(&WriteBatch::from_data(&bytes), &self.write_options) {
+            machine::stop("writing to the log", &error);
+        }
     }
 
     /// The OpTimes of a transaction's entries, given out or brought along; moves `last` on to the last of them.

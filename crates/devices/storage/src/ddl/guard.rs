@@ -106,7 +106,11 @@ impl CatalogGuard<'_> {
         let o = command.document(target)?;
         // Each member has a profile of its own.
         let is_own = target.is_local() || (uuid.is_some() && target.coll() == "system.profile");
-        if is_own || replay::carry(transaction, &o) {
+        if is_own {
+            return Ok(());
+        }
+        if replay::carry(transaction, &o) {
+            transaction.replayed = replay::optime();
             return Ok(());
         }
         let (read_target, read) = LoggedCommand::parse(target.db(), &o)?;

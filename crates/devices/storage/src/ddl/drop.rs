@@ -1,0 +1,111 @@
+//! Dropping collections, views and indexes: in two phases.
+//!
+//! ```text
+//!  1  the drop        one batch: the catalog's entry goes, the entry of the log and a record of what was dropped come; then the
+//!                     drop is answered, whatever the size
+//!  2  the clean-up    in the background, once no rollback can undo the drop: the ranges are deleted, then the record
+//! ```
+//!
+//! The record is [`super::dropped`]'s, the second phase [`super::freeing`]'s.
+
+use super::{CatalogGuard, DroppedPart, Held, LoggedCommand, Quiet};
+use crate::catalog::{Collection, CollectionKind};
+use crate::commit::Durability;
+use crate::format::{IndexId, capped_start_key, counts_key, family};
+use crate::storage::Storage;
+use crate::transaction::Transaction;
+use baton_types::{Error, ErrorCode, Namespace, Result};
+use std::sync::Arc;
+
+/// Removes a collection's entry; the ranges of its keys are freed later.
+pub(crate) fn forget(transaction: &mut Transaction, of: &Quiet<'_>) {
+    let collection = of.collection();
+    transaction.remove_entry(of);
+    transaction.delete(family::META, &counts_key(collection.id));
+    if collection.kind == CollectionKind::Capped {
+        transaction.delete(family::META, &capped_start_key(collection.id));
+    }
+    let indexes = collection.indexes();
+    indexes.iter().for_each(|index| transaction.free_later(index.id, DroppedPart::Extent));
+}
+
+impl Held<'_> {
+    /// Drops it.
+    fn remove(self) -> Result<Arc<Collection>> {
+        if self.kind == CollectionKind::Oplog {
+            return Err(Error::new(ErrorCode::IllegalOperation, "can't drop live oplog while replicating"));
+        }
+        let guard = self.guard;
+        self.quietly(|this| {
+            let mut transaction = Transaction::default();
+            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &LoggedCommand::Drop)?;
+            forget(&mut transaction, this);
+            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
+            crash_point!("drop-after-commit");
+            guard.publish(|catalog| catalog.remove(&self.namespace));
+            Ok(Arc::clone(&self))
+        })
+    }
+
+    /// Takes indexes away, and logs that; or does not, and nothing brings them back.
+    pub(super) fn remove_indexes(&self, ids: &[IndexId], is_logged: bool) -> Result<()> {
+        let guard = self.guard;
+        let (gone, left): (Vec<_>, Vec<_>) = self.indexes().iter().cloned().partition(|index| ids.contains(&index.id));
+        self.quietly(|this| {
+            let mut transaction = Transaction::default();
+            transaction.store_entry(this, self.entry(&left));
+            for index in gone {
+                if is_logged {
+                    let command = LoggedCommand::DropIndex(index.definition.name.clone());
+                    guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command)?;
+                    transaction.free_later(index.id, DroppedPart::of_index(self.id, &index));
+                } else {
+                    transaction.free_at_once(index.id);
+                }
+            }
+            guard.storage.commit.commit(transaction, Durability::Synced)?;
+            self.indexes.store(Arc::new(left));
+            crash_point!("drop-index-after-commit");
+            Ok(())
+        })
+    }
+}
+
+impl Storage {
+    /// Drops a collection or view; tells what it was, or `None` if there was none.
+    pub fn drop_collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        self.drop_collection_if(|catalog| catalog.collection(namespace))
+    }
+
+    /// Drops the collection or view that `select` holds.
+    pub fn drop_collection_if(
+        &self,
+        select: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Option<Held<'g>>,
+    ) -> Result<Option<Arc<Collection>>> {
+        let catalog = self.lock_catalog();
+        let Some(held) = select(&catalog) else { return Ok(None) };
+        held.remove().map(Some)
+    }
+
+    /// Drops an index by name.
+    pub fn drop_index(&self, collection: &Arc<Collection>, name: &str) -> Result<()> {
+        let missing = || Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"));
+        self.drop_indexes(|catalog| {
+            let held = catalog.by_id(collection.id).ok_or_else(missing)?;
+            let id = held.index(name).ok_or_else(missing)?.id;
+            Ok(Some((held, vec![id])))
+        })
+    }
+
+    /// Drops the indexes that `select` names, of a collection that it holds.
+    pub fn drop_indexes(
+        &self,
+        select: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Result<Option<(Held<'g>, Vec<IndexId>)>>,
+    ) -> Result<()> {
+        let catalog = self.lock_catalog();
+        match select(&catalog)? {
+            Some((held, ids)) if !ids.is_empty() => held.remove_indexes(&ids, true),
+            _ => Ok(()),
+        }
+    }
+}
