@@ -6,9 +6,10 @@
 
 use crate::concerns::WriteConcern;
 use crate::envelope::Envelope;
-use crate::fields::{Fields, type_name};
+use crate::fields::Fields;
 use crate::server::{Client, Operation, Server, Session};
 use crate::table::CommandSpec;
+use baton_document::type_name;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
 use bson::spec::BinarySubtype;

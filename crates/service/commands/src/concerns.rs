@@ -4,9 +4,10 @@
 //! separately, because MongoDB carries out the write first and then says that it cannot.
 //! What it deliberately does not do: wait. The commit queue does.
 
-use crate::fields::{Fields, is_truthy, number_as_i64, type_name, wrong_type};
+use crate::fields::{Fields, is_truthy, number_as_i64, wrong_type};
 use crate::server::Topology;
 use baton_consensus::Demand;
+use baton_document::type_name;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::raw::CString;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};

@@ -4,38 +4,10 @@
 //! never silently ignored. `null` counts as absent, as it does in mongod.
 //! What it deliberately does not do: give defaults or check ranges; a command does.
 
-use baton_document::Number;
+use baton_document::{Number, type_name};
 use baton_types::{Error, Result};
-use bson::spec::ElementType;
 use bson::{RawArray, RawBsonRef, RawDocument, Timestamp, oid::ObjectId};
 use smallvec::SmallVec;
-
-/// MongoDB's name for a BSON type, as its messages spell it.
-pub fn type_name(element_type: ElementType) -> &'static str {
-    match element_type {
-        ElementType::Double => "double",
-        ElementType::String => "string",
-        ElementType::EmbeddedDocument => "object",
-        ElementType::Array => "array",
-        ElementType::Binary => "binData",
-        ElementType::Undefined => "undefined",
-        ElementType::ObjectId => "objectId",
-        ElementType::Boolean => "bool",
-        ElementType::DateTime => "date",
-        ElementType::Null => "null",
-        ElementType::RegularExpression => "regex",
-        ElementType::DbPointer => "dbPointer",
-        ElementType::JavaScriptCode => "javascript",
-        ElementType::Symbol => "symbol",
-        ElementType::JavaScriptCodeWithScope => "javascriptWithScope",
-        ElementType::Int32 => "int",
-        ElementType::Timestamp => "timestamp",
-        ElementType::Int64 => "long",
-        ElementType::Decimal128 => "decimal",
-        ElementType::MaxKey => "maxKey",
-        ElementType::MinKey => "minKey",
-    }
-}
 
 /// A type that a field can be read as.
 pub trait FieldType<'a>: Sized {

@@ -16,9 +16,11 @@ pub mod number;
 pub mod order;
 pub mod path;
 pub mod show;
+pub mod type_names;
 pub mod validate;
 
 pub use bson;
 pub use decimal::Decimal;
 pub use number::Number;
 pub use path::Path;
+pub use type_names::type_name;

@@ -3,36 +3,9 @@
 //! Source: `BSONElement::toString`, for the forms and for where long strings and binary values are cut.
 //! What it deliberately does not do: print what can be read back; that is extended JSON.
 
-use bson::spec::{BinarySubtype, ElementType};
+use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument};
 use std::fmt::Write;
-
-/// MongoDB's name of a type, as `$type` and messages use it.
-pub fn type_name(kind: ElementType) -> &'static str {
-    match kind {
-        ElementType::Double => "double",
-        ElementType::String => "string",
-        ElementType::EmbeddedDocument => "object",
-        ElementType::Array => "array",
-        ElementType::Binary => "binData",
-        ElementType::Undefined => "undefined",
-        ElementType::ObjectId => "objectId",
-        ElementType::Boolean => "bool",
-        ElementType::DateTime => "date",
-        ElementType::Null => "null",
-        ElementType::RegularExpression => "regex",
-        ElementType::DbPointer => "dbPointer",
-        ElementType::JavaScriptCode => "javascript",
-        ElementType::Symbol => "symbol",
-        ElementType::JavaScriptCodeWithScope => "javascriptWithScope",
-        ElementType::Int32 => "int",
-        ElementType::Timestamp => "timestamp",
-        ElementType::Int64 => "long",
-        ElementType::Decimal128 => "decimal",
-        ElementType::MinKey => "minKey",
-        ElementType::MaxKey => "maxKey",
-    }
-}
 
 /// Where the text of a value is cut, in bytes: a message must not carry a document of 16 MB.
 const TEXT_BYTES_MAX: usize = 4096;

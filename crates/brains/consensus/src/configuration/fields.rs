@@ -8,7 +8,6 @@ use super::bounds::{self, Bound};
 use baton_document::Number;
 use baton_types::{Error, Result};
 use bson::oid::ObjectId;
-use bson::spec::ElementType;
 use bson::{Bson, RawArray, RawBsonRef, RawDocument};
 use std::collections::BTreeSet;
 
@@ -191,27 +190,5 @@ pub(super) fn show(value: RawBsonRef<'_>) -> String {
 
 /// MongoDB's name of a value's type.
 pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
-    match value.element_type() {
-        ElementType::Double => "double",
-        ElementType::String => "string",
-        ElementType::EmbeddedDocument => "object",
-        ElementType::Array => "array",
-        ElementType::Binary => "binData",
-        ElementType::Undefined => "undefined",
-        ElementType::ObjectId => "objectId",
-        ElementType::Boolean => "bool",
-        ElementType::DateTime => "date",
-        ElementType::Null => "null",
-        ElementType::RegularExpression => "regex",
-        ElementType::DbPointer => "dbPointer",
-        ElementType::JavaScriptCode => "javascript",
-        ElementType::Symbol => "symbol",
-        ElementType::JavaScriptCodeWithScope => "javascriptWithScope",
-        ElementType::Int32 => "int",
-        ElementType::Timestamp => "timestamp",
-        ElementType::Int64 => "long",
-        ElementType::Decimal128 => "decimal",
-        ElementType::MinKey => "minKey",
-        ElementType::MaxKey => "maxKey",
-    }
+    baton_document::type_name(value.element_type())
 }

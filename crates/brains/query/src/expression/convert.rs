@@ -9,6 +9,7 @@ use super::node::Arguments;
 use super::value::{self, Value};
 use baton_document::decimal::{Decimal, Rounding};
 use baton_document::number::Number;
+use baton_document::type_names::TYPES;
 use baton_types::{Error, ErrorCode, Result};
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime};
@@ -41,31 +42,13 @@ impl Target {
     }
 }
 
-/// BSON's types by number and name.
-const TYPES: &[(i64, &str)] = &[
-    (-1, "minKey"),
-    (0, "missing"),
-    (1, "double"),
-    (2, "string"),
-    (3, "object"),
-    (4, "array"),
-    (5, "binData"),
-    (6, "undefined"),
-    (7, "objectId"),
-    (8, "bool"),
-    (9, "date"),
-    (10, "null"),
-    (11, "regex"),
-    (12, "dbPointer"),
-    (13, "javascript"),
-    (14, "symbol"),
-    (15, "javascriptWithScope"),
-    (16, "int"),
-    (17, "timestamp"),
-    (18, "long"),
-    (19, "decimal"),
-    (127, "maxKey"),
-];
+/// What `$convert` calls a field that is not there: a type of its own, though nothing converts to it.
+const MISSING: (&str, i64) = ("missing", 0);
+
+/// The types that `to` may name, by name and number.
+fn types() -> impl Iterator<Item = (&'static str, i64)> {
+    TYPES.iter().map(|(_, name, number)| (*name, i64::from(*number))).chain([MISSING])
+}
 
 /// The arguments of `$convert`.
 pub(crate) static CONVERT: Signature = Signature {
@@ -99,15 +82,14 @@ pub(crate) fn convert(call: &Named<'_>) -> Result<Value> {
 /// The type that `to` names, and its name; no target for a type that nothing converts to.
 fn parse_target(to: &Value) -> Result<(Option<Target>, &'static str)> {
     let row = match to {
-        Some(Bson::String(name)) => TYPES
-            .iter()
-            .find(|(_, known)| known == name)
+        Some(Bson::String(name)) => types()
+            .find(|(known, _)| known == name)
             .ok_or_else(|| Error::bad_value(format!("Unknown type name: {name}")))?,
         number if value::is_number(number) => {
             let Some(code) = value::long_exact(number) else {
                 return Err(Error::failed_to_parse("In $convert, numeric 'to' argument is not an integer"));
             };
-            TYPES.iter().find(|(known, _)| *known == code).ok_or_else(|| {
+            types().find(|(_, known)| *known == code).ok_or_else(|| {
                 Error::failed_to_parse(format!(
                     "In $convert, numeric value for 'to' does not correspond to a BSON type: {code}"
                 ))
@@ -120,7 +102,7 @@ fn parse_target(to: &Value) -> Result<(Option<Target>, &'static str)> {
             )));
         }
     };
-    let target = match row.1 {
+    let target = match row.0 {
         "double" => Some(Target::Double),
         "string" => Some(Target::String),
         "objectId" => Some(Target::ObjectId),
@@ -131,7 +113,7 @@ fn parse_target(to: &Value) -> Result<(Option<Target>, &'static str)> {
         "decimal" => Some(Target::Decimal),
         _ => None,
     };
-    Ok((target, row.1))
+    Ok((target, row.0))
 }
 
 fn failure(message: impl Into<String>) -> Error {

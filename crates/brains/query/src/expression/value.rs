@@ -68,39 +68,12 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
 
 /// The name of a type.
 pub(crate) fn bson_type_name(value: &Bson) -> &'static str {
-    element_type_name(value.element_type())
+    baton_document::type_name(value.element_type())
 }
 
 /// The name of a raw value's type.
 pub(crate) fn raw_type_name(value: RawBsonRef<'_>) -> &'static str {
-    element_type_name(value.element_type())
-}
-
-fn element_type_name(kind: bson::spec::ElementType) -> &'static str {
-    use bson::spec::ElementType as T;
-    match kind {
-        T::Double => "double",
-        T::String => "string",
-        T::EmbeddedDocument => "object",
-        T::Array => "array",
-        T::Binary => "binData",
-        T::Undefined => "undefined",
-        T::ObjectId => "objectId",
-        T::Boolean => "bool",
-        T::DateTime => "date",
-        T::Null => "null",
-        T::RegularExpression => "regex",
-        T::DbPointer => "dbPointer",
-        T::JavaScriptCode => "javascript",
-        T::Symbol => "symbol",
-        T::JavaScriptCodeWithScope => "javascriptWithScope",
-        T::Int32 => "int",
-        T::Timestamp => "timestamp",
-        T::Int64 => "long",
-        T::Decimal128 => "decimal",
-        T::MinKey => "minKey",
-        T::MaxKey => "maxKey",
-    }
+    baton_document::type_name(value.element_type())
 }
 
 /// Whether the value is a number.

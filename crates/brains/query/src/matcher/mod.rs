@@ -46,7 +46,7 @@ pub use modulo::Modulo;
 pub use regex::RegexPredicate;
 pub use sample::SampleRate;
 pub use schema::Schema;
-pub use types::{TypeSet, type_name};
+pub use types::TypeSet;
 pub use violation::violation;
 
 use crate::Context;

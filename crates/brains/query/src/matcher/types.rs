@@ -1,44 +1,15 @@
-//! `$type` and the names of BSON types.
+//! `$type`: sets of types.
 //!
-//! Invariants: a set of types is closed over the alias `number`; the table below is the only list of names.
+//! Invariant: a set of types is closed over the alias `number`.
 
 use super::integer;
+use baton_document::type_names::TYPES;
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
 use bson::spec::ElementType;
 
-/// Every BSON type with MongoDB's name and number.
-const TYPES: [(ElementType, &str, i32); 21] = [
-    (ElementType::MinKey, "minKey", -1),
-    (ElementType::Double, "double", 1),
-    (ElementType::String, "string", 2),
-    (ElementType::EmbeddedDocument, "object", 3),
-    (ElementType::Array, "array", 4),
-    (ElementType::Binary, "binData", 5),
-    (ElementType::Undefined, "undefined", 6),
-    (ElementType::ObjectId, "objectId", 7),
-    (ElementType::Boolean, "bool", 8),
-    (ElementType::DateTime, "date", 9),
-    (ElementType::Null, "null", 10),
-    (ElementType::RegularExpression, "regex", 11),
-    (ElementType::DbPointer, "dbPointer", 12),
-    (ElementType::JavaScriptCode, "javascript", 13),
-    (ElementType::Symbol, "symbol", 14),
-    (ElementType::JavaScriptCodeWithScope, "javascriptWithScope", 15),
-    (ElementType::Int32, "int", 16),
-    (ElementType::Timestamp, "timestamp", 17),
-    (ElementType::Int64, "long", 18),
-    (ElementType::Decimal128, "decimal", 19),
-    (ElementType::MaxKey, "maxKey", 127),
-];
-
 const NUMBERS: [ElementType; 4] =
     [ElementType::Double, ElementType::Int32, ElementType::Int64, ElementType::Decimal128];
-
-/// MongoDB's name of a type.
-pub fn type_name(element_type: ElementType) -> &'static str {
-    TYPES.iter().find(|(t, ..)| *t == element_type).map_or("unknown", |(_, name, _)| name)
-}
 
 /// A set of BSON types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

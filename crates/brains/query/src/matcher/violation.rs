@@ -230,7 +230,7 @@ struct Considered<'d> {
 
 /// Adds the types of values, by name and each once.
 fn consider_types(details: &mut Document, values: &[RawBsonRef<'_>]) {
-    let mut types: Vec<&str> = values.iter().map(|value| super::type_name(value.element_type())).collect();
+    let mut types: Vec<&str> = values.iter().map(|value| baton_document::type_name(value.element_type())).collect();
     types.sort_unstable();
     types.dedup();
     match &*types {

@@ -10,6 +10,7 @@ use crate::Context;
 use crate::expression::Expression;
 use crate::matcher::Matcher;
 use crate::{raw, show};
+use baton_document::type_name;
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawBsonRef, RawDocument};
 
@@ -240,7 +241,7 @@ impl Parser<'_> {
         fields: &mut Fields,
     ) -> Result<()> {
         if argument.as_document().is_none() {
-            let found = show::type_name(argument.element_type());
+            let found = type_name(argument.element_type());
             let message = format!("elemMatch: Invalid argument, object required, but got {found}");
             return Err(Error::location(31274, message));
         }

@@ -1,8 +1,8 @@
 //! `$slice` in `find`'s projections: the first or last elements of an array, or a window of it.
 
 use crate::raw::{self, ArrayBuilder, Element};
-use crate::show;
 use baton_document::Number;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
 
@@ -29,7 +29,7 @@ impl Slice {
         let [skip, limit] = list[..] else {
             return Err(Error::location(31272, "$slice array argument should be of form [skip, limit]"));
         };
-        let kind = |value: RawBsonRef<'_>| show::type_name(value.element_type());
+        let kind = |value: RawBsonRef<'_>| type_name(value.element_type());
         let skip = number(skip).ok_or_else(|| {
             Error::location(31257, format!("$slice expects the skip argument to be a number, got {}", kind(skip)))
         })?;

@@ -9,6 +9,7 @@ use super::{Applied, OplogUpdate, storage_rules};
 use crate::Context;
 use crate::interruption::Interruption;
 use crate::{raw, show};
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -37,7 +38,7 @@ impl OperatorUpdate {
                 ))
             })?;
             let RawBsonRef::Document(paths) = argument else {
-                let (found, modifier) = (show::type_name(argument.element_type()), show::element(name, argument));
+                let (found, modifier) = (type_name(argument.element_type()), show::element(name, argument));
                 return Err(Error::failed_to_parse(format!(
                     "Modifiers operate on fields but we found type {found} instead. For example: {{$mod: {{<field>: ...}}}} not {{{modifier}}}"
                 )));

@@ -3,6 +3,7 @@
 
 use crate::raw;
 use crate::show;
+use baton_document::type_name;
 use baton_types::{Error, ErrorCode, Result};
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument};
@@ -32,7 +33,7 @@ pub(super) fn check_name(document: &RawDocument, name: &str) -> Result<()> {
     let before = |at: Option<usize>| at.and_then(|at| at.checked_sub(1));
     if named(at, "$db") {
         if let Some((kind, false)) = text(at) {
-            let kind = show::type_name(kind);
+            let kind = type_name(kind);
             return invalid(&format!("The DBRef $db field must be a String, not a {kind}"));
         }
         at = before(at);
@@ -53,7 +54,7 @@ pub(super) fn check_name(document: &RawDocument, name: &str) -> Result<()> {
         return Err(Error::new(ErrorCode::DollarPrefixedFieldName, message));
     }
     if let Some((kind, false)) = text(at) {
-        return invalid(&format!("The DBRef $ref field must be a String, not a {}", show::type_name(kind)));
+        return invalid(&format!("The DBRef $ref field must be a String, not a {}", type_name(kind)));
     }
     if !named(at.map(|at| at + 1), "$id") {
         return invalid("The DBRef $ref field must be followed by a $id field");
@@ -66,7 +67,7 @@ pub(super) fn check_name(document: &RawDocument, name: &str) -> Result<()> {
 pub fn check_id(id: RawBsonRef<'_>) -> Result<()> {
     match id {
         RawBsonRef::Array(_) | RawBsonRef::RegularExpression(_) | RawBsonRef::Undefined => {
-            let kind = show::type_name(id.element_type());
+            let kind = type_name(id.element_type());
             Err(Error::new(ErrorCode::InvalidIdField, format!("The '_id' value cannot be of type {kind}")))
         }
         RawBsonRef::Document(fields) => check_embedded(fields, 1),

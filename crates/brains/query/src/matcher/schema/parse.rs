@@ -1,8 +1,9 @@
 //! From a `$jsonSchema` document to its schema; the table of keywords is here.
 
 use super::{Additional, Bound, Dependency, Items, Schema, comparable, json_types};
-use crate::matcher::{DEPTH_MAX, RegexPredicate, TypeSet, integer, type_name};
+use crate::matcher::{DEPTH_MAX, RegexPredicate, TypeSet, integer};
 use baton_document::number::Number;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocument};
 use std::collections::BTreeSet;

@@ -5,9 +5,10 @@
 use super::{CONSIDERED_VALUES_MAX, Considered, Teller, consider_types, described};
 use crate::Context;
 use crate::expression::Expression;
-use crate::matcher::{Matcher, type_name};
+use crate::matcher::Matcher;
 use crate::raw;
 use baton_document::path::{self, LeafArrays, Path};
+use baton_document::type_name;
 use baton_types::Result;
 use bson::spec::ElementType;
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};

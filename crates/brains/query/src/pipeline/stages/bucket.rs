@@ -11,6 +11,7 @@ use crate::pipeline::StageSpec;
 use crate::pipeline::field::{cstring, first_name, raw_value};
 use crate::show;
 use baton_document::order;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bson::rawdoc;
@@ -46,7 +47,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &Context, out: &mut Vec<StageSpe
         Some(other) => {
             let message = format!(
                 "The $bucket 'output' field must be an object, but found type: {}.",
-                show::type_name(other.element_type())
+                type_name(other.element_type())
             );
             return Err(Error::location(40196, message));
         }
@@ -61,7 +62,7 @@ fn read<'v>(value: RawBsonRef<'v>, ctx: &Context) -> Result<Arguments<'v>> {
     let Some(spec) = value.as_document() else {
         let message = format!(
             "Argument to $bucket stage must be an object, but found type: {}.",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         return Err(Error::location(40201, message));
     };
@@ -120,7 +121,7 @@ fn boundaries(value: RawBsonRef<'_>, ctx: &Context) -> Result<Vec<RawBson>> {
     let Some(array) = value.as_array() else {
         let message = format!(
             "The $bucket 'boundaries' field must be an array, but found type: {}.",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         return Err(Error::location(40200, message));
     };
@@ -152,8 +153,8 @@ fn check_ascending(i: usize, lower: RawBsonRef<'_>, upper: RawBsonRef<'_>) -> Re
         let message = format!(
             "All values in the the 'boundaries' option to $bucket must have the same type. Found conflicting types \
              {} and {}.",
-            show::type_name(lower.element_type()),
-            show::type_name(upper.element_type())
+            type_name(lower.element_type()),
+            type_name(upper.element_type())
         );
         return Err(Error::location(40193, message));
     }

@@ -15,6 +15,7 @@ use crate::sort::Sorter;
 use baton_document::Number;
 use baton_document::keys::{self, Direction};
 use baton_document::order;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bson::{Bson, rawdoc};
@@ -40,7 +41,7 @@ impl BucketAutoSpec {
         let Some(spec) = value.as_document() else {
             let message = format!(
                 "The argument to $bucketAuto must be an object, but found type: {}.",
-                show::type_name(value.element_type())
+                type_name(value.element_type())
             );
             return Err(Error::location(40240, message));
         };
@@ -58,7 +59,7 @@ impl BucketAutoSpec {
                     let Some(name) = value.as_str() else {
                         let message = format!(
                             "The $bucketAuto 'granularity' field must be a string, but found type: {}.",
-                            show::type_name(value.element_type())
+                            type_name(value.element_type())
                         );
                         return Err(Error::location(40261, message));
                     };
@@ -107,7 +108,7 @@ fn buckets_argument(value: RawBsonRef<'_>) -> Result<usize> {
     let Some(number) = Number::from_raw(value) else {
         let message = format!(
             "The $bucketAuto 'buckets' field must be a numeric value, but found type: {}.",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         return Err(Error::location(40241, message));
     };
@@ -128,7 +129,7 @@ fn output_argument(value: RawBsonRef<'_>, ctx: &Context) -> Result<Vec<Accumulat
     let Some(output) = value.as_document() else {
         let message = format!(
             "The $bucketAuto 'output' field must be an object, but found type: {}.",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         return Err(Error::location(40244, message));
     };
@@ -273,7 +274,7 @@ fn check_roundable(value: RawBsonRef<'_>) -> Result<()> {
     let Some(number) = Number::from_raw(value) else {
         let message = format!(
             "$bucketAuto can specify a 'granularity' with numeric boundaries only, but found a value with type: {}",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         return Err(Error::location(40258, message));
     };

@@ -8,6 +8,7 @@ use crate::expression::Expression;
 use crate::pipeline::field::raw_value;
 use crate::pipeline::stage::{Flow, Stage};
 use crate::show;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::Bson;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
@@ -42,7 +43,7 @@ impl DocumentsSpec {
                         "'newRoot' expression must evaluate to an object, but resulting value was: {}. Type of \
                          resulting value: '{}'. Input document: {{}}",
                         show::value(value),
-                        show::type_name(value.element_type())
+                        type_name(value.element_type())
                     );
                     Err(Error::location(40228, message))
                 }

@@ -12,6 +12,7 @@ use crate::pipeline::field;
 use crate::pipeline::scope::{Inside, Scope};
 use crate::pipeline::stage::{Flow, Host, Stage};
 use crate::{raw, show};
+use baton_document::type_name;
 use baton_types::{Error, MemoryAccount, Result};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
@@ -68,8 +69,7 @@ impl FacetSpec {
 
 fn stage_documents<'v>(name: &str, value: RawBsonRef<'v>) -> Result<Vec<&'v RawDocument>> {
     let Some(array) = value.as_array() else {
-        let message =
-            format!("arguments to $facet must be arrays, {name} is type {}", show::type_name(value.element_type()));
+        let message = format!("arguments to $facet must be arrays, {name} is type {}", type_name(value.element_type()));
         return Err(Error::location(40170, message));
     };
     array
@@ -80,7 +80,7 @@ fn stage_documents<'v>(name: &str, value: RawBsonRef<'v>) -> Result<Vec<&'v RawD
                 let message = format!(
                     "elements of arrays in $facet spec must be non-empty objects, {name} argument contained an \
                      element of type {}: {}",
-                    show::type_name(element.element_type()),
+                    type_name(element.element_type()),
                     show::value(element)
                 );
                 Error::location(40171, message)

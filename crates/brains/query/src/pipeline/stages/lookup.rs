@@ -12,6 +12,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::field::{self, components, cstring};
 use crate::pipeline::scope::{Inside, Scope};
 use crate::show;
+use baton_document::type_name;
 use baton_types::{Error, ErrorCode, Result};
 use bson::Bson;
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -62,7 +63,7 @@ impl LookupSpec {
         let Some(spec) = value.as_document() else {
             let message = format!(
                 "the $lookup stage specification must be an object, but found {}",
-                show::type_name(value.element_type())
+                type_name(value.element_type())
             );
             return Err(Error::failed_to_parse(message));
         };
@@ -190,7 +191,7 @@ fn read(spec: &RawDocument) -> Result<Arguments<'_>> {
                     let message = format!(
                         "$lookup argument 'let: {}' must be an object, is type {}",
                         show::value(value),
-                        show::type_name(value.element_type())
+                        type_name(value.element_type())
                     );
                     return Err(Error::failed_to_parse(message));
                 };
@@ -201,7 +202,7 @@ fn read(spec: &RawDocument) -> Result<Arguments<'_>> {
                     let message = format!(
                         "$lookup argument '{name}: {}' must be a string, is type {}",
                         show::value(value),
-                        show::type_name(value.element_type())
+                        type_name(value.element_type())
                     );
                     return Err(Error::failed_to_parse(message));
                 };
@@ -231,7 +232,7 @@ fn from_argument(value: RawBsonRef<'_>) -> Result<Target> {
                 Some(RawBsonRef::String(name)) => Ok(name),
                 Some(other) => Err(Error::type_mismatch(format!(
                     "BSON field 'from.{field}' is the wrong type '{}', expected type 'string'",
-                    show::type_name(other.element_type())
+                    type_name(other.element_type())
                 ))),
             };
             let (db, coll) = (name("db")?, name("coll")?);
@@ -245,7 +246,7 @@ fn from_argument(value: RawBsonRef<'_>) -> Result<Target> {
         }
         other => {
             let message =
-                format!("$lookup 'from' field must be a string, but found {}", show::type_name(other.element_type()));
+                format!("$lookup 'from' field must be a string, but found {}", type_name(other.element_type()));
             Err(Error::failed_to_parse(message))
         }
     }

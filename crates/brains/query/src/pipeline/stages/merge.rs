@@ -9,7 +9,7 @@ use crate::Context;
 use crate::expression::Expression;
 use crate::pipeline::field;
 use crate::pipeline::stage_documents;
-use crate::show;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
@@ -74,7 +74,7 @@ impl MergeSpec {
             other => {
                 let message = format!(
                     "$merge requires a string or object argument, but found {}",
-                    show::type_name(other.element_type())
+                    type_name(other.element_type())
                 );
                 return Err(Error::type_mismatch(message));
             }
@@ -182,7 +182,7 @@ fn into_argument(value: RawBsonRef<'_>) -> Result<Target> {
                     value.as_str().map(str::to_owned).ok_or_else(|| {
                         let message = format!(
                             "BSON field 'into.{name}' is the wrong type '{}', expected type 'string'",
-                            show::type_name(value.element_type())
+                            type_name(value.element_type())
                         );
                         Error::type_mismatch(message)
                     })
@@ -198,7 +198,7 @@ fn into_argument(value: RawBsonRef<'_>) -> Result<Target> {
         other => {
             let message = format!(
                 "$merge 'into' field  must be either a string or an object, but found {}",
-                show::type_name(other.element_type())
+                type_name(other.element_type())
             );
             Err(Error::location(51178, message))
         }
@@ -215,7 +215,7 @@ fn on_argument(value: RawBsonRef<'_>) -> Result<Vec<String>> {
                 let Some(name) = name.as_str() else {
                     let message = format!(
                         "$merge 'on' array elements must be strings, but found {}",
-                        show::type_name(name.element_type())
+                        type_name(name.element_type())
                     );
                     return Err(Error::location(51134, message));
                 };
@@ -232,7 +232,7 @@ fn on_argument(value: RawBsonRef<'_>) -> Result<Vec<String>> {
         other => {
             let message = format!(
                 "$merge 'on' field  must be either a string or an array of strings, but found {}",
-                show::type_name(other.element_type())
+                type_name(other.element_type())
             );
             return Err(Error::location(51186, message));
         }
@@ -255,7 +255,7 @@ fn when_matched(value: RawBsonRef<'_>) -> Result<WhenMatched> {
         other => {
             let message = format!(
                 "$merge 'whenMatched' field  must be either a string or an array, but found {}",
-                show::type_name(other.element_type())
+                type_name(other.element_type())
             );
             Err(Error::location(51191, message))
         }
@@ -271,7 +271,7 @@ fn when_not_matched(value: RawBsonRef<'_>) -> Result<WhenNotMatched> {
         other => {
             let message = format!(
                 "BSON field '$merge.whenNotMatched' is the wrong type '{}', expected type 'string'",
-                show::type_name(other.element_type())
+                type_name(other.element_type())
             );
             Err(Error::type_mismatch(message))
         }
@@ -286,7 +286,7 @@ fn let_argument(value: RawBsonRef<'_>) -> Result<&RawDocument> {
     value.as_document().ok_or_else(|| {
         let message = format!(
             "BSON field '$merge.let' is the wrong type '{}', expected type 'object'",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         Error::type_mismatch(message)
     })

@@ -4,7 +4,7 @@
 
 use super::lookup::Target;
 use super::stats::unknown_field;
-use crate::show;
+use baton_document::type_name;
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{RawBson, RawBsonRef};
 
@@ -31,7 +31,7 @@ impl OutSpec {
                         value.as_str().map(str::to_owned).ok_or_else(|| {
                             let message = format!(
                                 "BSON field '$out.{name}' is the wrong type '{}', expected type 'string'",
-                                show::type_name(value.element_type())
+                                type_name(value.element_type())
                             );
                             Error::type_mismatch(message)
                         })
@@ -50,7 +50,7 @@ impl OutSpec {
             other => {
                 let message = format!(
                     "$out only supports a string or object argument, but found {}",
-                    show::type_name(other.element_type())
+                    type_name(other.element_type())
                 );
                 return Err(Error::location(16990, message));
             }

@@ -9,8 +9,8 @@ use crate::pipeline::field::root;
 use crate::pipeline::spec::Passing;
 use crate::pipeline::stage::{Flow, Stage};
 use crate::projection::{Mode, Projection};
-use crate::show;
 use baton_document::Number;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::collections::{BTreeSet, VecDeque};
@@ -50,7 +50,7 @@ impl ProjectSpec {
     pub(crate) fn add_fields(name: &'static str, value: RawBsonRef<'_>, ctx: &Context) -> Result<Self> {
         let Some(spec) = value.as_document() else {
             let message =
-                format!("{name} specification stage must be an object, got {}", show::type_name(value.element_type()));
+                format!("{name} specification stage must be an object, got {}", type_name(value.element_type()));
             return Err(Error::location(40272, message));
         };
         let projection = Projection::parse_add_fields(spec, ctx).map_err(|e| within(name, e))?;

@@ -5,7 +5,8 @@
 use crate::Context;
 use crate::expression::{Expression, InPlace, value};
 use crate::pipeline::stage::{Flow, Stage};
-use crate::{raw, show};
+use crate::raw;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document};
@@ -27,7 +28,7 @@ impl ReplaceRootSpec {
         let Some(spec) = value.as_document() else {
             let message = format!(
                 "expected an object as specification for $replaceRoot stage, got {}",
-                show::type_name(value.element_type())
+                type_name(value.element_type())
             );
             return Err(Error::location(40229, message));
         };
@@ -63,7 +64,7 @@ impl ReplaceRootSpec {
         match self.new_root.evaluate(doc, ctx)? {
             Some(Bson::Document(new_root)) => raw::encode(&new_root, doc.as_bytes().len() + raw::GROWTH_BYTES_MAX),
             other => {
-                let kind = other.as_ref().map_or("missing", |value| show::type_name(value.element_type()));
+                let kind = other.as_ref().map_or("missing", |value| type_name(value.element_type()));
                 let message = format!(
                     "'newRoot' expression must evaluate to an object, but resulting value was: {}. Type of resulting \
                      value: '{kind}'. Input document: {}",

@@ -5,6 +5,7 @@
 //! Source: MongoDB manual, the page of each stage.
 
 use crate::show;
+use baton_document::type_name;
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 
@@ -65,7 +66,7 @@ fn scale(options: &RawDocument) -> Result<i64> {
         Some(other) => {
             let message = format!(
                 "BSON field '$collStats.storageStats.scale' is the wrong type '{}'",
-                show::type_name(other.element_type())
+                type_name(other.element_type())
             );
             return Err(Error::type_mismatch(message));
         }
@@ -88,8 +89,7 @@ pub(crate) fn parse_index_stats(value: RawBsonRef<'_>) -> Result<()> {
 /// Checks `$planCacheStats`, which takes an object with at most `allHosts`.
 pub(crate) fn parse_plan_cache_stats(value: RawBsonRef<'_>) -> Result<()> {
     let Some(spec) = value.as_document() else {
-        let message =
-            format!("$planCacheStats value must be an object. Found: {}", show::type_name(value.element_type()));
+        let message = format!("$planCacheStats value must be an object. Found: {}", type_name(value.element_type()));
         return Err(Error::failed_to_parse(message));
     };
     for element in spec.iter() {
@@ -135,7 +135,7 @@ impl CurrentOpSpec {
         let Some(spec) = value.as_document() else {
             let message = format!(
                 "$currentOp options must be specified in an object, but found: {}",
-                show::type_name(value.element_type())
+                type_name(value.element_type())
             );
             return Err(Error::type_mismatch(message));
         };
@@ -165,7 +165,7 @@ impl CurrentOpSpec {
             *option = value.as_bool().ok_or_else(|| {
                 let message = format!(
                     "The '{name}' parameter of the $currentOp stage must be a boolean value, but found: {}",
-                    show::type_name(value.element_type())
+                    type_name(value.element_type())
                 );
                 Error::type_mismatch(message)
             })?;
@@ -191,7 +191,7 @@ impl ListSessionsSpec {
         let Some(spec) = value.as_document() else {
             let message = format!(
                 "{stage} options must be specified in an object, but found: {}",
-                show::type_name(value.element_type())
+                type_name(value.element_type())
             );
             return Err(Error::type_mismatch(message));
         };
@@ -211,10 +211,8 @@ impl ListSessionsSpec {
                     }
                 }
                 ("allUsers" | "users", other) => {
-                    let message = format!(
-                        "BSON field '{stage}.{name}' is the wrong type '{}'",
-                        show::type_name(other.element_type())
-                    );
+                    let message =
+                        format!("BSON field '{stage}.{name}' is the wrong type '{}'", type_name(other.element_type()));
                     return Err(Error::type_mismatch(message));
                 }
                 (other, _) => return Err(unknown_field(stage, other)),
@@ -236,7 +234,7 @@ fn document_argument<'v>(stage: &str, name: &str, value: RawBsonRef<'v>) -> Resu
     value.as_document().ok_or_else(|| {
         let message = format!(
             "BSON field '{stage}.{name}' is the wrong type '{}', expected type 'object'",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         Error::type_mismatch(message)
     })

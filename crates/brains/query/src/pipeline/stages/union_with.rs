@@ -6,7 +6,7 @@ use super::lookup::Target;
 use super::stats::unknown_field;
 use super::sub_pipeline::{self, SubPipeline};
 use crate::pipeline::scope::{Inside, Scope};
-use crate::show;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::raw::{RawBson, RawBsonRef};
 
@@ -47,7 +47,7 @@ impl UnionWithSpec {
             other => {
                 let message = format!(
                     "the $unionWith stage specification must be an object or string, but found {}",
-                    show::type_name(other.element_type())
+                    type_name(other.element_type())
                 );
                 return Err(Error::failed_to_parse(message));
             }
@@ -62,7 +62,7 @@ fn collection(value: RawBsonRef<'_>) -> Result<Target> {
         None => {
             let message = format!(
                 "BSON field '$unionWith.coll' is the wrong type '{}', expected type 'string'",
-                show::type_name(value.element_type())
+                type_name(value.element_type())
             );
             Err(Error::type_mismatch(message))
         }

@@ -6,7 +6,7 @@
 use crate::pipeline::field::{self, components};
 use crate::pipeline::stage::{Flow, Stage};
 use crate::raw;
-use crate::show;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
@@ -54,7 +54,7 @@ impl UnwindSpec {
             other => {
                 let message = format!(
                     "expected either a string or an object as specification for $unwind stage, got {}",
-                    show::type_name(other.element_type())
+                    type_name(other.element_type())
                 );
                 return Err(Error::location(15981, message));
             }
@@ -162,7 +162,7 @@ fn replace(
 fn path_argument(value: RawBsonRef<'_>) -> Result<String> {
     value.as_str().map(str::to_owned).ok_or_else(|| {
         let message =
-            format!("expected a string as the path for $unwind stage, got {}", show::type_name(value.element_type()));
+            format!("expected a string as the path for $unwind stage, got {}", type_name(value.element_type()));
         Error::location(28808, message)
     })
 }
@@ -171,7 +171,7 @@ fn preserve_argument(value: RawBsonRef<'_>) -> Result<bool> {
     value.as_bool().ok_or_else(|| {
         let message = format!(
             "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         Error::location(28809, message)
     })
@@ -181,7 +181,7 @@ fn index_argument(value: RawBsonRef<'_>) -> Result<String> {
     let name = value.as_str().filter(|name| !name.is_empty()).ok_or_else(|| {
         let message = format!(
             "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got {}",
-            show::type_name(value.element_type())
+            type_name(value.element_type())
         );
         Error::location(28810, message)
     })?;

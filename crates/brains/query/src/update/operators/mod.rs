@@ -21,8 +21,8 @@ mod set;
 use super::apply::{Scope, Trail};
 use crate::Context;
 use crate::raw::{ArrayBuilder, Element, Value};
-use crate::show;
 use baton_document::order;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::{RawBsonRef, RawDocument};
 use std::borrow::Cow;
@@ -205,12 +205,12 @@ fn array_elements<'a>(element: &Element<'a>) -> Result<Vec<Element<'a>>> {
 
 /// The name of an element's type.
 fn type_of(element: &Element<'_>) -> &'static str {
-    show::type_name(element.element_type())
+    type_name(element.element_type())
 }
 
 /// The name of a value's type.
 fn type_of_value(value: RawBsonRef<'_>) -> &'static str {
-    show::type_name(value.element_type())
+    type_name(value.element_type())
 }
 
 /// The fields of an argument that must be a document with `$each`, if it is one.

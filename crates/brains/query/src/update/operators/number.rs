@@ -5,6 +5,7 @@ use crate::raw::{self, Element};
 use crate::show;
 use crate::update::apply::{Scope, Trail};
 use baton_document::number::Number;
+use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
 use std::borrow::Cow;
@@ -56,7 +57,7 @@ impl Arithmetic {
                 self.operator(),
                 scope.id(),
                 trail.name,
-                show::type_name(element.element_type()),
+                type_name(element.element_type()),
             )));
         }
         let result = match (Number::from_raw(current), Number::from_raw(argument.as_ref())) {
