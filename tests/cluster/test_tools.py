@@ -102,15 +102,23 @@ def test_an_idle_set_is_ok_and_nobody_is_behind(members):
 @pytest.mark.parametrize("options, told", [
     ("replicaSet=other", "belongs to the replica set 'rs0', not to 'other'|members of the replica set rs0, not of 'other'"),
     ("tls=true", "tls=true: TLS is not implemented yet"),
-    ("authSource=admin", "authSource.*users are not implemented yet"),
-    ("retryWrites=true", "retryWrites=true: .*nothing twice"),
-    ("maxPoolSize=5", "maxPoolSize.*leave it out"),
+    ("authMechanism=SCRAM-SHA-256", "authMechanism.*users are not implemented yet"),
+    ("readPreferenceTags=dc:ny", "readPreferenceTags.*leave it out"),
+    ("retryWrites=perhaps", "retryWrites=perhaps: must be true or false"),
     ("frobnicate=1", "'frobnicate' is no option"),
 ])
 def test_what_a_connection_string_asks_for_is_honoured_or_refused_by_name(members, tmp_path, options, told):
     uri = f"mongodb://{members.hosts[0]}/?{options}"
     for command in (["status", uri], ["backup", uri, "--out", tmp_path / "x"]):
         assert re.search(told, baton(*command, code=1)), command
+
+
+def test_a_connection_string_copied_from_an_application_is_taken(members, tmp_path):
+    copied = (f"mongodb://{','.join(members.hosts)}/?replicaSet=rs0&retryWrites=true&retryReads=true&w=majority&appName=shop"
+              "&tls=false&readPreference=primaryPreferred&maxPoolSize=50&maxIdleTimeMS=60000&compressors=zstd,snappy&authSource=admin")
+    assert baton("status", copied).startswith("set rs0: OK")
+    baton("backup", copied, "--out", tmp_path / "x")
+    baton("restore", copied, tmp_path / "x", "--drop")
 
 
 def test_the_timeouts_of_a_connection_string_are_kept(members, tmp_path):

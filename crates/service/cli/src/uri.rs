@@ -1,6 +1,7 @@
 //! Connection strings, as the subcommands that talk to a set take them.
 //!
-//! Invariant: what a string says is honoured, or refused by name. Nothing in it is ignored.
+//! Invariant: what a string says is honoured, or has no meaning for who sends one command after the other over a connection of its
+//! own, or is refused by name. So a string copied from an application works, unless it promises what would not be kept.
 //! Not here: `mongodb+srv` (it needs look-ups in DNS), users and TLS (the server has neither yet).
 
 use bson::{Bson, Document};
@@ -15,13 +16,10 @@ const SELECTION_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_SRV: &str = "mongodb+srv:// asks DNS for the hosts, which baton's own commands do not do: name them, \
                       mongodb://HOST:PORT,HOST:PORT/?replicaSet=NAME";
 const NO_USERS: &str = "users are not implemented yet; leave user and password out of the connection string";
-const NO_TLS: &str = "TLS is not implemented yet; leave it out";
-const NO_POOL: &str = "it is about pools of connections, of which baton's own commands have none; leave it out";
-const NO_COMPRESSION: &str = "baton's own commands do not compress what they send; leave it out";
+const NO_TLS: &str = "TLS is not implemented yet: members speak plain TCP; leave it out";
 const NO_SRV_OPTION: &str = "it belongs to mongodb+srv://, which baton's own commands do not speak; leave it out";
 const NO_PROXY: &str = "baton's own commands speak to members without a proxy; leave it out";
 const NO_CHOICE: &str = "members are chosen by readPreference alone; leave it out";
-const NO_DRIVER: &str = "it is for drivers in programs, and has no meaning here; leave it out";
 
 /// A connection string, taken apart.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,10 +51,35 @@ type Take = fn(&mut Uri, &str) -> Result<(), String>;
 /// What becomes of an option.
 enum Fate {
     Taken(Take),
+    /// Has no meaning for a command; its value is checked all the same.
+    Inert(Kind),
     Refused(&'static str),
 }
 
-use Fate::{Refused, Taken};
+use Fate::{Inert, Refused, Taken};
+
+/// What the value of an option must be.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Truth,
+    /// A whole number from this one on.
+    NumberFrom(i64),
+}
+
+impl Kind {
+    fn check(self, value: &str) -> Result<(), String> {
+        match self {
+            Self::Text if value.is_empty() => Err("needs a value".into()),
+            Self::Text => Ok(()),
+            Self::Truth => truth(value).map(drop),
+            Self::NumberFrom(least) => match value.parse::<i64>() {
+                Ok(number) if number >= least => Ok(()),
+                _ => Err(format!("must be a whole number from {least} on")),
+            },
+        }
+    }
+}
 
 /// All options that MongoDB's drivers have, by name.
 static OPTIONS: &[(&str, Fate)] = &[
@@ -69,8 +92,8 @@ static OPTIONS: &[(&str, Fate)] = &[
     ),
     ("authMechanism", Refused(NO_USERS)),
     ("authMechanismProperties", Refused(NO_USERS)),
-    ("authSource", Refused(NO_USERS)),
-    ("compressors", Refused(NO_COMPRESSION)),
+    ("authSource", Inert(Kind::Text)),
+    ("compressors", Inert(Kind::Text)),
     (
         "connectTimeoutMS",
         Taken(|uri, value| {
@@ -86,7 +109,7 @@ static OPTIONS: &[(&str, Fate)] = &[
             Ok(())
         }),
     ),
-    ("heartbeatFrequencyMS", Refused(NO_DRIVER)),
+    ("heartbeatFrequencyMS", Inert(Kind::NumberFrom(0))),
     (
         "journal",
         Taken(|uri, value| {
@@ -95,12 +118,12 @@ static OPTIONS: &[(&str, Fate)] = &[
         }),
     ),
     ("loadBalanced", Taken(|_, value| only(value, "false", "there are no routers yet"))),
-    ("localThresholdMS", Refused(NO_CHOICE)),
-    ("maxConnecting", Refused(NO_POOL)),
-    ("maxIdleTimeMS", Refused(NO_POOL)),
-    ("maxPoolSize", Refused(NO_POOL)),
+    ("localThresholdMS", Inert(Kind::NumberFrom(0))),
+    ("maxConnecting", Inert(Kind::NumberFrom(1))),
+    ("maxIdleTimeMS", Inert(Kind::NumberFrom(0))),
+    ("maxPoolSize", Inert(Kind::NumberFrom(0))),
     ("maxStalenessSeconds", Taken(|_, value| only(value, "-1", NO_CHOICE))),
-    ("minPoolSize", Refused(NO_POOL)),
+    ("minPoolSize", Inert(Kind::NumberFrom(0))),
     ("proxyHost", Refused(NO_PROXY)),
     ("proxyPassword", Refused(NO_PROXY)),
     ("proxyPort", Refused(NO_PROXY)),
@@ -126,9 +149,9 @@ static OPTIONS: &[(&str, Fate)] = &[
             Ok(())
         }),
     ),
-    ("retryReads", Taken(|_, value| only(value, "false", "baton's own commands try nothing twice"))),
-    ("retryWrites", Taken(|_, value| only(value, "false", "baton's own commands try nothing twice"))),
-    ("serverMonitoringMode", Refused(NO_DRIVER)),
+    ("retryReads", Inert(Kind::Truth)),
+    ("retryWrites", Inert(Kind::Truth)),
+    ("serverMonitoringMode", Inert(Kind::Text)),
     (
         "serverSelectionTimeoutMS",
         Taken(|uri, value| {
@@ -136,7 +159,7 @@ static OPTIONS: &[(&str, Fate)] = &[
             Ok(())
         }),
     ),
-    ("serverSelectionTryOnce", Refused(NO_DRIVER)),
+    ("serverSelectionTryOnce", Inert(Kind::Truth)),
     (
         "socketTimeoutMS",
         Taken(|uri, value| {
@@ -149,15 +172,15 @@ static OPTIONS: &[(&str, Fate)] = &[
     ("ssl", Taken(|_, value| only(value, "false", NO_TLS))),
     ("timeoutMS", Refused("give serverSelectionTimeoutMS, connectTimeoutMS or socketTimeoutMS instead")),
     ("tls", Taken(|_, value| only(value, "false", NO_TLS))),
-    ("tlsAllowInvalidCertificates", Refused(NO_TLS)),
-    ("tlsAllowInvalidHostnames", Refused(NO_TLS)),
+    ("tlsAllowInvalidCertificates", Taken(|_, value| only(value, "false", NO_TLS))),
+    ("tlsAllowInvalidHostnames", Taken(|_, value| only(value, "false", NO_TLS))),
     ("tlsCAFile", Refused(NO_TLS)),
     ("tlsCertificateKeyFile", Refused(NO_TLS)),
     ("tlsCertificateKeyFilePassword", Refused(NO_TLS)),
-    ("tlsDisableCertificateRevocationCheck", Refused(NO_TLS)),
-    ("tlsDisableOCSPEndpointCheck", Refused(NO_TLS)),
-    ("tlsInsecure", Refused(NO_TLS)),
-    ("uuidRepresentation", Refused(NO_DRIVER)),
+    ("tlsDisableCertificateRevocationCheck", Taken(|_, value| only(value, "false", NO_TLS))),
+    ("tlsDisableOCSPEndpointCheck", Taken(|_, value| only(value, "false", NO_TLS))),
+    ("tlsInsecure", Taken(|_, value| only(value, "false", NO_TLS))),
+    ("uuidRepresentation", Inert(Kind::Text)),
     (
         "w",
         Taken(|uri, value| {
@@ -166,7 +189,7 @@ static OPTIONS: &[(&str, Fate)] = &[
             Ok(())
         }),
     ),
-    ("waitQueueTimeoutMS", Refused(NO_POOL)),
+    ("waitQueueTimeoutMS", Inert(Kind::NumberFrom(0))),
     (
         "wtimeoutMS",
         Taken(|uri, value| {
@@ -175,7 +198,7 @@ static OPTIONS: &[(&str, Fate)] = &[
             Ok(())
         }),
     ),
-    ("zlibCompressionLevel", Refused(NO_COMPRESSION)),
+    ("zlibCompressionLevel", Inert(Kind::NumberFrom(-1))),
 ];
 
 impl Uri {
@@ -229,6 +252,7 @@ impl Uri {
             seen.push(name);
             match option {
                 Taken(take) => take(self, &decoded(value)?).map_err(|why| format!("{name}={value}: {why}"))?,
+                Inert(kind) => kind.check(&decoded(value)?).map_err(|why| format!("{name}={value}: {why}"))?,
                 Refused(why) => return Err(format!("{name} in the connection string: {why}")),
             }
         }
@@ -365,6 +389,19 @@ mod tests {
     }
 
     #[test]
+    fn a_string_copied_from_an_application_is_taken() {
+        let uri = parse(
+            "mongodb://a,b/shop?replicaSet=rs0&retryWrites=true&retryReads=true&w=majority&readPreference=primaryPreferred&\
+             appName=shop&tls=false&maxPoolSize=50&minPoolSize=5&maxIdleTimeMS=60000&waitQueueTimeoutMS=500&compressors=zstd,snappy&\
+             heartbeatFrequencyMS=5000&localThresholdMS=15&uuidRepresentation=standard&authSource=admin&tlsInsecure=false&journal=true",
+        );
+        let bare = parse(
+            "mongodb://a,b/shop?replicaSet=rs0&w=majority&readPreference=primaryPreferred&appName=shop&journal=true",
+        );
+        assert_eq!(uri, bare, "what has no meaning here changes nothing");
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_refused_by_name() {
         let refused = |text: &str| Uri::parse(text).unwrap_err();
         assert!(refused("mongodb+srv://cluster.example.com/").contains("mongodb://HOST:PORT"));
@@ -373,10 +410,11 @@ mod tests {
         for option in [
             "ssl=true",
             "tlsCAFile=f",
-            "authSource=admin",
-            "maxPoolSize=5",
-            "retryWrites=true",
-            "compressors=zlib",
+            "tlsInsecure=true",
+            "authMechanism=SCRAM-SHA-256",
+            "retryWrites=perhaps",
+            "maxPoolSize=many",
+            "maxConnecting=0",
             "readPreferenceTags=dc:ny",
             "maxStalenessSeconds=90",
             "readConcernLevel=majority",
