@@ -147,6 +147,17 @@ def test_out_replaces_its_target_all_at_once_and_keeps_its_indexes_and_options(d
     assert names(db) == ["source", "target"]
 
 
+def test_out_to_a_name_that_no_collection_can_have_is_refused_as_mongodb_does(db):
+    db.source.insert_one({})
+    with pytest.raises(OperationFailure) as refused:
+        db.source.aggregate([{"$out": "some$collection"}])
+    assert (refused.value.code, refused.value.details["errmsg"]) == (
+        20, "PlanExecutor error during aggregation :: caused by :: error with target namespace: "
+            "Invalid collection name: some$collection")
+    assert code(lambda: db.source.aggregate([{"$merge": "some$collection"}])) == 73
+    assert names(db) == ["source"]
+
+
 def test_out_that_fails_leaves_its_target_as_it_was_and_nothing_else(db):
     db.target.insert_one({"_id": "old"})
     db.target.create_index("n", unique=True)

@@ -9,7 +9,7 @@
 use crate::host::StorageHost;
 use crate::write::{self, InsertRules};
 use baton_document::show;
-use baton_query::pipeline::{Flow, OutSpec, Stage};
+use baton_query::pipeline::{Flow, OutSpec, Stage, Target};
 use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, IndexState, Storage};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawDocumentBuf;
@@ -20,8 +20,41 @@ use std::sync::Arc;
 const BATCH_DOCUMENTS: usize = 256;
 const BATCH_BYTES: usize = 1024 * 1024;
 
-/// See the file's header.
+/// See the file's header. What the target is it looks up with the first document, or at the end if there is none.
 pub(crate) struct Out {
+    host: StorageHost,
+    target: Target,
+    writing: Option<Writing>,
+}
+
+impl Out {
+    pub fn new(host: StorageHost, spec: &OutSpec) -> Self {
+        Self { host, target: spec.target.clone(), writing: None }
+    }
+
+    fn writing(&mut self) -> Result<&mut Writing> {
+        let begun = match self.writing.take() {
+            Some(begun) => begun,
+            None => Writing::begin(self.host.clone(), &self.target)?,
+        };
+        Ok(self.writing.insert(begun))
+    }
+}
+
+impl Stage for Out {
+    fn push(&mut self, document: RawDocumentBuf, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        self.writing()?.add(document)?;
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        self.writing()?.end()?;
+        Ok(Flow::Done)
+    }
+}
+
+/// A result on its way.
+struct Writing {
     host: StorageHost,
     target: Namespace,
     /// What the target was when this began.
@@ -31,9 +64,10 @@ pub(crate) struct Out {
     batch_bytes: usize,
 }
 
-impl Out {
-    pub fn new(host: StorageHost, spec: &OutSpec) -> Result<Self> {
-        let target = host.namespace(&spec.target)?;
+impl Writing {
+    fn begin(host: StorageHost, target: &Target) -> Result<Self> {
+        check_name(target)?;
+        let target = host.namespace(target)?;
         let existing = host.storage.collection(&target);
         if let Some(collection) = &existing {
             check_target(collection)?;
@@ -41,6 +75,22 @@ impl Out {
         let before = Likeness::of(existing.as_deref());
         let scratch = Scratch::create(&host, &target, existing.as_deref())?;
         Ok(Self { host, target, before, scratch, batch: Vec::new(), batch_bytes: 0 })
+    }
+
+    fn add(&mut self, document: RawDocumentBuf) -> Result<()> {
+        self.batch_bytes += document.as_bytes().len();
+        self.batch.push(document);
+        if self.batch.len() >= BATCH_DOCUMENTS || self.batch_bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.flush()?;
+        (self.host.check())()?;
+        let Self { host, target, before, scratch, .. } = self;
+        host.storage.replace_collection(&scratch.namespace, target, |now| {
+            before.check(target, &Likeness::of(now.map(|now| &**now)))
+        })?;
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -59,25 +109,13 @@ impl Out {
     }
 }
 
-impl Stage for Out {
-    fn push(&mut self, document: RawDocumentBuf, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        self.batch_bytes += document.as_bytes().len();
-        self.batch.push(document);
-        if self.batch.len() >= BATCH_DOCUMENTS || self.batch_bytes >= BATCH_BYTES {
-            self.flush()?;
-        }
-        Ok(Flow::More)
+/// `IllegalOperation` (20) for a name that no collection can be renamed to.
+fn check_name(target: &Target) -> Result<()> {
+    if target.coll.contains('$') {
+        let message = format!("error with target namespace: Invalid collection name: {}", target.coll);
+        return Err(Error::new(ErrorCode::IllegalOperation, message));
     }
-
-    fn finish(&mut self, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        self.flush()?;
-        (self.host.check())()?;
-        let Self { host, target, before, scratch, .. } = self;
-        host.storage.replace_collection(&scratch.namespace, target, |now| {
-            before.check(target, &Likeness::of(now.map(|now| &**now)))
-        })?;
-        Ok(Flow::Done)
-    }
+    Ok(())
 }
 
 /// Whether a collection may be replaced at all.

@@ -64,7 +64,7 @@ impl OutSpec {
 /// server's own (`internal`).
 pub(super) fn check_target(stage: &str, target: &Target, special: i32, internal: i32) -> Result<()> {
     let Target { db, coll } = target;
-    if coll.is_empty() || coll.contains(['$', '\0']) || db.as_deref().is_some_and(str::is_empty) {
+    if coll.is_empty() || coll.contains('\0') || db.as_deref().is_some_and(str::is_empty) {
         let message = format!("Invalid {stage} target namespace, {}.{coll}", db.as_deref().unwrap_or_default());
         return Err(Error::new(ErrorCode::InvalidNamespace, message));
     }
