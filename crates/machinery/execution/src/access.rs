@@ -97,6 +97,17 @@ pub enum Access {
     },
 }
 
+impl Access {
+    /// The indexes that are walked.
+    pub(crate) fn collect_indexes<'a>(&'a self, into: &mut Vec<&'a Index>) {
+        match self {
+            Self::Entries(entries) => into.push(&entries.index),
+            Self::Union { parts, .. } => parts.iter().for_each(|part| part.access.collect_indexes(into)),
+            Self::Nothing | Self::Points { .. } | Self::Documents { .. } => {}
+        }
+    }
+}
+
 /// A walk over an index.
 pub struct Entries {
     /// The index.

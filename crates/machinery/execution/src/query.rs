@@ -9,8 +9,8 @@ use baton_query::interruption::BYTES_PER_STEP;
 use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
 use baton_query::sort::{SortPattern, Sorted, Sorter};
-use baton_storage::{Collection, Order, RecordKey, Storage};
-use baton_types::Result;
+use baton_storage::{Collection, Index, Order, RecordKey, Storage};
+use baton_types::{Error, ErrorCode, Result};
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use std::sync::Arc;
 
@@ -203,6 +203,7 @@ impl Query {
         }
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
+        self.check_still_there(&collection)?;
         let Self { spec, access, skip, left, examined, progress, returned, .. } = self;
         let more = access.run(&view, &collection, examined, interrupt, &mut |record, document| {
             progress.given += 1;
@@ -235,6 +236,26 @@ impl Query {
         Ok(more && self.left != Some(0))
     }
 
+    /// `QueryPlanKilled` (175) if the collection, or an index that the plan walks, has been dropped: its keys go, and what is left of
+    /// them is not the answer. Asked once the view is taken: what is in the catalog then is whole in the view.
+    fn check_still_there(&self, collection: &Collection) -> Result<()> {
+        let killed = |why: String| Err(Error::new(ErrorCode::QueryPlanKilled, why));
+        let catalog = self.storage.catalog();
+        let is_it = |found: &&Arc<Collection>| found.uuid == collection.uuid;
+        // By its UUID if it has been renamed.
+        let now = catalog.get(&collection.namespace).filter(is_it).or_else(|| catalog.by_uuid(collection.uuid));
+        let Some(now) = now else {
+            return killed(format!("collection dropped. UUID {}", bson::Uuid::from_bytes(collection.uuid)));
+        };
+        let mut walked = Vec::new();
+        self.access.collect_indexes(&mut walked);
+        let is_there = |index: &Index| now.index(&index.definition.name).is_some_and(|found| found.id == index.id);
+        match walked.into_iter().find(|index| !is_there(index)) {
+            Some(index) => killed(format!("query plan killed :: index '{}' dropped", index.definition.name)),
+            None => Ok(()),
+        }
+    }
+
     fn sort_all(
         &mut self,
         collection: &Collection,
@@ -245,6 +266,7 @@ impl Query {
         let mut sorter = Sorter::new(wanted, self.context.stage_memory());
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
+        self.check_still_there(collection)?;
         let Self { spec, access, examined, progress, context, .. } = self;
         access.run(&view, collection, examined, interrupt, &mut |record, document| {
             progress.given += 1;

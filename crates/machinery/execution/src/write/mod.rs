@@ -263,19 +263,36 @@ fn find(work: &Work<'_>, collection: &Arc<Collection>, target: &Target<'_>, cont
     if let Some(id) = by_id.filter(|_| collection.kind == CollectionKind::Clustered) {
         return Ok(Found { records: vec![record_key(id)?], is_final: true });
     }
-    let spec = QuerySpec {
-        sort: target.sort.cloned(),
-        hint: target.hint.cloned(),
-        limit: target.limit,
-        ..QuerySpec::matching(Arc::clone(target.filter))
-    };
-    let mut records = Vec::new();
-    let mut query = Query::new(work.storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
-    while query.run(work.interrupt, &mut |record, _| {
-        records.push(RecordKey::from_slice(record));
-        Ok(Given::Taken)
-    })? {}
-    Ok(Found { records, is_final: false })
+    loop {
+        let spec = QuerySpec {
+            sort: target.sort.cloned(),
+            hint: target.hint.cloned(),
+            limit: target.limit,
+            ..QuerySpec::matching(Arc::clone(target.filter))
+        };
+        let mut records = Vec::new();
+        let mut query = Query::new(work.storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
+        let mut take = |record: &[u8], _: &RawDocument| {
+            records.push(RecordKey::from_slice(record));
+            Ok(Given::Taken)
+        };
+        let outcome = loop {
+            match query.run(work.interrupt, &mut take) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        match outcome {
+            Ok(()) => return Ok(Found { records, is_final: false }),
+            Err(error) if error.code != ErrorCode::QueryPlanKilled => return Err(error),
+            // Nothing has been changed yet: by another way, if an index was dropped; there is nothing any more if the collection was.
+            Err(_) if work.storage.catalog().by_uuid(collection.uuid).is_none() => {
+                return Ok(Found { records: Vec::new(), is_final: false });
+            }
+            Err(_) => (work.interrupt)()?,
+        }
+    }
 }
 
 /// One document under its lock, and the transaction that is to change it.

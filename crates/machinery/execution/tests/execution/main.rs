@@ -2,5 +2,6 @@
 
 mod access_paths;
 mod common;
+mod drops;
 mod interruptions;
 mod writes;
