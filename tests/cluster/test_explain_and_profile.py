@@ -1,6 +1,7 @@
 """explain with counters for each stage, and the profiler."""
 
 import pytest
+from pymongo.errors import OperationFailure
 
 
 def stats(db, command, **more):
@@ -155,7 +156,44 @@ def test_each_stage_of_a_pipeline_says_how_many_documents_it_gave(db, things):
     assert (group["nReturned"], match["nReturned"]) == (3, len(list(things.aggregate(pipeline))))
 
 
-def test_an_explained_pipeline_that_would_write_writes_nothing(db, things):
+@pytest.mark.parametrize("stage", [{"$out": "copy"}, {"$merge": "copy"}])
+def test_a_pipeline_that_would_write_is_explained_without_being_run(db, things, stage):
+    (name,) = stage
+    command = {"aggregate": "things", "pipeline": [stage], "cursor": {}}
+    explained = db.command("explain", command, verbosity="queryPlanner")
+    assert name in explained["stages"][-1]
+    for verbosity in ("executionStats", "allPlansExecution"):
+        with pytest.raises(OperationFailure) as refused:
+            db.command("explain", command, verbosity=verbosity)
+        assert refused.value.code == 51029
+        assert refused.value.details["errmsg"] == f"explain of {name} is not allowed with verbosity {verbosity}"
+    assert "copy" not in db.list_collection_names()
+
+
+def test_each_stage_of_a_pipeline_says_how_long_it_took_with_what_comes_before_it(db, things):
+    """Each said how long all of them took together."""
+    slow = {"$addFields": {"sum": {"$reduce": {"input": {"$range": [0, 3000]}, "initialValue": 0,
+                                               "in": {"$add": ["$$value", "$$this"]}}}}}
     explained = db.command(
-        "explain", {"aggregate": "things", "pipeline": [{"$out": "copy"}], "cursor": {}}, verbosity="executionStats")
-    assert "$out" in explained["stages"][-1] and "copy" not in db.list_collection_names()
+        "explain", {"aggregate": "things", "pipeline": [{"$unwind": "$b"}, slow, {"$group": {"_id": "$sum"}}], "cursor": {}},
+        verbosity="executionStats")
+    cursor, unwind, reduce, group = explained["stages"]
+    times = [stage["executionTimeMillisEstimate"] for stage in (unwind, reduce, group)]
+    assert times == sorted(times) and times[1] > 2 * times[0] + 1, times
+    assert cursor["$cursor"]["executionStats"]["executionTimeMillis"] <= times[0]
+
+
+def test_a_query_on_a_view_is_explained_as_the_pipeline_that_it_is(db, things):
+    """It was explained as a scan of a collection without documents."""
+    db.create_collection("few", viewOn="things", pipeline=[{"$match": {"a": {"$lt": 5}}}, {"$addFields": {"c": 1}}])
+    for command, last in (({"find": "few", "filter": {"c": 1}}, "$match"), ({"count": "few"}, "$count"),
+                          ({"distinct": "few", "key": "b"}, "$group")):
+        stages = db.command("explain", command, verbosity="executionStats")["stages"]
+        assert stages[0]["$cursor"]["executionStats"]["nReturned"] == 50, command
+        assert last in stages[-1] and stages[-1]["nReturned"] == (50 if last == "$match" else 1)
+    for command in ({"update": "few", "updates": [{"q": {}, "u": {}}]},
+                    {"delete": "few", "deletes": [{"q": {}, "limit": 1}]},
+                    {"findAndModify": "few", "remove": True}):
+        with pytest.raises(OperationFailure) as refused:
+            db.command("explain", command)
+        assert refused.value.code == 166

@@ -4,8 +4,10 @@ import threading
 import time
 import uuid
 
+import bson
 import pytest
 from bson import Binary, Int64, ObjectId
+from pymongo import CursorType
 from pymongo.errors import DuplicateKeyError, ExecutionTimeout, OperationFailure
 
 from member import Member
@@ -193,11 +195,81 @@ def test_index_stats_of_what_is_not_there_are_empty_and_a_view_may_begin_with_th
     assert {row["name"] for row in db.v.aggregate([])} == {"_id_", "a_1"}
 
 
-def test_system_views_has_the_one_index_that_its_listing_names(db):
-    assert code(lambda: db.command("listIndexes", "system.views")) == 26
-    db.create_collection("v", viewOn="c", pipeline=[])
+def test_a_view_that_begins_with_a_stage_of_the_members_own_is_read_by_every_command(db):
+    """All but aggregate said that the stage is only valid as the first of a pipeline (40602)."""
+    db.c.insert_many([{"a": n} for n in range(3)])
+    db.c.create_index("a")
+    db.create_collection("indexes", viewOn="c", pipeline=[{"$indexStats": {}}])
+    db.create_collection("figures", viewOn="c", pipeline=[{"$collStats": {"count": {}}}])
+    db.create_collection("plans", viewOn="c", pipeline=[{"$planCacheStats": {}}])
+    assert {row["name"] for row in db.indexes.find()} == {"_id_", "a_1"}
+    assert db.indexes.distinct("name", {"name": {"$ne": "a_1"}}) == ["_id_"]
+    assert db.command("count", "indexes", query={"name": "a_1"})["n"] == 1
+    assert [row["count"] for row in db.figures.find({"ns": f"{db.name}.c"})] == [3]
+    assert list(db.plans.find()) == [] and db.command("count", "plans")["n"] == 0
+    one = [{"$limit": 1}]
+    assert len(list(db.c.aggregate([*one, {"$unionWith": "indexes"}]))) == 3
+    assert len(list(db.c.aggregate([*one, {"$unionWith": {"coll": "c", "pipeline": [{"$indexStats": {}}]}}]))) == 3
+    (joined,) = db.c.aggregate([*one, {"$lookup": {"from": "figures", "pipeline": [], "as": "found"}}])
+    assert [row["count"] for row in joined["found"]] == [3]
+    explained = db.command("explain", {"find": "indexes", "filter": {"name": "a_1"}}, verbosity="executionStats")
+    assert "$indexStats" in explained["stages"][0] and explained["stages"][-1]["nReturned"] == 1
+    for pipeline in ([{"$currentOp": {}}], [{"$listLocalSessions": {}}]):
+        assert code(lambda: db.create_collection("v", viewOn="c", pipeline=pipeline)) == 73
+        assert code(lambda: list(db.c.aggregate([{"$unionWith": {"coll": "c", "pipeline": pipeline}}]))) == 73
+
+
+def test_system_views_is_what_its_listing_says(db):
+    """It was listed, and to be found nowhere else."""
+    for command in ("listIndexes", "validate"):
+        assert code(lambda: db.command(command, "system.views")) == 26
+    assert db.command("collStats", "system.views")["nindexes"] == 0 and list(db["system.views"].find()) == []
+    db.create_collection("v", viewOn="c", pipeline=[{"$match": {"a": 1}}])
+    db.create_collection("w", viewOn="v", pipeline=[])
     (index,) = db.command("listIndexes", "system.views")["cursor"]["firstBatch"]
     assert index["name"] == "_id_" and index["key"] == {"_id": 1}
+    stored = {"_id": f"{db.name}.v", "viewOn": "c", "pipeline": [{"$match": {"a": 1}}]}
+    views = db["system.views"]
+    assert list(views.find({"viewOn": "c"})) == [stored] and views.distinct("viewOn") == ["c", "v"]
+    assert db.command("count", "system.views")["n"] == 2
+    assert list(views.aggregate([{"$group": {"_id": None, "n": {"$sum": 1}}}])) == [{"_id": None, "n": 2}]
+    (listed,) = db.list_collections(filter={"name": "system.views"})
+    validated = db.command("validate", "system.views")
+    assert validated["valid"] and validated["nrecords"] == 2 and validated["keysPerIndex"] == {"_id_": 2}
+    assert validated["uuid"] == listed["info"]["uuid"]
+    size = sum(len(bson.encode(view)) for view in views.find())
+    figures = db.command("collStats", "system.views")
+    assert (figures["count"], figures["size"], figures["nindexes"]) == (2, size, 1)
+    (row,) = views.aggregate([{"$collStats": {"count": {}, "storageStats": {}}}])
+    assert (row["count"], row["storageStats"]["size"]) == (2, size)
+    assert [row["name"] for row in views.aggregate([{"$indexStats": {}}])] == ["_id_"]
+    assert code(lambda: views.insert_one({})) == 73 and db.list_collection_names(filter={"name": "v"}) == ["v"]
+
+
+def test_the_oplog_says_how_many_entries_it_has_and_how_large_they_are(client, db):
+    """Both were 0, and mongosh's rs.printReplicationInfo() divides by them."""
+    db.c.insert_many([{"text": "x" * (n % 500)} for n in range(1000)])
+    local = client.local
+    figures = local.command("collStats", "oplog.rs")
+    entries = list(local["oplog.rs"].find(batch_size=0, cursor_type=CursorType.NON_TAILABLE))
+    size = sum(len(bson.encode(entry)) for entry in entries)
+    assert abs(figures["count"] - len(entries)) <= 10, (figures["count"], len(entries))
+    assert 0.5 * size < figures["size"] < 2 * size, (figures["size"], size)
+    assert figures["avgObjSize"] == figures["size"] // figures["count"]
+    (row,) = local["oplog.rs"].aggregate([{"$collStats": {"count": {}, "storageStats": {}}}])
+    assert row["count"] >= figures["count"] and row["storageStats"]["size"] >= figures["size"] / 2
+    assert local.command("dataSize", "local.oplog.rs")["numObjects"] >= figures["count"]
+    assert local.command("dbStats")["objects"] >= figures["count"]
+
+
+def test_the_oplogs_size_is_listed_as_it_was_set_last(own_member):
+    """It was that of the start."""
+    with own_member.client() as client:
+        for megabytes in (1500, 1000):
+            client.admin.command("replSetResizeOplog", 1, size=float(megabytes))
+            (listed,) = client.local.list_collections(filter={"name": "oplog.rs"})
+            assert listed["options"]["size"] == megabytes << 20 and listed["options"]["capped"]
+            assert client.local.command("collStats", "oplog.rs")["maxSize"] == megabytes << 20
 
 
 # Messages that clients parse

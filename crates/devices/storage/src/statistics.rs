@@ -1,11 +1,16 @@
 //! Figures of storage for `serverStatus`, `collStats`, `dbStats` and `/metrics`.
 
 use crate::catalog::{Collection, CollectionKind, Index};
+use crate::counters::Counts;
 use crate::format::family;
 use crate::record_cache::RecordCacheFigures;
 use crate::storage::Storage;
 use rust_rocksdb::{Range, SizeApproximationOptions};
 use std::sync::atomic::Ordering;
+
+/// How many of the newest entries of the oplog, and bytes of them, tell how large those are that are in memory only.
+const SAMPLE_ENTRIES: u64 = 256;
+const SAMPLE_BYTES: u64 = 1024 * 1024;
 
 /// Figures of storage as a whole. Bytes unless the name says otherwise.
 #[derive(Clone, Debug, Default)]
@@ -123,4 +128,39 @@ impl Storage {
     pub fn oplog_bytes(&self) -> u64 {
         self.range_bytes(family::OPLOG, &[0; 8], &[0xff; 8])
     }
+
+    /// The oplog's entries, and their bytes uncompressed, from what RocksDB knows of its files. Until the next compaction entries
+    /// count that were rolled back; of more than a few hundred in memory, the bytes are an estimate.
+    pub fn oplog_counts(&self) -> Counts {
+        let oplog = self.family(family::OPLOG);
+        let files = self.db().property_value_cf(oplog, "rocksdb.aggregated-table-properties");
+        let files = files.ok().flatten().unwrap_or_default();
+        let of_files = |name| table_property(&files, name).unwrap_or(0);
+        let (removed, ranges) = (of_files("# deletions"), of_files("# range deletions"));
+        let mut entries = of_files("# entries").saturating_sub(removed.max(ranges));
+        let mut bytes = of_files("raw value size");
+        let in_memory = self.property(family::OPLOG, "rocksdb.num-entries-active-mem-table")
+            + self.property(family::OPLOG, "rocksdb.num-entries-imm-mem-tables");
+        if in_memory > 0 {
+            entries += in_memory;
+            let (mut sampled, mut sampled_bytes) = (0, 0);
+            let mut newest = self.db().raw_iterator_cf(oplog);
+            newest.seek_to_last();
+            while let Some(entry) = newest.value()
+                && sampled < in_memory.min(SAMPLE_ENTRIES)
+                && sampled_bytes < SAMPLE_BYTES
+            {
+                sampled += 1;
+                sampled_bytes += entry.len() as u64;
+                newest.prev();
+            }
+            bytes += (u128::from(sampled_bytes) * u128::from(in_memory) / u128::from(sampled.max(1))) as u64;
+        }
+        Counts { documents: entries as i64, bytes: bytes as i64 }
+    }
+}
+
+/// A figure in RocksDB's list of properties: `name=figure; `.
+fn table_property(list: &str, name: &str) -> Option<u64> {
+    list.split(';').find_map(|property| property.trim().strip_prefix(name)?.strip_prefix('=')?.trim().parse().ok())
 }

@@ -54,6 +54,22 @@ impl Draw for SystemDraw {
     }
 }
 
+/// Documents that no collection holds.
+pub trait OwnDocuments: Send + Sync {
+    /// Those of a pipeline over `namespace`: what `source`, a first stage that makes its own input, gives, or what is only shown
+    /// under this name. `None` if they are a collection's.
+    fn documents(&self, namespace: &Namespace, source: Option<&StageSpec>) -> Result<Option<VecDeque<RawDocumentBuf>>>;
+}
+
+/// There are none: every pipeline begins at a collection.
+pub struct NoOwnDocuments;
+
+impl OwnDocuments for NoOwnDocuments {
+    fn documents(&self, _: &Namespace, _: Option<&StageSpec>) -> Result<Option<VecDeque<RawDocumentBuf>>> {
+        Ok(None)
+    }
+}
+
 /// See the file's header.
 #[derive(Clone)]
 pub struct StorageHost {
@@ -63,6 +79,8 @@ pub struct StorageHost {
     pub db: String,
     /// Sources of randomness.
     pub draw: Arc<dyn Draw>,
+    /// What is no collection's.
+    own: Arc<dyn OwnDocuments>,
     /// Whether `$out` and `$merge` do not ask their target's validator.
     pub bypass_validation: bool,
     /// Who runs the aggregation now.
@@ -71,8 +89,8 @@ pub struct StorageHost {
 
 impl StorageHost {
     /// The host of one aggregation.
-    pub fn new(storage: Arc<Storage>, db: &str, draw: Arc<dyn Draw>) -> Self {
-        Self { storage, db: db.to_owned(), draw, bypass_validation: false, interruption: Arc::default() }
+    pub fn new(storage: Arc<Storage>, db: &str, draw: Arc<dyn Draw>, own: Arc<dyn OwnDocuments>) -> Self {
+        Self { storage, db: db.to_owned(), draw, own, bypass_validation: false, interruption: Arc::default() }
     }
 
     /// The aggregation of `chain` over `input`, whose stages are this host's.
@@ -98,6 +116,10 @@ impl StorageHost {
         if let Some(StageSpec::Documents(spec)) = pipeline.source() {
             let documents = spec.documents(context)?;
             let rest = pipeline.with_stages(pipeline.stages()[1..].to_vec());
+            return Ok(self.aggregation(Input::Documents(documents), rest.start(self)?));
+        }
+        if let Some(documents) = self.own.documents(&namespace, pipeline.source())? {
+            let rest = pipeline.with_stages(pipeline.stages()[usize::from(pipeline.source().is_some())..].to_vec());
             return Ok(self.aggregation(Input::Documents(documents), rest.start(self)?));
         }
         let leading = pipeline.leading_query();
@@ -166,7 +188,7 @@ impl Host for StorageHost {
                 context: Arc::clone(context),
                 other: None,
             })),
-            StageSpec::Out(spec) => Ok(Box::new(Out::new(self.clone(), spec)?)),
+            StageSpec::Out(spec) => Ok(Box::new(Out::new(self.clone(), spec))),
             StageSpec::Merge(spec) => Ok(Box::new(Merge::new(self.clone(), Arc::clone(spec), Arc::clone(context))?)),
             // Parsing has seen to it in the request's own pipeline: here a view's stages stand before it.
             other => {

@@ -20,7 +20,7 @@ pub mod write;
 
 pub use access::{Access, Entries, Examined, Given};
 pub use aggregation::{Aggregation, Input};
-pub use host::{Draw, StorageHost, SystemDraw};
+pub use host::{Draw, NoOwnDocuments, OwnDocuments, StorageHost, SystemDraw};
 pub use interrupt::{Check, Interrupt, Interruption};
 pub use oplog_range::oplog_range;
 pub use plan::PlanChoice;

@@ -19,12 +19,16 @@ use baton_types::Result;
 use bson::RawDocumentBuf;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How long a document may be between two stages: as much as a blocking stage may hold, for one may make one of all.
 const DOCUMENT_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// What a stage does with a document counts for so many steps, besides those it counts itself.
 const STEPS_OF_A_STAGE: usize = 32;
+
+/// Tells the time since some beginning.
+pub type Clock = Box<dyn Fn() -> Duration + Send>;
 
 struct Link {
     stage: Box<dyn Stage>,
@@ -34,6 +38,8 @@ struct Link {
     is_under_way: bool,
     /// How many documents it has emitted so far.
     returned: u64,
+    /// How long it has worked so far, if the chain has a clock.
+    spent: Duration,
 }
 
 /// Running stages in a row.
@@ -47,14 +53,17 @@ pub struct Chain {
     first_ended: bool,
     /// Nothing is on its way behind this link.
     at: usize,
+    /// By which stages are timed, if they are.
+    clock: Option<Clock>,
 }
 
 impl Chain {
     /// A chain of `stages`; an empty one passes documents on as they are.
     pub fn new(stages: Vec<Box<dyn Stage>>) -> Self {
-        let link = |stage| Link { stage, emitted: VecDeque::new(), is_under_way: false, returned: 0 };
+        let link =
+            |stage| Link { stage, emitted: VecDeque::new(), is_under_way: false, returned: 0, spent: Duration::ZERO };
         let links = stages.into_iter().map(link).collect();
-        Self { links, interruption: Arc::default(), first: 0, first_ended: false, at: 0 }
+        Self { links, interruption: Arc::default(), first: 0, first_ended: false, at: 0, clock: None }
     }
 
     /// The same, asking there whether to go on.
@@ -70,6 +79,16 @@ impl Chain {
     /// How many documents each stage has given to the next so far, for explain.
     pub fn returned(&self) -> Vec<u64> {
         self.links.iter().map(|link| link.returned).collect()
+    }
+
+    /// Times each stage from now on.
+    pub fn time_by(&mut self, clock: Clock) {
+        self.clock = Some(clock);
+    }
+
+    /// How long each stage has worked so far, without those before and behind it; nothing if they are not timed.
+    pub fn spent(&self) -> Vec<Duration> {
+        self.links.iter().map(|link| link.spent).collect()
     }
 
     /// Appends everything that is left to `out`: `finish` until it is done.
@@ -90,7 +109,11 @@ impl Chain {
         let Some(link) = self.links.get_mut(at) else { return Ok(Flow::Done) };
         let emitted = if is_last { out } else { &mut link.emitted };
         let before = emitted.len();
+        let began = self.clock.as_ref().map(|clock| clock());
         let flow = work(link.stage.as_mut(), emitted)?;
+        if let (Some(clock), Some(began)) = (&self.clock, began) {
+            link.spent += clock().saturating_sub(began);
+        }
         link.returned += (emitted.len() - before) as u64;
         link.is_under_way = flow == Flow::Again;
         self.at = at;

@@ -1,7 +1,7 @@
 //! A collection in a directory of its own, and the words that tests of execution are told in.
 
 use baton_execution::write::{InsertRules, UpdateStatement, Work, Written, insert_many, update};
-use baton_execution::{Given, Hint, Query, QuerySpec, StorageHost, SystemDraw};
+use baton_execution::{Given, Hint, NoOwnDocuments, Query, QuerySpec, StorageHost, SystemDraw};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::Pipeline;
@@ -112,7 +112,7 @@ impl Ground {
     pub fn aggregate(&self, stages: &[RawDocumentBuf]) -> Result<Vec<RawDocumentBuf>> {
         let context = context();
         let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
-        let host = StorageHost::new(Arc::clone(&self.storage), "test", Arc::new(SystemDraw));
+        let host = StorageHost::new(Arc::clone(&self.storage), "test", Arc::new(SystemDraw), Arc::new(NoOwnDocuments));
         let pipeline = Pipeline::parse(&stages, &context)?;
         let mut aggregation = host.open(&self.namespace, pipeline, None, &context)?;
         let mut found = Vec::new();

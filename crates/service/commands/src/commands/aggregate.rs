@@ -2,23 +2,20 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::at_the_primary;
-use crate::commands::current_op::{self, Wanted};
 use crate::commands::explain;
 use crate::concerns::ReadLevel;
 use crate::crud::cursor::{Opening, open};
+use crate::crud::own_documents::{self, WHOLE_DATABASE};
 use crate::crud::{self, batch_size};
-use crate::ddl::statistics;
 use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::{Given, Hint, Input, StorageHost, SystemDraw};
+use baton_execution::{Given, Hint};
 use baton_query::Context;
 use baton_query::pipeline::{Pipeline, StageSpec, stage_documents};
-use baton_storage::{Collection, Durability, IndexState};
+use baton_storage::Durability;
 use baton_types::{Error, ErrorCode, Namespace, Result};
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
-use std::collections::VecDeque;
+use bson::{RawBsonRef, RawDocument};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -80,8 +77,8 @@ impl<'a> AggregateRequest<'a> {
 fn target(db: &str, value: RawBsonRef<'_>) -> Result<(Namespace, bool)> {
     match value {
         RawBsonRef::String(collection) => Ok((Namespace::new(db, collection)?, false)),
-        RawBsonRef::Int32(1) | RawBsonRef::Int64(1) => Ok((Namespace::new(db, "$cmd.aggregate")?, true)),
-        RawBsonRef::Double(1.0) => Ok((Namespace::new(db, "$cmd.aggregate")?, true)),
+        RawBsonRef::Int32(1) | RawBsonRef::Int64(1) => Ok((Namespace::new(db, WHOLE_DATABASE)?, true)),
+        RawBsonRef::Double(1.0) => Ok((Namespace::new(db, WHOLE_DATABASE)?, true)),
         _ => Err(Error::failed_to_parse(
             "Invalid command format: the 'aggregate' field must specify a collection name or 1",
         )),
@@ -93,7 +90,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let request = AggregateRequest::read(&mut call.fields, false)?;
     let context = crud::context(call, request.variables)?;
     let pipeline = parse(&request.stages, &context)?;
-    check_source(&pipeline, &namespace, whole_database)?;
+    own_documents::check_source(&pipeline, &namespace, whole_database)?;
     check_read_concern(call, &pipeline)?;
     check_api(call, &pipeline)?;
     if request.explain {
@@ -103,7 +100,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         let explained = Explained { namespace, pipeline, hint: crud::hint(request.hint)?, context };
         return explain::append_pipeline(call, reply, explained, "queryPlanner");
     }
-    let mut host = host(call, &namespace);
+    let mut host = own_documents::host(call, &namespace);
     host.bypass_validation = request.bypass_validation;
     let writes = pipeline.write().is_some();
     if writes && call.read_at.is_some() {
@@ -120,15 +117,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         true => Some(server.write_lock.enter(&|| call.operation.check_interrupt())?),
         false => None,
     };
-    // A view may begin with a stage that asks the member.
-    let (source, resolved) = host.resolve(&namespace, pipeline, &context)?;
-    let mut aggregation = match own_source(call, &source, &resolved)? {
-        Some(documents) => {
-            let rest = resolved.with_stages(resolved.stages()[1..].to_vec()).optimize()?;
-            host.aggregation(Input::Documents(documents), rest.start(&host)?)
-        }
-        None => host.open(&source, resolved, crud::hint(request.hint)?, &context)?,
-    };
+    let mut aggregation = host.open(&namespace, pipeline, crud::hint(request.hint)?, &context)?;
     if writes {
         // $out and $merge give nothing back; they run to their end now.
         let check = call.operation.check();
@@ -154,11 +143,6 @@ fn executing(error: Error) -> Error {
     error.in_context("PlanExecutor error during aggregation")
 }
 
-/// A host for the pipelines of this command.
-pub fn host(call: &Call<'_>, namespace: &Namespace) -> StorageHost {
-    StorageHost::new(Arc::clone(&call.server.storage), namespace.db(), Arc::new(SystemDraw))
-}
-
 /// `InvalidOptions` (72) for a pipeline that writes what it is to read linearizably.
 fn check_read_concern(call: &Call<'_>, pipeline: &Pipeline) -> Result<()> {
     match pipeline.write() {
@@ -168,106 +152,6 @@ fn check_read_concern(call: &Call<'_>, pipeline: &Pipeline) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// `InvalidNamespace` (73) where the first stage and the target do not fit.
-fn check_source(pipeline: &Pipeline, namespace: &Namespace, whole_database: bool) -> Result<()> {
-    let invalid = |why: String| Err(Error::new(ErrorCode::InvalidNamespace, why));
-    let without_collection = pipeline.source().is_some_and(StageSpec::reads_no_collection);
-    match pipeline.source() {
-        Some(StageSpec::CurrentOp(_)) if namespace.db() != "admin" || !whole_database => {
-            invalid("$currentOp must be run against the 'admin' database with {aggregate: 1}".into())
-        }
-        Some(source) if without_collection && !whole_database => {
-            invalid(format!("{} can only be run with {{aggregate: 1}}", source.name()))
-        }
-        source if whole_database && !without_collection => {
-            let name = source.or(pipeline.stages().first()).map_or("an empty pipeline", StageSpec::name);
-            invalid(format!("{{aggregate: 1}} is not valid for '{name}'; a collection is required."))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The documents of a first stage that asks the member and not a collection.
-fn own_source(call: &Call<'_>, namespace: &Namespace, pipeline: &Pipeline) -> Result<Option<VecDeque<RawDocumentBuf>>> {
-    let storage = &call.server.storage;
-    let collection = || {
-        storage
-            .collection(namespace)
-            .ok_or_else(|| Error::new(ErrorCode::NamespaceNotFound, format!("Collection [{namespace}] not found.")))
-    };
-    Ok(match pipeline.source() {
-        Some(StageSpec::CurrentOp(spec)) => Some(
-            current_op::list(
-                call.server,
-                Wanted { idle_connections: spec.idle_connections, idle_cursors: spec.idle_cursors },
-            )
-            .into(),
-        ),
-        Some(StageSpec::ListLocalSessions(_) | StageSpec::ListSessions(_)) => Some(sessions(call)),
-        Some(StageSpec::IndexStats) => {
-            Some(storage.collection(namespace).map_or_else(VecDeque::new, |found| index_stats(call, &found)))
-        }
-        Some(StageSpec::CollStats(spec)) => Some(coll_stats(call, &*collection()?, spec)?),
-        Some(StageSpec::PlanCacheStats) => Some(VecDeque::new()),
-        _ => None,
-    })
-}
-
-fn sessions(call: &Call<'_>) -> VecDeque<RawDocumentBuf> {
-    let id = |session: &crate::server::Session| bson::Binary {
-        subtype: bson::spec::BinarySubtype::Uuid,
-        bytes: session.id.0.to_vec(),
-    };
-    call.server.sessions.all().iter().map(|session| rawdoc! { "_id": { "id": id(session) } }).collect()
-}
-
-fn index_stats(call: &Call<'_>, collection: &Collection) -> VecDeque<RawDocumentBuf> {
-    let since = bson::DateTime::from_system_time(call.server.started_wall);
-    let host = call.server.identity.host.as_str();
-    let row = |name: &str, key: RawDocumentBuf, spec: RawDocumentBuf, uses: i64, building: bool| {
-        let mut row = rawdoc! { "name": name, "key": key, "host": host, "accesses": { "ops": uses, "since": since }, "spec": spec };
-        if building {
-            row.append(cstr!("building"), true);
-        }
-        row
-    };
-    let mut rows: VecDeque<_> = VecDeque::new();
-    if collection.options.capped.is_none() {
-        rows.push_back(row(collection.id_index_name(), rawdoc! { "_id": 1 }, collection.id_index(), 0, false));
-    }
-    for index in collection.indexes().iter() {
-        let definition = &index.definition;
-        rows.push_back(row(
-            &definition.name,
-            definition.key_pattern().to_owned(),
-            definition.document.clone(),
-            index.uses.load(Ordering::Relaxed) as i64,
-            index.state() == IndexState::Building,
-        ));
-    }
-    rows
-}
-
-fn coll_stats(
-    call: &Call<'_>,
-    collection: &Collection,
-    spec: &baton_query::pipeline::CollStatsSpec,
-) -> Result<VecDeque<RawDocumentBuf>> {
-    let mut row = rawdoc! {
-        "ns": collection.namespace.as_str(),
-        "host": call.server.identity.host.as_str(),
-        "localTime": bson::DateTime::now(),
-    };
-    if let Some(scale) = spec.storage_scale {
-        let fields = statistics::storage_fields(&call.server.storage, collection, scale.max(1))?;
-        row.append(cstr!("storageStats"), fields);
-    }
-    if spec.count {
-        row.append(cstr!("count"), collection.counts().documents);
-    }
-    Ok(VecDeque::from([row]))
 }
 
 fn check_api(call: &Call<'_>, pipeline: &Pipeline) -> Result<()> {
@@ -310,6 +194,6 @@ pub fn explained<'a>(fields: &mut Fields<'a>, db: &str, value: RawBsonRef<'a>, c
     let request = AggregateRequest::read(fields, true)?;
     let context = crud::context(call, request.variables)?;
     let pipeline = parse(&request.stages, &context)?;
-    check_source(&pipeline, &namespace, whole_database)?;
+    own_documents::check_source(&pipeline, &namespace, whole_database)?;
     Ok(Explained { namespace, pipeline, hint: crud::hint(request.hint)?, context })
 }

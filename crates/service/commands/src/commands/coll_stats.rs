@@ -34,7 +34,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     call.fields.finish()?;
     let storage = &call.server.storage;
     reply.append(cstr!("ns"), namespace.as_str());
-    let Some(collection) = storage.collection(&namespace) else {
+    let figures = match storage.collection(&namespace) {
+        Some(collection) => {
+            refuse_view(&collection)?;
+            Some(statistics::of(storage, &collection))
+        }
+        None => statistics::of_views(storage, &namespace),
+    };
+    let Some(figures) = figures else {
         reply.extend(&rawdoc! {
             "size": 0, "count": 0, "numOrphanDocs": 0, "storageSize": 0, "totalSize": 0, "nindexes": 0,
             "totalIndexSize": 0, "indexDetails": {}, "indexSizes": {},
@@ -42,7 +49,6 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         reply.append(cstr!("scaleFactor"), i32::try_from(scale).unwrap_or(i32::MAX));
         return Ok(());
     };
-    refuse_view(&collection)?;
-    reply.extend(&statistics::storage_fields(storage, &collection, scale)?);
+    reply.extend(&statistics::storage_fields(storage, &namespace, figures, scale)?);
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! `count`: how many documents match. Source: MongoDB manual, "count".
 
 use crate::call::{Call, Reply};
-use crate::crud;
+use crate::crud::{self, own_documents};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::{Given, Query, QuerySpec, StorageHost, SystemDraw};
+use baton_execution::{Given, Query, QuerySpec};
 use baton_query::pipeline::Pipeline;
 use baton_types::Result;
 use bson::{RawDocument, cstr, rawdoc};
@@ -32,9 +32,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let context = crud::context(call, None)?;
     let interrupt = || call.operation.check_interrupt();
     let collection = storage.collection(&namespace);
-    let count = if collection.as_ref().is_some_and(|collection| collection.options.view.is_some()) {
+    let is_a_pipeline = own_documents::is_a_pipeline(&storage, &namespace, collection.as_deref());
+    let count = if is_a_pipeline {
         let stage = rawdoc! { "$match": query.map_or_else(|| rawdoc! {}, ToOwned::to_owned) };
-        let host = StorageHost::new(storage, namespace.db(), Arc::new(SystemDraw));
+        let host = own_documents::host(call, &namespace);
         let mut aggregation = host.open(&namespace, Pipeline::parse(&[&stage], &context)?, None, &context)?;
         let mut count = 0_u64;
         aggregation.run(&call.operation.check(), &mut |_| {

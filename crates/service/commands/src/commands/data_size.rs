@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Reply};
 use crate::crud;
-use crate::ddl::{parse_namespace, refuse_view};
+use crate::ddl::{parse_namespace, refuse_view, statistics};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::{Given, Hint, Query, QuerySpec};
 use baton_types::{Error, ErrorCode, Result};
@@ -54,9 +54,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
                 Ok(if reached { Given::TakenLast } else { Given::Taken })
             })?;
         } else {
-            let counts = collection.counts();
-            (size, count) = (counts.bytes, counts.documents);
+            let figures = statistics::of(storage, &collection);
+            (size, count) = (figures.document_bytes, figures.documents);
         }
+    } else if let Some(figures) = statistics::of_views(storage, &namespace) {
+        (size, count) = (figures.document_bytes, figures.documents);
     }
     reply.append(cstr!("estimate"), estimate);
     reply.append(cstr!("size"), size);

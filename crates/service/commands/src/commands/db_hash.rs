@@ -5,13 +5,13 @@
 //! there as MongoDB's `system.views` has them.
 
 use crate::call::{Call, Reply};
-use crate::ddl::views::SYSTEM_VIEWS;
+use crate::ddl::views::{SYSTEM_VIEWS, definition};
 use crate::fields::wrong_type;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_storage::{Bounds, Collection, CollectionKind, Order, View};
 use baton_types::Result;
 use bson::raw::CString;
-use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr, rawdoc};
+use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
 use md5::{Digest, Md5};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -110,10 +110,7 @@ fn hash_of_views(collections: &[Arc<Collection>]) -> Option<String> {
     let mut digest = Md5::new();
     let mut found = false;
     for view in collections.iter().filter(|collection| collection.kind == CollectionKind::View) {
-        let Some((on, stages)) = &view.options.view else { continue };
-        let mut pipeline = RawArrayBuf::new();
-        stages.iter().for_each(|stage| pipeline.push(stage.clone()));
-        let definition = rawdoc! { "_id": view.namespace.as_str(), "viewOn": on.as_str(), "pipeline": pipeline };
+        let Some(definition) = definition(view) else { continue };
         digest.update(definition.as_bytes());
         found = true;
     }

@@ -1,11 +1,11 @@
 //! `distinct`: the different values of a field. Source: MongoDB manual, "distinct".
 
 use crate::call::{Call, Reply};
-use crate::crud;
+use crate::crud::{self, own_documents};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_document::keys::{self, Direction};
 use baton_document::path::{LeafArrays, Path, visit_with};
-use baton_execution::{Given, Query, QuerySpec, StorageHost, SystemDraw};
+use baton_execution::{Given, Query, QuerySpec};
 use baton_query::pipeline::Pipeline;
 use baton_types::{Error, Result};
 use bson::raw::RawBson;
@@ -62,9 +62,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Ok(Given::Taken)
     };
     let collection = storage.collection(&namespace);
-    if collection.as_ref().is_some_and(|collection| collection.options.view.is_some()) {
+    let is_a_pipeline = own_documents::is_a_pipeline(&storage, &namespace, collection.as_deref());
+    if is_a_pipeline {
         let stage = rawdoc! { "$match": query.map_or_else(|| rawdoc! {}, ToOwned::to_owned) };
-        let host = StorageHost::new(storage, namespace.db(), Arc::new(SystemDraw));
+        let host = own_documents::host(call, &namespace);
         host.open(&namespace, Pipeline::parse(&[&stage], &context)?, None, &context)?
             .run(&call.operation.check(), &mut take)?;
     } else {

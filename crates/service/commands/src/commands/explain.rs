@@ -3,16 +3,17 @@
 use crate::call::{Call, Reply};
 use crate::commands::aggregate::{self, Explained};
 use crate::commands::find::FindRequest;
-use crate::crud;
+use crate::crud::{self, own_documents};
+use crate::ddl::refuse_view;
 use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::{Given, Query, QuerySpec};
 use baton_query::Context;
-use baton_query::pipeline::{Pipeline, StageSpec};
+use baton_query::pipeline::Pipeline;
 use baton_types::{Error, ErrorCode, Namespace, Result};
-use bson::{Bson, Document, RawDocument, RawDocumentBuf, cstr, doc};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, cstr, doc, rawdoc};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -80,6 +81,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             let namespace = collection()?;
             let request = FindRequest::read(&mut fields)?;
             let context = crud::context(call, request.variables())?;
+            if is_a_pipeline(call, &namespace) {
+                return append_stages(call, reply, namespace, &request.stages()?, context, verbosity);
+            }
             let spec = request.query_spec(&context)?;
             append_query(call, reply, &namespace, spec, &context, verbosity)?;
         }
@@ -87,7 +91,18 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             let is_count = name.as_str() == "count";
             let namespace = collection()?;
             let context = crud::context(call, None)?;
-            let filter = crud::matcher(fields.optional("query")?, &context)?;
+            let query: Option<&RawDocument> = fields.optional("query")?;
+            if is_a_pipeline(call, &namespace) {
+                let mut stages = vec![rawdoc! { "$match": query.map_or_else(RawDocumentBuf::new, ToOwned::to_owned) }];
+                if is_count {
+                    stages.extend(window(&mut fields)?);
+                    stages.push(rawdoc! { "$count": "count" });
+                } else {
+                    stages.extend(distinct_values(fields.required("key")?));
+                }
+                return append_stages(call, reply, namespace, &stages, context, verbosity);
+            }
+            let filter = crud::matcher(query, &context)?;
             let hint = crud::hint(fields.take("hint"))?;
             append_query(
                 call,
@@ -100,6 +115,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
         "update" | "delete" => {
             let namespace = collection()?;
+            refuse_to_write(call, &namespace)?;
             let context = crud::context(call, None)?;
             let list: &bson::RawArray =
                 fields.required(if name.as_str() == "update" { "updates" } else { "deletes" })?;
@@ -119,6 +135,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
         "findAndModify" | "findandmodify" => {
             let namespace = collection()?;
+            refuse_to_write(call, &namespace)?;
             let context = crud::context(call, None)?;
             let filter = crud::matcher(fields.optional("query")?, &context)?;
             let (sort, _) = crud::sort(fields.optional("sort")?)?;
@@ -176,7 +193,7 @@ fn describe_query(
         let began = Instant::now();
         let interrupt = || call.operation.check_interrupt();
         while query.run(&interrupt, &mut |_, _| Ok(Given::Taken))? {}
-        out.insert("executionStats", execution_section(&query, began, verbosity));
+        out.insert("executionStats", execution_section(&query, began.elapsed(), verbosity));
     }
     Ok(out)
 }
@@ -199,39 +216,96 @@ fn planner_section(query: &Query, namespace: &Namespace) -> Document {
 }
 
 /// What a query did that has run to its end.
-fn execution_section(query: &Query, began: Instant, verbosity: &str) -> Document {
-    let mut statistics = query.execution_stats(began.elapsed().as_millis() as u64);
+fn execution_section(query: &Query, took: Duration, verbosity: &str) -> Document {
+    let mut statistics = query.execution_stats(milliseconds(took));
     if verbosity == "allPlansExecution" {
         statistics.insert("allPlansExecution", Bson::Array(Vec::new()));
     }
     statistics
 }
 
-/// The sections about a pipeline. What a pipeline without `$out` and `$merge` does is found out by running it.
+/// What a query on a view runs: its own stages, behind the view's.
+fn append_stages(
+    call: &Call<'_>,
+    reply: &mut Reply<'_>,
+    namespace: Namespace,
+    stages: &[RawDocumentBuf],
+    context: Arc<Context>,
+    verbosity: &str,
+) -> Result<()> {
+    let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
+    let pipeline = Pipeline::parse(&stages, &context)?;
+    append_pipeline(call, reply, Explained { namespace, pipeline, hint: None, context }, verbosity)
+}
+
+fn is_a_pipeline(call: &Call<'_>, namespace: &Namespace) -> bool {
+    let storage = &call.server.storage;
+    own_documents::is_a_pipeline(storage, namespace, storage.collection(namespace).as_deref())
+}
+
+/// `CommandNotSupportedOnView` (166) for a view, as what is explained would answer.
+fn refuse_to_write(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
+    call.server.storage.collection(namespace).map_or(Ok(()), |collection| refuse_view(&collection))
+}
+
+/// The stages of a count's `skip` and `limit`.
+fn window(fields: &mut Fields<'_>) -> Result<Vec<RawDocumentBuf>> {
+    let mut stages = Vec::new();
+    if let Some(skip) = fields.non_negative("skip")?.filter(|skip| *skip > 0) {
+        stages.push(rawdoc! { "$skip": skip });
+    }
+    if let Some(limit) = fields.optional::<i64>("limit")?.filter(|limit| *limit != 0) {
+        stages.push(rawdoc! { "$limit": limit.saturating_abs() });
+    }
+    Ok(stages)
+}
+
+/// The stages of a distinct.
+fn distinct_values(key: &str) -> [RawDocumentBuf; 2] {
+    let path = format!("${key}");
+    [
+        rawdoc! { "$unwind": { "path": path.as_str(), "preserveNullAndEmptyArrays": true } },
+        rawdoc! { "$group": { "_id": null, "distinct": { "$addToSet": path.as_str() } } },
+    ]
+}
+
+/// The sections about a pipeline. What it does is found out by running it.
+///
+/// # Errors
+/// 51029 if it would write and is to be run.
 pub fn append_pipeline(call: &Call<'_>, reply: &mut Reply<'_>, explained: Explained, verbosity: &str) -> Result<()> {
     let Explained { namespace, pipeline, hint, context } = explained;
-    let host = aggregate::host(call, &namespace);
+    let runs = verbosity != "queryPlanner";
+    if let Some(write) = pipeline.write().filter(|_| runs) {
+        let message = format!("explain of {} is not allowed with verbosity {verbosity}", write.name());
+        return Err(Error::location(51029, message));
+    }
+    let host = own_documents::host(call, &namespace);
     let (namespace, pipeline) = host.resolve(&namespace, pipeline, &context)?;
     let pipeline = pipeline.optimize()?;
     let leading = pipeline.leading_query();
-    let is_query = leading.rest.stages().is_empty() && pipeline.source().is_none();
-    let runs = verbosity != "queryPlanner" && !is_query && pipeline.write().is_none();
-    let mut stages = leading.rest.explain()?;
-    let query = if runs && has_documents(&pipeline) {
+    // Documents of the member's own are found by no query.
+    let has_query = pipeline.source().is_none() && !is_a_pipeline(call, &namespace);
+    let is_query = leading.rest.stages().is_empty() && has_query;
+    let mut stages = if has_query { leading.rest.explain()? } else { pipeline.explain()? };
+    let query = if runs && !is_query {
         let mut aggregation = host.open(&namespace, pipeline.clone(), hint, &context)?;
-        let began = Instant::now();
+        aggregation.time_stages();
         while aggregation.run(&call.operation.check(), &mut |_| Ok(Given::Taken))? {}
-        let millis = began.elapsed().as_millis() as i64;
-        for (stage, returned) in stages.iter_mut().zip(aggregation.returned_by_stage()) {
+        let figures = aggregation.returned_by_stage().into_iter().zip(aggregation.times_by_stage());
+        // A source's documents are made before the stages behind it begin.
+        let behind_source = usize::from(pipeline.source().is_some());
+        for (stage, (returned, time)) in stages.iter_mut().skip(behind_source).zip(figures) {
             stage.append(cstr!("nReturned"), i64::try_from(returned).unwrap_or(i64::MAX));
-            stage.append(cstr!("executionTimeMillisEstimate"), millis);
+            stage.append(cstr!("executionTimeMillisEstimate"), milliseconds(time) as i64);
         }
+        let took = aggregation.input_time();
         aggregation.query().map(|query| {
             let mut section = planner_section(query, &namespace);
-            section.insert("executionStats", execution_section(query, began, verbosity));
+            section.insert("executionStats", execution_section(query, took, verbosity));
             section
         })
-    } else if pipeline.source().is_none() {
+    } else if has_query {
         let filter = leading.filter.map_or_else(|| crud::matcher(None, &context), |(_, matcher)| Ok(matcher))?;
         let (sort, skip, limit) = (leading.sort, leading.skip, leading.limit);
         let spec = QuerySpec { sort, skip, limit, hint, ..QuerySpec::matching(filter) };
@@ -261,9 +335,8 @@ pub fn append_pipeline(call: &Call<'_>, reply: &mut Reply<'_>, explained: Explai
     finish(call, reply, call.request.body)
 }
 
-/// Whether the pipeline's input is a collection or documents of its own, and not the member's state.
-fn has_documents(pipeline: &Pipeline) -> bool {
-    matches!(pipeline.source(), None | Some(StageSpec::Documents(_)))
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn finish(call: &Call<'_>, reply: &mut Reply<'_>, command: &RawDocument) -> Result<()> {

@@ -2,11 +2,11 @@
 
 use crate::call::{Call, Reply};
 use crate::crud::cursor::{Opening, Tail, open};
-use crate::crud::{self, batch_size};
+use crate::crud::{self, batch_size, own_documents};
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_document::keys::Direction;
-use baton_execution::{Query, QuerySpec, StorageHost, SystemDraw, oplog_range};
+use baton_execution::{Query, QuerySpec, oplog_range};
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::Pipeline;
 use baton_query::projection::{Mode, Projection};
@@ -167,7 +167,7 @@ impl<'a> FindRequest<'a> {
     }
 
     /// The find as a pipeline, for a view.
-    fn stages(&self) -> Result<Vec<RawDocumentBuf>> {
+    pub fn stages(&self) -> Result<Vec<RawDocumentBuf>> {
         let mut stages = Vec::new();
         let mut stage = |name: &bson::raw::CStr, value: RawBsonRef<'_>| {
             let mut stage = RawDocumentBuf::new();
@@ -208,13 +208,13 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut opening = request.opening(namespace.clone());
     // There is nothing to come from what is not there, not even for a cursor that would wait.
     opening.single_batch |= collection.is_none();
-    if collection.as_ref().is_some_and(|collection| collection.kind == CollectionKind::View) {
+    if own_documents::is_a_pipeline(&storage, &namespace, collection.as_deref()) {
         if request.tailable {
             return Err(Error::new(ErrorCode::OptionNotSupportedOnView, "tailable cursors are not supported on views"));
         }
         let stages = request.stages()?;
         let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
-        let host = StorageHost::new(storage, namespace.db(), Arc::new(SystemDraw));
+        let host = own_documents::host(call, &namespace);
         let aggregation = host.open(&namespace, Pipeline::parse(&stages, &context)?, None, &context)?;
         return open(call, reply, Box::new(aggregation), &opening);
     }

@@ -30,7 +30,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("end"), DateTime::now());
     reply.end();
     if let Some(oplog) = server.storage.collection(&Namespace::new("local", "oplog.rs")?) {
-        let figures = statistics::storage_fields(&server.storage, &oplog, 1)?;
+        let figures =
+            statistics::storage_fields(&server.storage, &oplog.namespace, statistics::of(&server.storage, &oplog), 1)?;
         reply.begin_document(cstr!("local.oplog.rs.stats"));
         reply.append(cstr!("start"), DateTime::now());
         reply.append(cstr!("ns"), "local.oplog.rs");

@@ -1,15 +1,14 @@
 //! `listCollections`: what a database holds. Source: MongoDB manual, "listCollections".
 
 use crate::call::{Call, Reply};
-use crate::ddl::views::SYSTEM_VIEWS;
+use crate::ddl::views::{self, SYSTEM_VIEWS};
 use crate::ddl::{list_batch_size, open_list, stored_context};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_document::hash::hash;
 use baton_query::matcher::Matcher;
-use baton_storage::{Collection, CollectionKind};
+use baton_storage::{Collection, CollectionKind, Storage};
 use baton_types::{Namespace, Result};
 use bson::raw::cstr;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use std::collections::VecDeque;
 
 /// The row in the table.
@@ -32,7 +31,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let db = call.envelope.db;
     let namespace = Namespace::new(db, "$cmd.listCollections")?;
     let catalog = call.server.storage.catalog();
-    let mut entries: Vec<RawDocumentBuf> = catalog.database(db).map(|found| entry(found)).collect();
+    let mut entries: Vec<RawDocumentBuf> =
+        catalog.database(db).map(|found| as_it_is(&call.server.storage, found)).collect();
     if catalog.database(db).any(|found| found.kind == CollectionKind::View) {
         entries.push(system_views(db)?);
         entries.sort_by(|a, b| a.get_str("name").unwrap_or_default().cmp(b.get_str("name").unwrap_or_default()));
@@ -48,6 +48,34 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
     }
     open_list(call, reply, namespace, listed, batch_size)
+}
+
+/// The entry of a collection or view; the oplog with the size that it has now, which its options do not follow.
+fn as_it_is(storage: &Storage, collection: &Collection) -> RawDocumentBuf {
+    let mut shown = entry(collection);
+    if collection.kind == CollectionKind::Oplog {
+        let mut options = RawDocumentBuf::new();
+        for (name, value) in collection.options.document.iter().flatten() {
+            match name.as_str() {
+                "size" => options.append(name, storage.oplog_bytes_max() as i64),
+                _ => options.append(name, value),
+            }
+        }
+        shown = replaced(&shown, "options", &options);
+    }
+    shown
+}
+
+/// The document with another document at a field.
+fn replaced(document: &RawDocument, field: &str, with: &RawDocument) -> RawDocumentBuf {
+    let mut out = RawDocumentBuf::new();
+    for (name, value) in document.iter().flatten() {
+        match name.as_str() == field {
+            true => out.append(name, with.to_owned()),
+            false => out.append(name, value),
+        }
+    }
+    out
 }
 
 /// The entry of a collection or view.
@@ -75,18 +103,13 @@ fn info(uuid: [u8; 16]) -> RawDocumentBuf {
     rawdoc! { "readOnly": false, "uuid": uuid }
 }
 
-/// Where mongod keeps views. Here the catalog does, so its UUID is made of the database's name.
+/// Where mongod keeps views.
 fn system_views(db: &str) -> Result<RawDocumentBuf> {
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&hash(RawBsonRef::String(db), 0)?.to_be_bytes());
-    uuid[8..].copy_from_slice(&hash(RawBsonRef::String(db), 1)?.to_be_bytes());
-    uuid[6] = (uuid[6] & 0x0f) | 0x40;
-    uuid[8] = (uuid[8] & 0x3f) | 0x80;
     Ok(rawdoc! {
         "name": SYSTEM_VIEWS,
         "type": "collection",
         "options": {},
-        "info": info(uuid),
+        "info": info(views::uuid(db)?),
         "idIndex": Collection::id_index_document(),
     })
 }

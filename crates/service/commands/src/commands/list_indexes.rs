@@ -3,7 +3,7 @@
 use crate::call::{Call, Reply};
 use crate::ddl::{indexes, list_batch_size, open_list, refuse_view, views};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_storage::{Collection, CollectionKind, ID_INDEX, IndexState};
+use baton_storage::{Collection, ID_INDEX, IndexState};
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::cstr;
 use bson::rawdoc;
@@ -23,7 +23,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     call.fields.optional::<bool>("includeBuildUUIDs")?;
     let with_builds = call.fields.optional::<bool>("includeIndexBuildInfo")?.unwrap_or(false);
     call.fields.finish()?;
-    if namespace.coll() == views::SYSTEM_VIEWS && has_views(call) {
+    if views::stored(&call.server.storage, &namespace).is_some() {
         return open_list(call, reply, namespace, [Collection::id_index_document()].into(), batch_size);
     }
     let Some(collection) = call.server.storage.collection(&namespace) else {
@@ -45,10 +45,4 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         listed.push_back(entry);
     }
     open_list(call, reply, namespace, listed, batch_size)
-}
-
-/// Whether the database has views, and so the collection that `listCollections` shows them to be kept in.
-fn has_views(call: &Call<'_>) -> bool {
-    let catalog = call.server.storage.catalog();
-    catalog.database(call.envelope.db).any(|found| found.kind == CollectionKind::View)
 }

@@ -3,12 +3,13 @@
 //! Every validation is a full one: each document is read with its checksum and each index entry is compared.
 
 use crate::call::{Call, Reply};
-use crate::ddl::refuse_view;
+use crate::ddl::{refuse_view, views};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_storage::{CollectionKind, ID_INDEX, ValidateReport};
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::CString;
 use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
+use std::collections::VecDeque;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -42,6 +43,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     let storage = &call.server.storage;
     let Some(collection) = storage.collection(&namespace) else {
+        if let Some(definitions) = views::stored(storage, &namespace) {
+            append_head(reply, &namespace, views::uuid(namespace.db())?);
+            return append_report(reply, &validated(&definitions));
+        }
         return Err(Error::new(
             ErrorCode::NamespaceNotFound,
             format!("Collection '{namespace}' does not exist to validate."),
@@ -56,10 +61,27 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         operation.set_progress("Validate: scanning documents", done, total);
         operation.check_interrupt()
     })?;
-    reply.append(cstr!("ns"), namespace.as_str());
-    let uuid = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: collection.uuid.to_vec() };
-    reply.extend(&rawdoc! { "uuid": uuid });
+    append_head(reply, &namespace, collection.uuid);
     append_report(reply, &report)
+}
+
+/// Definitions of views, each read as whoever asks the view will read it.
+fn validated(definitions: &VecDeque<RawDocumentBuf>) -> ValidateReport {
+    let mut report = ValidateReport { documents: definitions.len() as u64, ..ValidateReport::default() };
+    report.keys_per_index.push((ID_INDEX.to_owned(), report.documents));
+    for definition in definitions {
+        if let Err(error) = views::check_stored(definition) {
+            report.invalid_documents += 1;
+            report.errors.push(format!("view {}: {}", definition.get_str("_id").unwrap_or_default(), error.message));
+        }
+    }
+    report
+}
+
+fn append_head(reply: &mut Reply<'_>, namespace: &Namespace, uuid: [u8; 16]) {
+    reply.append(cstr!("ns"), namespace.as_str());
+    let uuid = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: uuid.to_vec() };
+    reply.extend(&rawdoc! { "uuid": uuid });
 }
 
 fn append_report(reply: &mut Reply<'_>, report: &ValidateReport) -> Result<()> {

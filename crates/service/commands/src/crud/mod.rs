@@ -5,6 +5,7 @@
 
 pub mod cursor;
 pub mod errors;
+pub mod own_documents;
 pub mod retry;
 #[cfg(test)]
 mod waiting_tests;

@@ -2,9 +2,9 @@
 //!
 //! Sizes are of uncompressed documents where MongoDB's are, and RocksDB's estimates where MongoDB's are of files.
 
-use super::{append_number, indexes};
+use super::{append_number, indexes, views};
 use baton_storage::{Collection, CollectionKind, ID_INDEX, IndexState, Storage};
-use baton_types::Result;
+use baton_types::{Namespace, Result};
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocumentBuf};
 
@@ -28,7 +28,10 @@ pub fn of(storage: &Storage, collection: &Collection) -> Figures {
     if collection.kind == CollectionKind::View {
         return Figures::default();
     }
-    let counts = collection.counts();
+    let counts = match collection.kind {
+        CollectionKind::Oplog => storage.oplog_counts(),
+        _ => collection.counts(),
+    };
     Figures {
         documents: counts.documents,
         document_bytes: counts.bytes,
@@ -38,9 +41,23 @@ pub fn of(storage: &Storage, collection: &Collection) -> Figures {
     }
 }
 
+/// The figures of what `system.views` shows, if it is there. Views lie in the catalog, as they are shown.
+pub fn of_views(storage: &Storage, namespace: &Namespace) -> Option<Figures> {
+    let stored = views::stored(storage, namespace)?;
+    let bytes = stored.iter().map(|definition| definition.as_bytes().len() as i64).sum();
+    let documents = stored.len() as i64;
+    Some(Figures { documents, document_bytes: bytes, storage_bytes: bytes, index_bytes: 0, index_count: 1 })
+}
+
 /// The fields of `collStats` that follow `ns`: also `$collStats`'s `storageStats`.
-pub fn storage_fields(storage: &Storage, collection: &Collection, scale: i64) -> Result<RawDocumentBuf> {
-    let figures = of(storage, collection);
+pub fn storage_fields(
+    storage: &Storage,
+    namespace: &Namespace,
+    figures: Figures,
+    scale: i64,
+) -> Result<RawDocumentBuf> {
+    let collection = storage.collection(namespace);
+    let capped = collection.as_ref().and_then(|collection| collection.options.capped);
     let mut out = RawDocumentBuf::new();
     append_number(&mut out, "size", figures.document_bytes / scale)?;
     append_number(&mut out, "count", figures.documents)?;
@@ -50,17 +67,15 @@ pub fn storage_fields(storage: &Storage, collection: &Collection, scale: i64) ->
     append_number(&mut out, "numOrphanDocs", 0)?;
     append_number(&mut out, "storageSize", figures.storage_bytes / scale)?;
     append_number(&mut out, "freeStorageSize", 0)?;
-    out.append(cstr!("capped"), collection.options.capped.is_some());
-    if let Some((bytes_max, documents_max)) = collection.options.capped {
-        let bytes_max = match collection.kind {
-            CollectionKind::Oplog => storage.oplog_bytes_max() as i64,
-            _ => bytes_max,
-        };
+    out.append(cstr!("capped"), capped.is_some());
+    if let Some((bytes_max, documents_max)) = capped {
+        let is_oplog = collection.as_ref().is_some_and(|collection| collection.kind == CollectionKind::Oplog);
+        let bytes_max = if is_oplog { storage.oplog_bytes_max() as i64 } else { bytes_max };
         append_number(&mut out, "max", documents_max.unwrap_or(0))?;
         append_number(&mut out, "maxSize", bytes_max / scale)?;
     }
     append_number(&mut out, "nindexes", figures.index_count)?;
-    let all = collection.indexes();
+    let all = collection.as_ref().map(|collection| collection.indexes()).unwrap_or_default();
     let mut building = RawArrayBuf::new();
     let mut sizes = RawDocumentBuf::new();
     if all.iter().all(|index| index.definition.name != ID_INDEX) && figures.index_count > 0 {
