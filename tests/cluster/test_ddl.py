@@ -235,6 +235,7 @@ def test_a_collection_made_capped_beside_writers_keeps_every_write_on_every_memb
             while not over.is_set():
                 client.ring.create_collection(f"other{len(created)}")
                 created.append(time.monotonic())
+                time.sleep(0.2)
 
         def beside(act):
             try:
