@@ -257,7 +257,8 @@ impl Replication {
 impl Drop for Replication {
     fn drop(&mut self) {
         self.inbox.close();
-        if let Some(thread) = self.thread.take()
+        // The thread itself may be the last to hold what holds this: it tells the service of a step, and lets go of it.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id())
             && thread.join().is_err()
         {
             tracing::error!(target: "REPL", "The replication thread panicked");
