@@ -90,14 +90,14 @@ def _disturbance(report):
         axes.figure.set_size_inches(14, 5)
         axes.set_yscale("log")
         for role, color in (("reader", "tab:green"), ("writer", "tab:blue")):
-            axes.plot(*zip(*shown["longestMs"][role]), ".", markersize=2, color=color, label=role)
+            axes.plot(*zip(*shown["longestMs"][role]), ".", markersize=2, color=color, label=role, rasterized=True)
         for event in shown["events"]:
             start, end = event["startSecs"], event["startSecs"] + max(event["endedSecs"], 1)
             axes.axvspan(start, end, color="gray", alpha=0.2, linewidth=0)
             name = event["event"] + (" (refused)" if event["refused"] else "")
             axes.annotate(name, ((start + end) / 2, 0.98), xycoords=("data", "axes fraction"), fontsize=7, rotation=90,
                           ha="center", va="top")
-        axes.legend(loc="lower right")
+        axes.legend(loc="lower left", bbox_to_anchor=(1, 0))
         yield "disturbance.svg" if run["name"] == "now" else f"disturbance-{run['name']}.svg", axes
 
 

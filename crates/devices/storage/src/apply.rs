@@ -194,7 +194,6 @@ impl Storage {
         crash_point!("apply-before-commit");
         self.commit.commit_unasked(transaction, Durability::Applied);
         crash_point!("apply-after-commit");
-        self.retention.consider(self);
         batch.sessions.clear();
     }
 

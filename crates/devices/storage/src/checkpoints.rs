@@ -92,7 +92,7 @@ impl Storage {
         let folder = folder_of(self.db().path());
         std::fs::create_dir_all(&folder).map_err(|error| failed(&error))?;
         let directory = folder.join(id.to_string());
-        let task = self.tasks().begin(TaskKind::InitialSyncSource, reader);
+        let task = self.tasks().admit_now(TaskKind::InitialSyncSource, reader, 0);
         let gathered = self.gather_files(&directory);
         let sizes = gathered.inspect_err(|_| drop(std::fs::remove_dir_all(&directory)))?;
         let files = sizes.iter().map(|(name, size)| (name.clone(), *size)).collect();
@@ -103,6 +103,7 @@ impl Storage {
     /// Puts everything into a new folder that makes the database what it is now; tells the files' sizes. Memtables are written
     /// out first, so that the logs are short.
     fn gather_files(&self, directory: &Path) -> Result<BTreeMap<String, u64>> {
+        let _task = self.tasks().admit_now(TaskKind::Checkpoint, directory.display().to_string(), 0);
         std::fs::create_dir(directory).map_err(|error| failed(&error))?;
         // Nor is a log written over meanwhile.
         self.db().disable_file_deletions().map_err(read_failure)?;

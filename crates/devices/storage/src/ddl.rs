@@ -338,7 +338,7 @@ impl Storage {
             (Arc::clone(&held), index)
         };
         let name = format!("{} {}", collection.namespace, index.definition.name);
-        let task = self.tasks().begin(TaskKind::IndexBuild, name);
+        let task = self.tasks().admit_now(TaskKind::IndexBuild, name, collection.counts().documents.max(0) as u64);
         crash_point!("index-build-registered");
         let unfinished = UnfinishedIndex { storage: self, collection: collection.id, index: index.id };
         self.fill_index(&collection, &index, &task, progress)?;
@@ -416,6 +416,7 @@ impl Storage {
             done += records.len() as u64;
             task.progress(done, total.max(done));
             progress(done, total.max(done))?;
+            task.rest();
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 use crate::format::family;
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use crate::tasks::{Admission, TaskKind};
+use crate::tasks::{Asked, TaskKind, WaitingTask};
 use baton_types::{Error, Result};
 use parking_lot::Mutex;
 use rust_rocksdb::properties;
@@ -85,14 +85,14 @@ impl Default for Governor {
 }
 
 impl Governor {
-    /// Looks at the family; `gate` is asked, with how long the compaction has waited, only if one is due.
-    pub fn step(&mut self, now: Duration, sight: Sight, gate: impl FnOnce(Duration) -> Admission) -> Option<Switch> {
+    /// Looks at the family; `may_begin` is asked only if a compaction is due.
+    pub fn step(&mut self, now: Duration, sight: Sight, may_begin: impl FnOnce() -> bool) -> Option<Switch> {
         match &mut self.state {
             State::Off { due_since } if !sight.is_due => *due_since = None,
             State::Off { due_since } => {
                 let waited = now.saturating_sub(*due_since.get_or_insert(now));
                 let is_forced = waited >= WAIT_MAX || sight.debt.exceeds(BUDGET);
-                if is_forced || gate(waited) == Admission::Begin {
+                if is_forced || may_begin() {
                     self.state = State::On { settled_since: None };
                     return Some(Switch::On);
                 }
@@ -109,10 +109,13 @@ impl Governor {
     }
 }
 
+/// A family's governor, and the compaction that waits.
+type Governed = (Governor, Option<WaitingTask>);
+
 /// The governors of all families.
 pub(crate) struct Governors {
     started: Instant,
-    families: Mutex<[Governor; FAMILIES.len()]>,
+    families: Mutex<[Governed; FAMILIES.len()]>,
 }
 
 impl Default for Governors {
@@ -126,7 +129,7 @@ impl Storage {
     pub fn tend_compaction(&self) -> Result<()> {
         let mut governors = self.governors.families.lock();
         let running = self.tasks().running();
-        for (governor, name) in governors.iter_mut().zip(FAMILIES) {
+        for ((governor, waiting), name) in governors.iter_mut().zip(FAMILIES) {
             let property = |property: &properties::PropName| -> Result<u64> {
                 let value = self.db().property_int_value_cf(self.family(name), property).map_err(read_failure)?;
                 Ok(value.unwrap_or(0))
@@ -139,8 +142,25 @@ impl Storage {
                     pending_bytes: property(properties::ESTIMATE_PENDING_COMPACTION_BYTES)?,
                 },
             };
-            let gate = |waited| self.gate.may_begin(TaskKind::Compaction, name, waited);
-            if let Some(switch) = governor.step(self.governors.started.elapsed(), sight, gate) {
+            let asked_before = waiting.take();
+            let may_begin = || {
+                let asked = match asked_before {
+                    Some(waiting) => waiting.ask_again(),
+                    None => self.tasks().admit(TaskKind::Compaction, name, sight.debt.pending_bytes),
+                };
+                match asked {
+                    // RocksDB's jobs are registered themselves.
+                    Asked::Admitted(task) => {
+                        task.leave_to_others();
+                        true
+                    }
+                    Asked::Waits(again) => {
+                        *waiting = Some(again);
+                        false
+                    }
+                }
+            };
+            if let Some(switch) = governor.step(self.governors.started.elapsed(), sight, may_begin) {
                 self.switch_compaction(name, switch)?;
             }
         }
@@ -172,31 +192,34 @@ mod tests {
     #[test]
     fn a_gate_that_is_open_lets_compaction_begin_at_once_and_it_ends_when_there_is_nothing_left() {
         let mut governor = Governor::default();
-        assert_eq!(governor.step(at(0), IDLE, |_| unreachable!("nothing is due")), None);
-        assert_eq!(governor.step(at(1), DUE, |_| Admission::Begin), Some(Switch::On));
-        assert_eq!(governor.step(at(2), DUE, |_| unreachable!("it is on")), None);
-        assert_eq!(governor.step(at(3), Sight { is_running: true, ..IDLE }, |_| unreachable!("it is on")), None);
-        assert_eq!(governor.step(at(4), IDLE, |_| unreachable!("it is on")), None, "not settled yet");
-        assert_eq!(governor.step(at(6), IDLE, |_| unreachable!("it is on")), Some(Switch::Off));
+        assert_eq!(governor.step(at(0), IDLE, || unreachable!("nothing is due")), None);
+        assert_eq!(governor.step(at(1), DUE, || true), Some(Switch::On));
+        assert_eq!(governor.step(at(2), DUE, || unreachable!("it is on")), None);
+        assert_eq!(governor.step(at(3), Sight { is_running: true, ..IDLE }, || unreachable!("it is on")), None);
+        assert_eq!(governor.step(at(4), IDLE, || unreachable!("it is on")), None, "not settled yet");
+        assert_eq!(governor.step(at(6), IDLE, || unreachable!("it is on")), Some(Switch::Off));
     }
 
     #[test]
-    fn a_gate_that_is_closed_is_asked_again_with_the_time_waited_until_the_budget_is_spent() {
+    fn a_gate_that_is_closed_is_asked_again_until_the_budget_is_spent() {
         let mut governor = Governor::default();
-        let closed = |expected: u64| {
-            move |waited: Duration| {
-                assert_eq!(waited, at(expected));
-                Admission::Wait
-            }
+        let mut asked = 0;
+        let mut step = |secs, sight| {
+            governor.step(at(secs), sight, || {
+                asked += 1;
+                false
+            })
         };
-        assert_eq!(governor.step(at(10), DUE, closed(0)), None);
-        assert_eq!(governor.step(at(20), DUE, closed(10)), None);
-        assert_eq!(governor.step(at(30), IDLE, closed(0)), None, "what was due is not any more");
-        assert_eq!(governor.step(at(40), DUE, closed(0)), None, "so the wait begins anew");
+        assert_eq!(step(10, DUE), None);
+        assert_eq!(step(500, DUE), None);
+        assert_eq!(step(510, IDLE), None, "what was due is not any more");
+        assert_eq!(step(520, DUE), None, "so the wait begins anew");
+        assert_eq!(step(1100, DUE), None);
         let deep = Sight { debt: BUDGET, ..DUE };
-        assert_eq!(governor.step(at(50), deep, |_| Admission::Wait), Some(Switch::On));
+        assert_eq!(step(1110, deep), Some(Switch::On));
+        assert_eq!(asked, 4);
         let mut patient = Governor::default();
-        assert_eq!(patient.step(at(0), DUE, |_| Admission::Wait), None);
-        assert_eq!(patient.step(at(600), DUE, |_| Admission::Wait), Some(Switch::On));
+        assert_eq!(patient.step(at(0), DUE, || false), None);
+        assert_eq!(patient.step(at(600), DUE, || false), Some(Switch::On));
     }
 }

@@ -30,6 +30,7 @@ mod critical;
 mod ddl;
 mod entry_change;
 mod facts;
+mod flushing;
 mod format;
 mod governor;
 mod in_flight;

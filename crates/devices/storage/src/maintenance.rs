@@ -5,14 +5,10 @@ use crate::commit::Durability;
 use crate::ddl::LoggedCommand;
 use crate::format::family;
 use crate::storage::Storage;
-use crate::tasks::{Admission, TaskKind};
+use crate::tasks::TaskKind;
 use crate::transaction::Transaction;
 use baton_types::{Namespace, Result};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long a task that may not begin waits before it asks again.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Storage {
     /// Drops everything in a database but the oplog; gives what was dropped, which is nothing if there was no such
@@ -40,11 +36,8 @@ impl Storage {
     /// `interrupt` is asked while the gate is closed and between two ranges.
     pub fn compact(&self, collection: &Collection, interrupt: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let name = collection.namespace.as_str();
-        let asked = Instant::now();
-        while self.gate.may_begin(TaskKind::Compaction, name, asked.elapsed()) == Admission::Wait {
-            interrupt()?;
-            std::thread::sleep(ASK_AGAIN);
-        }
+        let parts = collection.indexes().len() as u64 + 1;
+        let task = self.tasks().admit_patiently(TaskKind::Compaction, name, parts, interrupt)?;
         let indexes = collection.indexes();
         let bytes = || {
             let indexes: u64 = indexes.iter().map(|index| self.index_bytes(index)).sum();
@@ -53,12 +46,12 @@ impl Storage {
         let ranges = std::iter::once((family::DOCUMENTS, collection.id))
             .chain(indexes.iter().map(|index| (family::INDEXES, index.id)));
         let before = bytes();
-        let task = self.tasks().begin(TaskKind::Compaction, name);
         for (done, (family, id)) in ranges.enumerate() {
             interrupt()?;
             let (from, to) = Self::extent(id);
             self.db().compact_range_cf(self.family(family), Some(from), Some(to));
             task.progress(done as u64 + 1, indexes.len() as u64 + 1);
+            task.rest();
         }
         Ok(before.saturating_sub(bytes()))
     }

@@ -1,7 +1,7 @@
 //! How RocksDB is set up, and what an operator may set.
 
 use crate::format::family;
-use crate::tasks::TaskListener;
+use crate::tasks::listener::TaskListener;
 use rust_rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options, WriteBufferManager,
 };
@@ -46,6 +46,11 @@ impl StorageOptions {
     /// Memtables of all families together; charged to the cache. Also bounds the log that a restart replays.
     fn memtable_bytes(&self) -> usize {
         (self.cache_bytes / 4).clamp(16 * MIB, 128 * MIB)
+    }
+
+    /// Size at which a family's memtable is full, in bytes; of one of the large families.
+    pub(crate) fn family_memtable_bytes(&self) -> usize {
+        self.memtable_bytes() / 2
     }
 
     /// The block cache, shared by all families; of the kind whose look-ups take no lock.
@@ -160,7 +165,7 @@ impl StorageOptions {
         // What is rewritten soon is not worth the cycles: level 0 and the one that it is merged into stay as they are.
         let (none, lz4) = (DBCompressionType::None, DBCompressionType::Lz4);
         options.set_compression_per_level(&[none, none, lz4, lz4, lz4, lz4, lz4]);
-        options.set_write_buffer_size(self.memtable_bytes() / 2);
+        options.set_write_buffer_size(self.family_memtable_bytes());
         options.set_max_write_buffer_number(4);
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_target_file_size_base(64 * MIB as u64);

@@ -8,19 +8,17 @@ use crate::format::{family, oplog_key};
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
 use crate::storage::Storage;
-use crate::tasks::{Admission, TaskKind};
+use crate::tasks::{Asked, TaskGuard, TaskKind, WaitingTask};
 use baton_types::{OpTime, Result, Timestamp, must_not_unwind};
+use parking_lot::Mutex;
 use rust_rocksdb::DB;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Commits between two looks at the oplog's size.
-const COMMITS_BETWEEN_LOOKS: u32 = 4096;
-
-/// When to look, and what is gone.
+/// The limits, and what is gone.
 pub struct Retention {
-    commits: AtomicU32,
-    running: AtomicBool,
+    /// The truncation that waits for the gate. Held by the one who truncates.
+    waiting: Mutex<Option<WaitingTask>>,
     bytes_max: AtomicU64,
     retention_secs_min: AtomicU64,
     /// Everything below this timestamp may be gone.
@@ -77,22 +75,13 @@ impl Retention {
     /// Of a member of a set nothing counts as committed before the set has said so.
     pub(crate) fn new(limits: OplogLimits, is_member: bool) -> Self {
         Self {
-            commits: AtomicU32::new(0),
-            running: AtomicBool::new(false),
+            waiting: Mutex::default(),
             bytes_max: AtomicU64::new(limits.bytes_max),
             retention_secs_min: AtomicU64::new(limits.retention_secs_min),
             oldest: AtomicU64::new(0),
             history_from: AtomicU64::new(0),
             commit_point: AtomicU64::new(if is_member { 0 } else { u64::MAX }),
         }
-    }
-
-    /// Called after each commit; every few thousand of them it looks at the oplog, at most one caller at a time.
-    pub(crate) fn consider(&self, storage: &Storage) {
-        if !self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_BETWEEN_LOOKS) {
-            return;
-        }
-        storage.truncate_oplog();
     }
 
     /// Timestamps below this may have been dropped.
@@ -160,30 +149,38 @@ impl Storage {
         }
     }
 
-    /// Drops the oplog's oldest files while it is larger than it may be. Returns the bytes dropped.
+    /// Drops the oplog's oldest files while it is larger than it may be. Returns the bytes dropped. To be called about once a
+    /// second, by a thread on which no client waits: nobody's commit truncates.
     pub fn truncate_oplog(&self) -> u64 {
-        let retention = &self.retention;
-        if self.oplog_bytes() <= retention.bytes_max.load(Ordering::Relaxed)
-            || self.gate.may_begin(TaskKind::OplogTruncation, "local.oplog.rs", Duration::ZERO) == Admission::Wait
-            || retention.running.swap(true, Ordering::AcqRel)
-        {
+        let Some(mut waiting) = self.retention.waiting.try_lock() else { return 0 };
+        let asked_before = waiting.take();
+        let excess = self.oplog_bytes().saturating_sub(self.retention.bytes_max());
+        if excess == 0 {
             return 0;
         }
-        let _guard = must_not_unwind("truncating the oplog");
-        let dropped = self.drop_oldest_files();
-        retention.running.store(false, Ordering::Release);
-        dropped
+        let asked = match asked_before {
+            Some(waiting) => waiting.ask_again(),
+            None => self.tasks().admit(TaskKind::OplogTruncation, "local.oplog.rs", excess),
+        };
+        match asked {
+            Asked::Admitted(task) => {
+                let _guard = must_not_unwind("truncating the oplog");
+                self.drop_oldest_files(excess, &task)
+            }
+            Asked::Waits(again) => {
+                *waiting = Some(again);
+                0
+            }
+        }
     }
 
-    fn drop_oldest_files(&self) -> u64 {
+    fn drop_oldest_files(&self, mut excess: u64, task: &TaskGuard) -> u64 {
         let retention = &self.retention;
-        let mut excess = self.oplog_bytes().saturating_sub(retention.bytes_max.load(Ordering::Relaxed));
         let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let keep_from_secs = now_secs.saturating_sub(retention.retention_secs_min.load(Ordering::Relaxed)) as u32;
         let Ok(mut files) = self.db().live_files() else { return 0 };
         files.retain(|file| file.column_family_name == family::OPLOG);
         files.sort_by(|a, b| a.start_key.cmp(&b.start_key));
-        let task = self.tasks().begin(TaskKind::OplogTruncation, "local.oplog.rs");
         let total = excess;
         let mut dropped = 0;
         for file in files {

@@ -18,7 +18,8 @@ use crate::options::StorageOptions;
 use crate::record_cache::RecordCache;
 use crate::retention::{OplogLimits, Retention};
 use crate::sessions::{SessionHandle, SessionTable};
-use crate::tasks::{Gate, TaskListener, TaskRegistry};
+use crate::tasks::listener::TaskListener;
+use crate::tasks::{Gate, TaskRegistry};
 use crate::transaction::Transaction;
 use crate::upgrade::OLDEST_VERSION;
 use ahash::RandomState;
@@ -58,17 +59,17 @@ pub struct Storage {
     /// The log's oldest entry, as of these two: where it may begin, and how often its end was cut off.
     pub(crate) oldest_seen: Mutex<Option<((Timestamp, u64), OpTime)>>,
     tasks: Arc<TaskRegistry>,
-    pub(crate) gate: Arc<dyn Gate>,
     pub(crate) governors: Governors,
     pub(crate) options: StorageOptions,
     pub(crate) cache: Cache,
 }
 
 impl Storage {
-    /// Opens a data directory, makes it if it is not there, and recovers it if it was not closed.
+    /// Opens a data directory, makes it if it is not there, and recovers it if it was not closed. `gate` is asked when tasks may
+    /// begin, until another is bound ([`TaskRegistry::bind`]).
     pub fn open(path: &Path, options: StorageOptions, gate: Arc<dyn Gate>) -> Result<Arc<Self>> {
         log_check::check(path)?;
-        let tasks = Arc::new(TaskRegistry::default());
+        let tasks = Arc::new(TaskRegistry::new(gate));
         let cache = options.cache();
         let mut database = options.database(&cache, TaskListener::new(Arc::clone(&tasks)));
         let log_switch = LogSwitch::default();
@@ -107,7 +108,6 @@ impl Storage {
             freeing: Freeing::default(),
             oldest_seen: Mutex::default(),
             tasks,
-            gate,
             governors: Governors::default(),
             options,
             cache,
@@ -222,9 +222,7 @@ impl Storage {
             transaction.in_flight = Some(ticket);
             handed_on = transaction.locks.take_documents();
         }
-        let optime = self.commit.commit_handing_on(transaction, durability, handed_on)?;
-        self.retention.consider(self);
-        Ok(optime)
+        self.commit.commit_handing_on(transaction, durability, handed_on)
     }
 
     /// Lets this member write entries of its own in a term: it is primary. Whoever applies another's entries is done by then.
@@ -327,11 +325,6 @@ impl Storage {
     /// Background work on this member.
     pub fn tasks(&self) -> &Arc<TaskRegistry> {
         &self.tasks
-    }
-
-    /// Who decides when a task may begin.
-    pub fn gate(&self) -> &Arc<dyn Gate> {
-        &self.gate
     }
 
     /// A collection or index id never given out before. Durable with the transaction that uses it.

@@ -1,80 +1,56 @@
-//! Background work, as one concept: every flush, compaction, index build, TTL pass and oplog truncation is a task that
-//! is registered before it starts, shows its progress, and is gated.
+//! Background work, as one concept: every flush, compaction, index build, TTL pass and oplog truncation is a task that asked the
+//! gate and is registered while it runs, shows its progress, and works at the pace it was given.
 //!
-//! The registry is what `currentOp`, `serverStatus` and the status page show. The gate is how storage asks whether a
-//! task may begin without knowing what leadership is: a lone member always says yes.
+//! The registry is what `currentOp`, `serverStatus` and the status page show: what runs, and what waits and why. The gate is how
+//! storage asks without knowing what leadership is; a lone member has one that is always open, a set binds its own.
 //!
-//! Invariant: a task is in the registry exactly while its [`TaskGuard`] lives.
+//! Invariants:
+//! - Nothing registers without asking: a [`TaskGuard`] comes only from an answer of the gate.
+//! - Nothing asks without registering: the gate is asked here alone, and who is told to wait is in the registry as
+//!   [`WaitingTask`] until it begins or is given up.
+//! - Who cannot wait is not told to: that question has no such answer ([`Gate::pace`]).
+
+pub(crate) mod listener;
 
 use baton_types::Class;
-use parking_lot::Mutex;
-use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
+pub use baton_types::{Admission, Pace, Proposal, TaskKind};
+use baton_types::{Error, ErrorCode, Result};
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What kind of work a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum TaskKind {
-    /// A memtable on its way to disk.
-    Flush,
-    /// Files merged into others.
-    Compaction,
-    /// An index filled from its collection.
-    IndexBuild,
-    /// Old entries dropped from the oplog.
-    OplogTruncation,
-    /// Expired documents deleted.
-    TtlDeletion,
-    /// The keys of a dropped collection or index deleted.
-    DropCleanup,
-    /// A collection checked against its indexes.
-    Validate,
-    /// A backup, announced by its tool.
-    Backup,
-    /// This member's files copied by another.
-    InitialSyncSource,
-}
+/// How long a task that waits with its thread does so before it asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How often a task that runs asks whether its pace is still right.
+const PACE_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest that a task at half pace rests between two steps.
+const REST_MAX: Duration = Duration::from_millis(200);
 
-impl TaskKind {
-    /// The name in `currentOp`, serverStatus and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flush => "flush",
-            Self::Compaction => "compaction",
-            Self::IndexBuild => "indexBuild",
-            Self::OplogTruncation => "oplogTruncation",
-            Self::TtlDeletion => "ttlDeletion",
-            Self::DropCleanup => "dropCleanup",
-            Self::Validate => "validate",
-            Self::Backup => "backup",
-            Self::InitialSyncSource => "initialSyncSource",
-        }
-    }
-}
-
-/// What the gate answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// Go ahead.
-    Begin,
-    /// Not now; ask again later.
-    Wait,
-}
-
-/// Decides whether a task may begin on this member now.
+/// Decides when tasks begin on this member, and how hard they work. Must not block: RocksDB's own threads ask, too.
 pub trait Gate: Send + Sync {
-    /// Asked before a task begins, and again while it waits. Must not block.
-    fn may_begin(&self, kind: TaskKind, name: &str, waited: Duration) -> Admission;
+    /// Asked before a task begins that can wait, and again while it waits.
+    fn may_begin(&self, proposal: &Proposal<'_>) -> Admission;
+
+    /// Asked about a task that cannot wait, because somebody waits for it or it has begun; and again while a task runs.
+    fn pace(&self, _: &Proposal<'_>) -> Pace {
+        Pace::Full
+    }
+
+    /// Asked about a flush that is not due yet but will be soon. `true` has it begin now: a moment at which it hurts nobody is
+    /// chosen by asking early, for once a memtable is full nothing can wait.
+    fn may_flush_early(&self, _: &Proposal<'_>) -> bool {
+        false
+    }
 }
 
 /// The gate of a member that has nobody to hand leadership to.
 pub struct AlwaysOpen;
 
 impl Gate for AlwaysOpen {
-    fn may_begin(&self, _: TaskKind, _: &str, _: Duration) -> Admission {
-        Admission::Begin
+    fn may_begin(&self, _: &Proposal<'_>) -> Admission {
+        Admission::Begin(Pace::Full)
     }
 }
 
@@ -89,12 +65,15 @@ pub struct Task {
     pub name: String,
     /// Its class: the lowest, unless a user waits for it.
     pub class: Class,
-    /// When it began, by the wall clock.
+    /// When it began, or began to wait, by the wall clock.
     pub started_at: SystemTime,
-    /// When it began, for durations.
+    /// When it began, or began to wait, for durations.
     pub started: Instant,
+    /// Why it waits; none if it runs.
+    pub waits_for: Option<&'static str>,
     done: AtomicU64,
     total: AtomicU64,
+    is_at_half_pace: AtomicBool,
 }
 
 impl Task {
@@ -108,6 +87,20 @@ impl Task {
         let (done, total) = self.progress();
         let elapsed = self.started.elapsed().as_secs_f64();
         (done > 0 && total >= done).then(|| elapsed * (total - done) as f64 / done as f64)
+    }
+
+    /// How hard it works.
+    pub fn pace(&self) -> Pace {
+        if self.is_at_half_pace.load(Ordering::Relaxed) { Pace::Half } else { Pace::Full }
+    }
+
+    fn set_pace(&self, pace: Pace) {
+        self.is_at_half_pace.store(pace == Pace::Half, Ordering::Relaxed);
+    }
+
+    /// What the gate is told of it.
+    fn proposal(&self, waited: Duration) -> Proposal<'_> {
+        Proposal { kind: self.kind, name: &self.name, expected: self.total.load(Ordering::Relaxed), waited }
     }
 }
 
@@ -123,42 +116,147 @@ pub struct TaskTotals {
 #[derive(Default)]
 struct Registered {
     running: Vec<Arc<Task>>,
+    waiting: Vec<Arc<Task>>,
     totals: HashMap<TaskKind, TaskTotals>,
 }
 
-/// All tasks of a member.
-#[derive(Default)]
+/// All tasks of a member, and the gate that they ask.
 pub struct TaskRegistry {
     next_id: AtomicU64,
+    gate: RwLock<Arc<dyn Gate>>,
     registered: Mutex<Registered>,
 }
 
-/// Keeps a task registered.
+/// Keeps a task registered as running.
 pub struct TaskGuard {
+    registry: Arc<TaskRegistry>,
+    task: Arc<Task>,
+    stepped: Mutex<Steps>,
+}
+
+/// When a task last rested, and last asked for its pace.
+struct Steps {
+    rested: Instant,
+    asked: Instant,
+}
+
+/// Keeps a task registered as waiting. Dropped, it is given up.
+pub struct WaitingTask {
     registry: Arc<TaskRegistry>,
     task: Arc<Task>,
 }
 
+/// The answer to who can wait.
+#[must_use]
+pub enum Asked {
+    /// It runs from now on.
+    Admitted(TaskGuard),
+    /// It waits, and is to ask again.
+    Waits(WaitingTask),
+}
+
+impl Asked {
+    /// Whether it has to wait.
+    pub fn waits(&self) -> bool {
+        matches!(self, Self::Waits(_))
+    }
+}
+
 impl TaskRegistry {
-    /// Registers a task that begins now.
-    pub fn begin(self: &Arc<Self>, kind: TaskKind, name: impl Into<String>) -> TaskGuard {
-        let task = Arc::new(Task {
-            id: self.next_id.fetch_add(1, Ordering::Relaxed) + 1,
+    /// An empty one; `gate` decides until another is bound.
+    pub fn new(gate: Arc<dyn Gate>) -> Self {
+        Self { next_id: AtomicU64::new(1), gate: RwLock::new(gate), registered: Mutex::default() }
+    }
+
+    /// Lets this gate decide from now on: there is a set to ask.
+    pub fn bind(&self, gate: Arc<dyn Gate>) {
+        *self.gate.write() = gate;
+    }
+
+    fn gate(&self) -> Arc<dyn Gate> {
+        Arc::clone(&self.gate.read())
+    }
+
+    /// Asks for a task that can wait. `expected` is how much is to be done, 0 if unknown.
+    pub fn admit(self: &Arc<Self>, kind: TaskKind, name: impl Into<String>, expected: u64) -> Asked {
+        let task = self.task(kind, name.into(), expected);
+        match self.gate().may_begin(&task.proposal(Duration::ZERO)) {
+            Admission::Begin(pace) => Asked::Admitted(self.run(task, pace)),
+            Admission::Wait { why } => {
+                let task = Arc::new(Task { waits_for: Some(why), ..task });
+                self.registered.lock().waiting.push(Arc::clone(&task));
+                Asked::Waits(WaitingTask { registry: Arc::clone(self), task })
+            }
+        }
+    }
+
+    /// Asks for a task that somebody waits for, or that has begun: the answer is how hard it may work.
+    pub fn admit_now(self: &Arc<Self>, kind: TaskKind, name: impl Into<String>, expected: u64) -> TaskGuard {
+        let task = self.task(kind, name.into(), expected);
+        let pace = self.gate().pace(&task.proposal(Duration::ZERO));
+        self.run(task, pace)
+    }
+
+    /// Asks for a task that can wait, and waits. `interrupt` says now and then whether to go on waiting.
+    ///
+    /// # Errors
+    /// Those of `interrupt`.
+    pub fn admit_patiently(
+        self: &Arc<Self>,
+        kind: TaskKind,
+        name: impl Into<String>,
+        expected: u64,
+        interrupt: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<TaskGuard> {
+        let mut asked = self.admit(kind, name, expected);
+        loop {
+            match asked {
+                Asked::Admitted(guard) => return Ok(guard),
+                Asked::Waits(waiting) => {
+                    interrupt()?;
+                    std::thread::sleep(ASK_AGAIN);
+                    asked = waiting.ask_again();
+                }
+            }
+        }
+    }
+
+    /// Whether a flush may begin now that is not due yet: see [`Gate::may_flush_early`]. It is registered when RocksDB begins it.
+    pub(crate) fn may_flush_early(&self, family: &str, bytes: u64) -> bool {
+        let proposal = Proposal { kind: TaskKind::Flush, name: family, expected: bytes, waited: Duration::ZERO };
+        self.gate().may_flush_early(&proposal)
+    }
+
+    fn task(&self, kind: TaskKind, name: String, expected: u64) -> Task {
+        Task {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
             kind,
-            name: name.into(),
+            name,
             class: Class::Background,
             started_at: SystemTime::now(),
             started: Instant::now(),
+            waits_for: None,
             done: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-        });
+            total: AtomicU64::new(expected),
+            is_at_half_pace: AtomicBool::new(false),
+        }
+    }
+
+    fn run(self: &Arc<Self>, task: Task, pace: Pace) -> TaskGuard {
+        task.set_pace(pace);
+        let (task, now) = (Arc::new(task), Instant::now());
         self.registered.lock().running.push(Arc::clone(&task));
-        TaskGuard { registry: Arc::clone(self), task }
+        TaskGuard { registry: Arc::clone(self), task, stepped: Mutex::new(Steps { rested: now, asked: now }) }
     }
 
     /// The tasks running now, oldest first.
     pub fn running(&self) -> Vec<Arc<Task>> {
         self.registered.lock().running.clone()
+    }
+
+    /// The tasks that wait for the gate, oldest first.
+    pub fn waiting(&self) -> Vec<Arc<Task>> {
+        self.registered.lock().waiting.clone()
     }
 
     /// Finished tasks by kind.
@@ -169,11 +267,85 @@ impl TaskRegistry {
     }
 }
 
+impl WaitingTask {
+    /// Why it waits.
+    pub fn why(&self) -> &'static str {
+        self.task.waits_for.unwrap_or_default()
+    }
+
+    /// The error for a client that does not want to wait.
+    pub fn error(&self) -> Error {
+        let message = format!("{} of {} has to wait: {}", self.task.kind.name(), self.task.name, self.why());
+        Error::new(ErrorCode::ConflictingOperationInProgress, message)
+    }
+
+    /// Asks again.
+    pub fn ask_again(mut self) -> Asked {
+        let waited = self.task.started.elapsed();
+        match self.registry.gate().may_begin(&self.task.proposal(waited)) {
+            Admission::Begin(pace) => {
+                let task = Task {
+                    id: self.task.id,
+                    ..self.registry.task(self.task.kind, self.task.name.clone(), self.task.proposal(waited).expected)
+                };
+                Asked::Admitted(self.registry.run(task, pace))
+            }
+            Admission::Wait { why } => {
+                if why != self.why() {
+                    self.say(why);
+                }
+                Asked::Waits(self)
+            }
+        }
+    }
+
+    /// Shows another reason.
+    fn say(&mut self, why: &'static str) {
+        let old = &self.task;
+        let task = Arc::new(Task {
+            id: old.id,
+            started_at: old.started_at,
+            started: old.started,
+            waits_for: Some(why),
+            ..self.registry.task(old.kind, old.name.clone(), old.proposal(Duration::ZERO).expected)
+        });
+        for waiting in self.registry.registered.lock().waiting.iter_mut().filter(|waiting| waiting.id == task.id) {
+            *waiting = Arc::clone(&task);
+        }
+        self.task = task;
+    }
+}
+
+impl Drop for WaitingTask {
+    fn drop(&mut self) {
+        self.registry.registered.lock().waiting.retain(|task| task.id != self.task.id);
+    }
+}
+
 impl TaskGuard {
     /// Says how far the task is.
     pub fn progress(&self, done: u64, total: u64) {
         self.task.done.store(done, Ordering::Relaxed);
         self.task.total.store(total, Ordering::Relaxed);
+    }
+
+    /// A step is over, and no lock is held: at half pace it rests now for as long as the step took. The gate is asked now and then
+    /// whether the pace is still right.
+    pub fn rest(&self) {
+        let mut steps = self.stepped.lock();
+        if steps.asked.elapsed() >= PACE_INTERVAL {
+            steps.asked = Instant::now();
+            self.task.set_pace(self.registry.gate().pace(&self.task.proposal(Duration::ZERO)));
+        }
+        if self.task.pace() == Pace::Half {
+            std::thread::sleep(steps.rested.elapsed().min(REST_MAX));
+        }
+        steps.rested = Instant::now();
+    }
+
+    /// Ends it as if it had never begun: what was admitted is done by others, who are registered themselves.
+    pub(crate) fn leave_to_others(self) {
+        self.registry.registered.lock().running.retain(|task| task.id != self.task.id);
     }
 
     /// The task itself.
@@ -185,58 +357,14 @@ impl TaskGuard {
 impl Drop for TaskGuard {
     fn drop(&mut self) {
         let mut registered = self.registry.registered.lock();
+        let running = registered.running.len();
         registered.running.retain(|task| task.id != self.task.id);
+        if registered.running.len() == running {
+            return;
+        }
         let totals = registered.totals.entry(self.task.kind).or_default();
         totals.count += 1;
         totals.duration += self.task.started.elapsed();
-    }
-}
-
-/// Feeds RocksDB's flushes and compactions into the registry. Never blocks: a blocked listener holds a background
-/// thread and the files it picked.
-pub struct TaskListener {
-    registry: Arc<TaskRegistry>,
-    jobs: Mutex<HashMap<(TaskKind, i32), TaskGuard>>,
-}
-
-impl TaskListener {
-    /// A listener for one database.
-    pub fn new(registry: Arc<TaskRegistry>) -> Self {
-        Self { registry, jobs: Mutex::default() }
-    }
-
-    fn began(&self, kind: TaskKind, job: i32, family: Option<Vec<u8>>, bytes: u64) {
-        let name = family.map_or_else(String::new, |name| String::from_utf8_lossy(&name).into_owned());
-        let guard = self.registry.begin(kind, name);
-        guard.progress(0, bytes);
-        self.jobs.lock().insert((kind, job), guard);
-    }
-
-    fn ended(&self, kind: TaskKind, job: i32) {
-        let guard = self.jobs.lock().remove(&(kind, job));
-        drop(guard);
-    }
-}
-
-impl EventListener for TaskListener {
-    fn on_flush_begin(&self, info: &FlushJobInfo) {
-        self.began(TaskKind::Flush, info.job_id(), info.cf_name(), 0);
-        crash_point!("flush-begin");
-    }
-
-    fn on_flush_completed(&self, info: &FlushJobInfo) {
-        crash_point!("flush-completed");
-        self.ended(TaskKind::Flush, info.job_id());
-    }
-
-    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
-        self.began(TaskKind::Compaction, info.job_id(), info.cf_name(), info.total_input_bytes());
-        crash_point!("compaction-begin");
-    }
-
-    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
-        crash_point!("compaction-completed");
-        self.ended(TaskKind::Compaction, info.job_id());
     }
 }
 
@@ -244,10 +372,30 @@ impl EventListener for TaskListener {
 mod tests {
     use super::*;
 
+    /// Lets nothing begin before it has waited for some time, and then only half the time.
+    struct Slow(Duration);
+
+    impl Gate for Slow {
+        fn may_begin(&self, proposal: &Proposal<'_>) -> Admission {
+            if proposal.waited >= self.0 {
+                Admission::Begin(Pace::Half)
+            } else if proposal.waited.is_zero() {
+                Admission::Wait { why: "it has just come" }
+            } else {
+                Admission::Wait { why: "others go first" }
+            }
+        }
+
+        fn pace(&self, _: &Proposal<'_>) -> Pace {
+            Pace::Half
+        }
+    }
+
     #[test]
     fn a_task_shows_while_it_runs_and_counts_once_it_ended() {
-        let registry = Arc::new(TaskRegistry::default());
-        let guard = registry.begin(TaskKind::IndexBuild, "shop.carts");
+        let registry = Arc::new(TaskRegistry::new(Arc::new(AlwaysOpen)));
+        let guard = registry.admit_now(TaskKind::IndexBuild, "shop.carts", 100);
+        assert_eq!(registry.running()[0].progress(), (0, 100));
         guard.progress(25, 100);
         let running = registry.running();
         assert_eq!(running.len(), 1);
@@ -256,5 +404,60 @@ mod tests {
         drop(guard);
         assert!(registry.running().is_empty());
         assert_eq!(registry.totals()[0].1.count, 1);
+    }
+
+    #[test]
+    fn a_task_that_waits_shows_why_until_it_begins_or_is_given_up() {
+        let registry = Arc::new(TaskRegistry::new(Arc::new(Slow(Duration::from_millis(20)))));
+        let Asked::Waits(waiting) = registry.admit(TaskKind::Backup, "all", 7) else { panic!("admitted at once") };
+        assert_eq!(registry.waiting()[0].waits_for, Some("it has just come"));
+        assert!(registry.running().is_empty());
+        std::thread::sleep(Duration::from_millis(1));
+        let Asked::Waits(waiting) = waiting.ask_again() else { panic!("admitted early") };
+        assert_eq!((waiting.why(), registry.waiting()[0].waits_for), ("others go first", Some("others go first")));
+        let id = registry.waiting()[0].id;
+        std::thread::sleep(Duration::from_millis(20));
+        let Asked::Admitted(guard) = waiting.ask_again() else { panic!("it has waited long enough") };
+        assert!(registry.waiting().is_empty());
+        assert_eq!((guard.task().id, guard.task().waits_for, guard.task().pace()), (id, None, Pace::Half));
+        drop(guard);
+        let given_up = registry.admit(TaskKind::Backup, "all", 7);
+        assert!(given_up.waits());
+        drop(given_up);
+        assert!(registry.waiting().is_empty());
+        assert_eq!(registry.totals()[0].1.count, 1, "what never began does not count");
+    }
+
+    #[test]
+    fn who_cannot_wait_is_admitted_and_told_to_go_slowly() {
+        let registry = Arc::new(TaskRegistry::new(Arc::new(Slow(Duration::MAX))));
+        let guard = registry.admit_now(TaskKind::IndexBuild, "shop.carts", 0);
+        assert_eq!(guard.task().pace(), Pace::Half);
+        std::thread::sleep(Duration::from_millis(50));
+        let begun = Instant::now();
+        guard.rest();
+        assert!(begun.elapsed() >= Duration::from_millis(50), "it rests for as long as it worked");
+        registry.bind(Arc::new(AlwaysOpen));
+        std::thread::sleep(PACE_INTERVAL);
+        let begun = Instant::now();
+        guard.rest();
+        assert_eq!(guard.task().pace(), Pace::Full, "the gate bound meanwhile was asked");
+        assert!(begun.elapsed() < Duration::from_millis(100));
+    }
+
+    #[test]
+    fn who_waits_with_its_thread_can_be_interrupted() {
+        let registry = Arc::new(TaskRegistry::new(Arc::new(Slow(Duration::from_millis(150)))));
+        let mut asked = 0;
+        let guard = registry.admit_patiently(TaskKind::Compaction, "shop.carts", 0, &mut || {
+            asked += 1;
+            Ok(())
+        });
+        assert!(guard.is_ok() && asked >= 2);
+        let refused = registry.admit_patiently(TaskKind::Compaction, "shop.carts", 0, &mut || {
+            Err(Error::new(ErrorCode::Interrupted, "enough"))
+        });
+        assert_eq!(refused.err().map(|error| error.code), Some(ErrorCode::Interrupted));
+        assert!(registry.waiting().is_empty());
     }
 }

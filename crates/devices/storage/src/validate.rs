@@ -90,7 +90,8 @@ impl Storage {
         let indexes = collection.indexes();
         self.validate_entry(collection, &indexes, &mut report)?;
         drop(catalog);
-        let task = self.tasks().begin(TaskKind::Validate, collection.namespace.as_str());
+        let task =
+            self.tasks().admit_now(TaskKind::Validate, collection.namespace.as_str(), counted.documents.max(0) as u64);
         let ready = indexes.iter().filter(|index| index.state() == IndexState::Ready);
         let mut checked: Vec<_> = ready.map(|index| Checked { index, expected: Expected::default() }).collect();
         let counts = self.validate_documents(collection, &view, &mut checked, &mut report, &mut |done| {

@@ -1,7 +1,7 @@
 //! Storage on a real directory: what is written is read back, over a restart too, and every index agrees with its
 //! documents.
 
-use baton_storage::tasks::{Admission, AlwaysOpen, Gate, TaskKind};
+use baton_storage::tasks::{Admission, AlwaysOpen, Gate, Pace, Proposal, TaskKind};
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, IndexDefinition, IndexState,
     Inserted, Order, Storage, StorageOptions, Transaction, record_key,
@@ -287,9 +287,13 @@ fn what_a_session_did_is_known_after_a_restart_until_it_expires() {
 struct SwitchedGate(std::sync::atomic::AtomicBool);
 
 impl Gate for SwitchedGate {
-    fn may_begin(&self, kind: TaskKind, _: &str, _: std::time::Duration) -> Admission {
+    fn may_begin(&self, proposal: &Proposal<'_>) -> Admission {
         let is_open = self.0.load(std::sync::atomic::Ordering::Relaxed);
-        if kind != TaskKind::Compaction || is_open { Admission::Begin } else { Admission::Wait }
+        if proposal.kind != TaskKind::Compaction || is_open {
+            Admission::Begin(Pace::Full)
+        } else {
+            Admission::Wait { why: "it is closed" }
+        }
     }
 }
 

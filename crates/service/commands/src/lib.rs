@@ -18,6 +18,8 @@ pub mod dispatch;
 pub mod envelope;
 mod excerpt;
 pub mod fields;
+#[cfg(test)]
+mod gate_tests;
 pub mod host;
 pub mod membership;
 mod mutant;

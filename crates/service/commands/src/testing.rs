@@ -46,6 +46,12 @@ impl Member {
         Self { server, client, _directory: directory }
     }
 
+    /// Ends the connection.
+    pub fn disconnect(self) -> (Arc<Server>, tempfile::TempDir) {
+        self.server.clients.close(self.client.connection.id);
+        (self.server, self._directory)
+    }
+
     /// Sends a command to `db` and gives the whole reply.
     pub fn send(&self, db: &str, command: Document) -> Document {
         let mut body = command;

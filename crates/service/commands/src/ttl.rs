@@ -11,25 +11,38 @@ use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
-use baton_storage::tasks::{Admission, TaskKind};
+use baton_storage::tasks::{Asked, TaskKind, WaitingTask};
 use baton_storage::{Collection, CollectionKind, Durability, Index, IndexFieldKind, IndexState};
 use baton_types::{Class, ErrorCode, Result};
 use bson::raw::CString;
 use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 /// Documents deleted between two looks at whether to go on.
 const BATCH_DOCUMENTS: u64 = 1000;
 
 /// What deletion has done since the start: serverStatus's `metrics.ttl`.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Figures {
     /// Passes over all TTL indexes.
     pub passes: AtomicU64,
     /// Documents deleted.
     pub deleted_documents: AtomicU64,
+    /// Deletions that the gate let wait, by what they are of.
+    waiting: Mutex<HashMap<String, WaitingTask>>,
+}
+
+impl Figures {
+    /// Asks for a deletion, or asks again.
+    fn ask(&self, server: &Server, name: &str) -> Asked {
+        match self.waiting.lock().remove(name) {
+            Some(waiting) => waiting.ask_again(),
+            None => server.storage.tasks().admit(TaskKind::TtlDeletion, name, 0),
+        }
+    }
 }
 
 /// One pass over all TTL indexes; returns how many documents it deleted. Ends early if it is killed or the member stops.
@@ -49,6 +62,12 @@ pub fn run_once(server: &Arc<Server>) -> u64 {
         },
     );
     let catalog = server.storage.catalog();
+    // What is gone waits no more.
+    let names: HashSet<String> = catalog
+        .iter()
+        .flat_map(|collection| collection.indexes().iter().map(|index| name_of(collection, index)).collect::<Vec<_>>())
+        .collect();
+    server.ttl.waiting.lock().retain(|name, _| names.contains(name));
     let mut deleted = 0;
     for collection in catalog.iter().filter(|collection| collection.kind == CollectionKind::Clustered) {
         for index in collection.indexes().iter() {
@@ -76,6 +95,10 @@ pub fn run_once(server: &Arc<Server>) -> u64 {
     deleted
 }
 
+fn name_of(collection: &Collection, index: &Index) -> String {
+    format!("{} {}", collection.namespace, index.definition.name)
+}
+
 fn interrupts(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::Interrupted | ErrorCode::InterruptedAtShutdown)
 }
@@ -88,16 +111,19 @@ fn delete_expired(
     secs: i64,
 ) -> Result<u64> {
     let storage = &server.storage;
-    let name = format!("{} {}", collection.namespace, index.definition.name);
-    // A task that may not begin now is tried again with the next pass.
-    if storage.gate().may_begin(TaskKind::TtlDeletion, &name, Duration::ZERO) == Admission::Wait {
-        return Ok(0);
-    }
+    let name = name_of(collection, index);
     let now = DateTime::now();
     if expired(index, secs, now)?.is_none() {
         return Ok(0);
     }
-    let task = storage.tasks().begin(TaskKind::TtlDeletion, name);
+    let task = match server.ttl.ask(server, &name) {
+        Asked::Admitted(task) => task,
+        // It asks again with the next pass.
+        Asked::Waits(waiting) => {
+            server.ttl.waiting.lock().insert(name, waiting);
+            return Ok(0);
+        }
+    };
     let context = Arc::new(Context::new(now, 0));
     // By the index as it is when the batch begins: it may expire later by then, or be gone with its collection.
     let decide = |collection: &Collection| {
@@ -122,6 +148,7 @@ fn delete_expired(
         deleted += batch;
         server.ttl.deleted_documents.fetch_add(batch, Relaxed);
         task.progress(deleted, 0);
+        task.rest();
         operation.set_progress(format!("Deleting expired documents of {namespace}"), deleted, 0);
         if batch == 0 {
             return Ok(deleted);

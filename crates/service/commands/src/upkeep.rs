@@ -1,6 +1,6 @@
 //! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
-//! oplog, giving back the space of what was dropped, letting compaction begin, lending the cache's memory to large sorts, deleting
-//! expired documents.
+//! oplog, giving back the space of what was dropped, letting compactions and flushes begin, lending the cache's memory to large
+//! sorts, deleting expired documents.
 //!
 //! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises.
 //! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 
 /// How long an acknowledged write may be in memory only: MongoDB's `commitIntervalMs`.
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
-/// How often the history window moves and the oplog's size is looked at.
+/// How often the history window moves.
 const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the oplog's size is looked at. Nobody's commit does: dropping files is this thread's work alone.
+const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is looked whether files are due to be merged, and who needs memory.
 const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked whether space of what was dropped can be given back.
@@ -109,10 +111,14 @@ fn sync(server: &Arc<Server>, stop: &Stop) {
 }
 
 fn tend_storage(server: &Arc<Server>, stop: &Stop) {
-    let mut sessions_seen = Instant::now();
-    while stop.wait(STORAGE_INTERVAL) {
-        server.storage.forget_history();
+    let (mut history_seen, mut sessions_seen) = (Instant::now(), Instant::now());
+    while stop.wait(TRUNCATION_INTERVAL) {
         server.storage.truncate_oplog();
+        if history_seen.elapsed() < STORAGE_INTERVAL {
+            continue;
+        }
+        history_seen = Instant::now();
+        server.storage.forget_history();
         server.storage.expire_checkpoints();
         if sessions_seen.elapsed() >= SESSION_INTERVAL {
             sessions_seen = Instant::now();
@@ -159,8 +165,8 @@ fn tend_resources(server: &Arc<Server>, stop: &Stop) {
             lent = wanted;
             server.storage.lend_cache(lent);
         }
-        if let Err(error) = server.storage.tend_compaction() {
-            tracing::warn!(target: "STORAGE", %error, "Could not look after compaction");
+        if let Err(error) = server.storage.tend_compaction().and_then(|()| server.storage.tend_flushes()) {
+            tracing::warn!(target: "STORAGE", %error, "Could not look after compaction and flushes");
         }
     }
 }

@@ -105,12 +105,17 @@ fn append_storage(server: &Server, text: &mut String) {
     counter(text, "baton_commit_batches_total", "Batches they were written in.", s.commit_batches);
     counter(text, "baton_log_syncs_total", "Syncs of the log.", s.log_syncs);
     counter(text, "baton_log_sync_seconds_total", "Time in syncs of the log.", s.log_sync_micros as f64 / 1e6);
-    family(text, "baton_tasks_running", "gauge", "Background tasks by kind.");
-    let running = server.storage.tasks().running();
-    let mut kinds: Vec<_> = running.iter().map(|t| t.kind.name()).collect();
-    kinds.sort_unstable();
-    for group in kinds.chunk_by(|a, b| a == b) {
-        let _ = writeln!(text, "baton_tasks_running{{kind=\"{}\"}} {}", group[0], group.len());
+    let tasks = server.storage.tasks();
+    for (name, help, tasks) in [
+        ("baton_tasks_running", "Background tasks by kind.", tasks.running()),
+        ("baton_tasks_waiting", "Background tasks that may not begin yet, by kind.", tasks.waiting()),
+    ] {
+        family(text, name, "gauge", help);
+        let mut kinds: Vec<_> = tasks.iter().map(|t| t.kind.name()).collect();
+        kinds.sort_unstable();
+        for group in kinds.chunk_by(|a, b| a == b) {
+            let _ = writeln!(text, "{name}{{kind=\"{}\"}} {}", group[0], group.len());
+        }
     }
 }
 

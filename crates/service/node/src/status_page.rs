@@ -89,9 +89,11 @@ fn append_operations(server: &Server, page: &mut String) {
 
 fn append_tasks(server: &Server, page: &mut String) {
     page.push_str("<h2>Background tasks</h2><table><tr><th>kind</th><th>of</th><th>seconds</th><th>progress</th></tr>");
-    for task in server.storage.tasks().running() {
+    let tasks = server.storage.tasks();
+    for task in tasks.running().into_iter().chain(tasks.waiting()) {
         let (done, total) = task.progress();
-        let progress = (done * 100).checked_div(total).map(|percent| format!("{percent} %")).unwrap_or_default();
+        let percent = (done * 100).checked_div(total).map(|percent| format!("{percent} %"));
+        let progress = task.waits_for.map(|why| format!("waits: {}", escape(why))).or(percent).unwrap_or_default();
         let _ = write!(
             page,
             "<tr><td>{}</td><td>{}</td><td class=n>{}</td><td class=n>{progress}</td></tr>",

@@ -9,6 +9,7 @@ mod memory;
 mod namespace;
 mod optime;
 mod striped;
+mod task;
 mod unwind;
 
 pub use class::Class;
@@ -17,4 +18,5 @@ pub use memory::{MemoryAccount, MemoryPool, MemoryWait};
 pub use namespace::{Namespace, check_database};
 pub use optime::{OpTime, Term, Timestamp};
 pub use striped::Striped;
+pub use task::{Admission, Pace, Proposal, TaskKind};
 pub use unwind::{MustNotUnwind, guarded_section, must_not_unwind};

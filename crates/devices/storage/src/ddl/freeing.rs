@@ -14,14 +14,14 @@
 //! Invariants:
 //! - What a rollback may bring back stays: the commit point has passed a drop before anything of it goes.
 //! - Every step may be done twice. The record goes last, so that a start after a crash finds what is left, and begins anew.
-//! - Before a step the gate is asked; while one is done it is in the registry of tasks.
+//! - The gate is asked before anything goes; between two steps it rests as long as its pace wants.
 
 use super::dropped::Dropped;
 use crate::commit::Durability;
 use crate::format::{dropped_key, family, prefix, prefix_end};
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use crate::tasks::{Admission, TaskKind};
+use crate::tasks::{Asked, TaskGuard, TaskKind, WaitingTask};
 use crate::transaction::{DeletedRange, Transaction};
 use baton_types::Result;
 use parking_lot::Mutex;
@@ -54,7 +54,8 @@ enum Step {
 struct Known {
     step: Step,
     bytes: u64,
-    since: Instant,
+    /// There while the gate lets it not begin.
+    waiting: Option<WaitingTask>,
 }
 
 /// What is known of what was dropped, since the start of the process.
@@ -94,7 +95,7 @@ impl Storage {
                 let now = Instant::now();
                 let (from, to) = Self::extent(dropped.id);
                 let bytes = FAMILIES.iter().map(|family| self.range_bytes(family, &from, &to)).sum();
-                Known { step: Step::Settling { since: now, seen: None }, bytes, since: now }
+                Known { step: Step::Settling { since: now, seen: None }, bytes, waiting: None }
             });
             if let Outcome::Gone = self.free(dropped, state, goes_on)? {
                 known.remove(&dropped.id);
@@ -124,8 +125,19 @@ impl Storage {
         Ok(())
     }
 
-    fn may_free(&self, name: &str, since: Instant) -> bool {
-        self.gate.may_begin(TaskKind::DropCleanup, name, since.elapsed()) == Admission::Begin
+    /// Asks the gate for what is done next; what it does not let begin yet shows as waiting.
+    fn admit_freeing(&self, known: &mut Known, name: &str) -> Option<TaskGuard> {
+        let asked = match known.waiting.take() {
+            Some(waiting) => waiting.ask_again(),
+            None => self.tasks().admit(TaskKind::DropCleanup, name, known.bytes),
+        };
+        match asked {
+            Asked::Admitted(task) => Some(task),
+            Asked::Waits(waiting) => {
+                known.waiting = Some(waiting);
+                None
+            }
+        }
     }
 
     fn free(&self, dropped: &Dropped, known: &mut Known, goes_on: &dyn Fn() -> bool) -> Result<Outcome> {
@@ -144,11 +156,8 @@ impl Storage {
             }
             known.step = Step::Deleting;
         }
-        if !self.may_free(&name, known.since) {
-            return Ok(Outcome::Later);
-        }
         if let Step::Deleting = known.step {
-            let task = self.tasks().begin(TaskKind::DropCleanup, name.as_str());
+            let Some(task) = self.admit_freeing(known, &name) else { return Ok(Outcome::Later) };
             // Files are gone at once: the drop must be on disk before.
             crash_point!("freeing-begins");
             self.sync();
@@ -157,7 +166,8 @@ impl Storage {
                 let all = self.delete_files(family, id, &mut |bytes| {
                     freed += bytes;
                     task.progress(freed, known.bytes.max(freed));
-                    goes_on() && self.may_free(&name, known.since)
+                    task.rest();
+                    goes_on()
                 })?;
                 if !all {
                     return Ok(Outcome::Later);
@@ -183,7 +193,7 @@ impl Storage {
             if self.retention.history_from().as_u64() <= stamp {
                 return Ok(Outcome::Later);
             }
-            let task = self.tasks().begin(TaskKind::DropCleanup, name.as_str());
+            let Some(task) = self.admit_freeing(known, &name) else { return Ok(Outcome::Later) };
             crash_point!("freeing-compaction");
             let mut options = CompactOptions::default();
             options.set_exclusive_manual_compaction(false);

@@ -271,7 +271,7 @@ impl InitialSync<'_> {
     fn copy_several_at_once(&self, line: &Line<'_>, collections: &[Listed]) -> Result<()> {
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || -> Result<()> {
-            let mut source = Source::connect(line)?;
+            let mut source = Source::connect_to_clone(line)?;
             while failure.lock().is_none() {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let Some(listed) = collections.get(place) else { break };

@@ -54,6 +54,8 @@ pub(super) struct Line<'a> {
 pub(super) struct Source<'a> {
     connection: Outgoing,
     line: &'a Line<'a>,
+    /// Whether the source is to show this connection as one that copies it.
+    clones: bool,
 }
 
 pub(super) fn unreachable_source(error: &dyn std::fmt::Display) -> Error {
@@ -88,7 +90,24 @@ pub(super) fn connect(line: &Line<'_>) -> Result<Outgoing> {
 
 impl<'a> Source<'a> {
     pub fn connect(line: &'a Line<'a>) -> Result<Self> {
-        Ok(Self { connection: connect(line)?, line })
+        Ok(Self { connection: connect(line)?, line, clones: false })
+    }
+
+    /// Connects, and has the source show that it is copied.
+    pub fn connect_to_clone(line: &'a Line<'a>) -> Result<Self> {
+        let mut source = Self { clones: true, ..Self::connect(line)? };
+        source.announce()?;
+        Ok(source)
+    }
+
+    fn announce(&mut self) -> Result<()> {
+        if self.clones && self.line.in_background {
+            // As above: a member of an older version refuses, and is copied all the same.
+            let command =
+                rawdoc! { "batonYieldToClients": 1, "task": "initialSyncSource", "of": "all", "$db": "admin" };
+            self.connection.call(&command, TIMEOUT).map_err(|error| unreachable_source(&error))?;
+        }
+        Ok(())
     }
 
     /// Connects anew, and tries that for a while.
@@ -103,6 +122,7 @@ impl<'a> Source<'a> {
             // A process that starts listens before it has its configuration.
             let answers = connect(self.line).and_then(|connection| {
                 self.connection = connection;
+                self.announce()?;
                 self.ask(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })
             });
             match answers {

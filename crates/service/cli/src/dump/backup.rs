@@ -91,13 +91,14 @@ fn back_up(matches: &ArgMatches) -> Result<String, String> {
     }
     let out = PathBuf::from(text("out").unwrap_or_default());
     let place = Place::new(&out)?;
-    let (connection, host, hello) = topology::connect(&uri, Wanted::Reads, "baton backup")?;
+    let (mut connection, host, hello) = topology::connect(&uri, Wanted::Reads, "baton backup")?;
     let has_oplog = hello.contains_key("setName");
     if matches.get_flag("oplog") && !has_oplog {
         return Err("--oplog: the member has no oplog, for it belongs to no replica set; leave --oplog out".into());
     }
     let with_oplog = has_oplog && !matches.get_flag("noOplog") && database.is_none();
     let place = place.begin()?;
+    announce(&mut connection)?;
     let mut backup = Backup { connection, gzip: matches.get_flag("gzip"), progress: Progress::new(0) };
     let saved = backup.save_all(&place.unfinished, database, text("collection"), with_oplog);
     let summary = match saved.and_then(|summary| place.finish().map(|()| summary)) {
@@ -105,6 +106,13 @@ fn back_up(matches: &ArgMatches) -> Result<String, String> {
         Err(why) => return Err(format!("{host}: {why}")),
     };
     Ok(format!("{summary}\nfrom {host}, in {}", out.display()))
+}
+
+/// Tells the member that this connection is a backup, so that clients go first. A member that has better to do answers late. One
+/// that refuses, for it is no Baton or an older one, is saved all the same.
+fn announce(connection: &mut Connection) -> Result<(), String> {
+    let command = doc! { "batonYieldToClients": 1, "task": "backup", "of": "a dump" };
+    connection.ask("admin", command).map(|_| ())
 }
 
 /// The database that is meant: `--db`, or the one that the connection string names.

@@ -426,7 +426,8 @@ fn facts(told: &Told) -> Vec<String> {
 fn describe_task(task: &Document) -> String {
     let kind = task.get_str("kind").unwrap_or("?");
     let state = task.get_str("state").unwrap_or("?");
-    format!("{kind} ({state} {} s)", number(task, "sinceMs").unwrap_or(0) / 1000)
+    let why = task.get_str("why").map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{kind} ({state} {} s{why})", number(task, "sinceMs").unwrap_or(0) / 1000)
 }
 
 #[cfg(test)]

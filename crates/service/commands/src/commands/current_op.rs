@@ -133,9 +133,10 @@ fn active(server: &Server, description: &str, client: Option<&Arc<Client>>, stat
     document
 }
 
-/// Background tasks of the storage, in the form of operations.
+/// Background tasks of the storage, those that wait for the gate included, in the form of operations.
 fn tasks(server: &Server) -> impl Iterator<Item = RawDocumentBuf> + '_ {
-    server.storage.tasks().running().into_iter().map(|task| {
+    let tasks = server.storage.tasks();
+    tasks.running().into_iter().chain(tasks.waiting()).map(|task| {
         let mut document = head(server, "op", task.kind.name(), None, true);
         let elapsed = task.started.elapsed();
         let (done, total) = task.progress();
@@ -145,7 +146,13 @@ fn tasks(server: &Server) -> impl Iterator<Item = RawDocumentBuf> + '_ {
         document.append(cstr!("ns"), task.name.as_str());
         document.append(cstr!("class"), Class::Background.name());
         document.append(cstr!("command"), rawdoc! { "task": task.kind.name(), "taskId": task.id as i64 });
-        document.append(cstr!("msg"), format!("{}: {done}/{total}", task.kind.name()));
+        match task.waits_for {
+            Some(why) => {
+                document.append(cstr!("msg"), format!("{}: waiting: {why}", task.kind.name()));
+                document.append(cstr!("waitingFor"), why);
+            }
+            None => document.append(cstr!("msg"), format!("{}: {done}/{total}", task.kind.name())),
+        }
         document.append(cstr!("progress"), rawdoc! { "done": done as i64, "total": total as i64 });
         document
     })

@@ -229,11 +229,15 @@ fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSe
     writer.append(cstr!("self"), true);
     writer.append(cstr!("lastHeartbeatMessage"), "");
     writer.begin_array(cstr!("tasks"));
-    for task in call.server.storage.tasks().running() {
+    let tasks = call.server.storage.tasks();
+    for task in tasks.running().into_iter().chain(tasks.waiting()) {
         writer.push_document();
         writer.append(cstr!("kind"), task.kind.name());
-        writer.append(cstr!("state"), "running");
+        writer.append(cstr!("state"), if task.waits_for.is_some() { "waiting" } else { "running" });
         writer.append(cstr!("sinceMs"), task.started.elapsed().as_millis() as i64);
+        if let Some(why) = task.waits_for {
+            writer.append(cstr!("why"), why);
+        }
         writer.end();
     }
     writer.end();

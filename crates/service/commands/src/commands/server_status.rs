@@ -207,6 +207,16 @@ fn append_tasks(server: &Server, w: &mut DocumentWriter<'_>) {
         w.end();
     }
     w.end();
+    w.begin_array(cstr!("waiting"));
+    for task in tasks.waiting() {
+        w.push_document();
+        w.append(cstr!("kind"), task.kind.name());
+        w.append(cstr!("name"), task.name.as_str());
+        w.append(cstr!("sinceMs"), task.started.elapsed().as_millis() as i64);
+        w.append(cstr!("why"), task.waits_for.unwrap_or_default());
+        w.end();
+    }
+    w.end();
     w.begin_document(cstr!("finished"));
     for (kind, totals) in tasks.totals() {
         let Ok(name) = CString::try_from(kind.name()) else { continue };

@@ -4,6 +4,7 @@
 //! What it deliberately does not do: read or write the socket.
 
 use super::operations::{Operations, Slot, SlotGuard};
+use baton_storage::tasks::TaskGuard;
 use baton_types::{Class, Error, ErrorCode, MemoryAccount, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
@@ -46,6 +47,8 @@ pub struct Client {
     served: AtomicBool,
     /// What a large reply holds until it is sent.
     reply_memory: Mutex<Option<MemoryAccount>>,
+    /// What it announced that it is.
+    task: Mutex<Option<TaskGuard>>,
 }
 
 impl Client {
@@ -94,6 +97,11 @@ impl Client {
             3 => Class::High,
             _ => Class::Normal,
         }
+    }
+
+    /// Until it ends, its connection is this task.
+    pub fn announce(&self, task: TaskGuard) {
+        *self.task.lock() = Some(task);
     }
 
     /// Sets the class of its requests from now on.
@@ -192,6 +200,7 @@ impl Clients {
             class: AtomicU8::new(2),
             served: AtomicBool::new(false),
             reply_memory: Mutex::default(),
+            task: Mutex::default(),
             connection,
         });
         self.clients.lock().insert(client.connection.id, client.clone());
