@@ -5,6 +5,8 @@ use crate::tasks::listener::TaskListener;
 use rust_rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options, WriteBufferManager,
 };
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 
 /// Logs kept to be written over.
 const RECYCLED_LOG_FILES: usize = 3;
@@ -25,6 +27,8 @@ pub struct StorageOptions {
     pub background_jobs: i32,
     /// How far back documents can be read as they were, in seconds. Older versions go with the next compaction.
     pub history_secs: u32,
+    /// Size of its memtables, in percent of what the cache's size makes them: see [`Self::with_memtables_by_chance`].
+    pub memtable_percent: u8,
     /// Tables kept open, so a share of the process's file descriptors. What is read beyond them is opened anew each time.
     pub open_tables_max: i32,
 }
@@ -37,15 +41,23 @@ impl Default for StorageOptions {
             oplog_retention_secs_min: None,
             background_jobs: 2,
             history_secs: 10,
+            memtable_percent: 100,
             open_tables_max: 4096,
         }
     }
 }
 
 impl StorageOptions {
+    /// The same, with memtables up to 15 % larger or smaller. Members of a set take the same bytes in the same order: with
+    /// memtables of one size all would write them out at the same moment, and nobody would be left to acknowledge a majority.
+    pub fn with_memtables_by_chance(self) -> Self {
+        let chance = RandomState::new().hash_one(self.cache_bytes);
+        Self { memtable_percent: 85 + (chance % 31) as u8, ..self }
+    }
+
     /// Memtables of all families together; charged to the cache. Also bounds the log that a restart replays.
     fn memtable_bytes(&self) -> usize {
-        (self.cache_bytes / 4).clamp(16 * MIB, 128 * MIB)
+        (self.cache_bytes / 4).clamp(16 * MIB, 128 * MIB) / 100 * usize::from(self.memtable_percent)
     }
 
     /// Size at which a family's memtable is full, in bytes; of one of the large families.
@@ -172,5 +184,19 @@ impl StorageOptions {
         // Switched on when the gate agrees: see the governor.
         options.set_disable_auto_compactions(true);
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_memtables_differ_by_chance_and_by_no_more_than_a_sixth() {
+        let sizes: std::collections::BTreeSet<usize> =
+            (0..100).map(|_| StorageOptions::default().with_memtables_by_chance().memtable_bytes()).collect();
+        assert!(sizes.len() > 10, "{sizes:?}");
+        let usual = StorageOptions::default().memtable_bytes();
+        assert!(sizes.iter().all(|size| (usual / 100 * 85..=usual / 100 * 115).contains(size)), "{sizes:?}");
     }
 }

@@ -222,7 +222,8 @@ fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Stora
         oplog_retention_secs_min: options.oplog_retention_secs_min,
         open_tables_max: descriptors.tables,
         ..StorageOptions::default()
-    };
+    }
+    .with_memtables_by_chance();
     let path = options.data_directory.join(crate::contents::DATABASE);
     baton_storage::take_over(&path, &storage_options).map_err(|e| StartError::new(100, e.message))?;
     let storage =
