@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import threading
+import time
 
 import bson
 import pytest
@@ -208,6 +209,15 @@ def is_a_prefix(found, member_client, at_least, at_most):
             return True
         operate(db, n)
     return state(db) == found
+
+
+def test_a_backup_is_a_task_of_the_member_while_it_runs(source, tmp_path):
+    member, client = source
+    baton("backup", member.uri, "--out", tmp_path / "dump")
+    deadline = time.monotonic() + 10
+    while (tasks := client.admin.command("serverStatus")["tasks"])["running"] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert tasks["finished"]["backup"]["count"] == 1, "it ends with its connection"
 
 
 def test_a_backup_under_load_is_the_state_of_one_moment(target, tmp_path):
