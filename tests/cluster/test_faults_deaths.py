@@ -87,6 +87,57 @@ def test_03_what_only_the_dead_primary_had_is_in_a_rollback_file():
         assert {"_id": 1, "n": "lost"} in removed
 
 
+def change_everything(db):
+    """Drops, renames and alters what `test_03_..._is_undone` made, each kind of it once."""
+    db.dropped.update_one({"_id": 1}, {"$set": {"n": "lost"}})
+    db.dropped.drop()
+    db.dropped.insert_one({"_id": "another"})
+    db.indexed.drop_index("n_1")
+    db.indexed.insert_one({"_id": "lost", "n": 7})
+    db.indexed.delete_one({"_id": 3})
+    db.renamed.rename("replaced", dropTarget=True)
+    db.command("collMod", "altered", validator={"n": {"$exists": True}}, index={"name": "n_1", "hidden": True})
+    db.command("convertToCapped", "converted", size=100_000)
+    db.converted.aggregate([{"$match": {"n": 1}}, {"$out": "out"}])
+    db.client.drop_database("other")
+
+
+def test_03_what_only_the_dead_primary_dropped_and_altered_is_undone():
+    """DDL with w:1 and without replication. Fails if a rollback does not bring back what was, or the member has to copy its data."""
+    names = ["dropped", "indexed", "renamed", "replaced", "altered", "converted", "out"]
+    settings = SOON | {"electionTimeoutMillis": 8000}
+    with ReplicaSet(settings=settings, network=True) as members, members.client(timeoutMS=90_000) as client:
+        shop = client.get_database("shop", write_concern=MAJORITY)
+        for collection in [*(shop[name] for name in names), client.get_database("other", write_concern=MAJORITY).c]:
+            collection.insert_many([{"_id": i, "n": i, "in": collection.name} for i in range(500)])
+            collection.create_index("n")
+        members.await_equal()
+        uuids = {info["name"]: info["info"]["uuid"] for info in shop.list_collections()}
+        dead = members.primary()
+        members.network.isolate(dead)
+        with members.direct(dead) as direct:
+            change_everything(direct.get_database("shop", write_concern=WriteConcern(1)))
+            # What no majority has is not given back.
+            time.sleep(2)
+            files = direct.admin.command("serverStatus")["storage"]["files"]
+            assert files["droppedBytes"] > 0
+        members.kill(dead)
+        members.await_primary_among(members.others(dead))
+        carts_of(client).insert_one({"_id": "kept"})
+        members.network.heal()
+        members.spawn(dead)
+        members.await_healthy()
+        assert "Rollback summary" in members.members[dead].log(lines=100_000)
+        with members.direct(dead) as direct:
+            assert direct.admin.command("replSetGetStatus").get("initialSyncStatus") is None
+            here = direct.get_database("shop", read_preference=ReadPreference.SECONDARY_PREFERRED)
+            assert {info["name"]: info["info"]["uuid"] for info in here.list_collections()
+                    if info["name"] != "carts"} == uuids
+            for name in names:
+                assert ids(here[name]) == set(range(500)), name
+                assert here[name].index_information().keys() == {"_id_", "n_1"}
+
+
 def test_06_a_paused_primary_acknowledges_nothing_when_it_wakes():
     """SIGSTOP of the primary until there is another. What reached it meanwhile is neither acknowledged in its old term nor
     answered with what was true then. Fails if it trusts its own belief to be primary."""

@@ -41,6 +41,8 @@ def test_04_a_kill_in_the_middle_of_a_rollback(point):
             alone.update_many({"n": 0}, {"$set": {"n": 1}})
             alone.create_index("n")
             direct.get_database("shop", write_concern=WriteConcern(1)).created.insert_one({"_id": 1})
+            alone.drop()
+            alone.insert_one({"_id": "another"})
         members.kill(old)
         members.await_primary_among(members.others(old))
         carts_of(client).insert_one({"_id": "kept"})

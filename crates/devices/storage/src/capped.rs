@@ -93,7 +93,12 @@ impl Known {
 impl Storage {
     /// Finds where the capped collections begin and end. While the data directory is opened.
     pub(crate) fn load_capped_positions(&self) -> Result<()> {
-        for collection in self.catalog().iter().filter(|c| c.kind == crate::CollectionKind::Capped) {
+        self.catalog().iter().try_for_each(|collection| self.load_capped_position(collection))
+    }
+
+    /// Finds where a capped collection begins and ends, that nobody writes to yet.
+    pub(crate) fn load_capped_position(&self, collection: &Arc<Collection>) -> Result<()> {
+        if collection.kind == crate::CollectionKind::Capped {
             let key = capped_start_key(collection.id);
             let stored = self.db().get_pinned_cf(self.family(family::META), key).map_err(read_failure)?;
             let stored = stored.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes);

@@ -301,6 +301,15 @@ impl Index {
         Self { id, definition, progress: Arc::new(progress), uses: AtomicU64::new(0) }
     }
 
+    /// The inverse of [`CatalogEntry::encode_index`].
+    pub(crate) fn decode(entry: &RawDocument) -> Result<Self> {
+        let definition = IndexDefinition::parse(entry.get_document("spec")?)?;
+        let state = if entry.get_bool("ready")? { IndexState::Ready } else { IndexState::Building };
+        let index = Self::new(entry.get_i64("id")? as IndexId, definition, state);
+        index.progress.add_multikey(entry.get_i64("multikey")? as u64);
+        Ok(index)
+    }
+
     /// The same index by another definition, on the same key.
     pub(crate) fn altered(&self, definition: IndexDefinition) -> Self {
         Self { id: self.id, definition, progress: Arc::clone(&self.progress), uses: AtomicU64::new(0) }
@@ -488,12 +497,7 @@ impl Collection {
         let mut indexes = Vec::new();
         for element in entry.get_array("indexes").map_err(|_| broken("indexes"))? {
             let element = element?.as_document().ok_or_else(|| broken("indexes"))?;
-            let id = element.get_i64("id").map_err(|_| broken("indexes.id"))? as IndexId;
-            let ready = element.get_bool("ready").map_err(|_| broken("indexes.ready"))?;
-            let definition = IndexDefinition::parse(element.get_document("spec").map_err(|_| broken("indexes.spec"))?)?;
-            let index = Index::new(id, definition, if ready { IndexState::Ready } else { IndexState::Building });
-            index.progress.add_multikey(element.get_i64("multikey").map_err(|_| broken("indexes.multikey"))? as u64);
-            indexes.push(Arc::new(index));
+            indexes.push(Arc::new(Index::decode(element).map_err(|_| broken("indexes"))?));
         }
         *collection.shared.entry.lock() = Some(collection.entry(&indexes));
         collection.indexes.store(Arc::new(indexes));

@@ -28,7 +28,7 @@ use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::View;
 use baton_types::{Error, ErrorCode, Namespace, Result};
-use bson::RawDocument;
+use bson::{RawDocument, rawdoc};
 use noted::{NOTED_MAX, Noted, Touched};
 use std::sync::Arc;
 
@@ -278,7 +278,8 @@ impl Storage {
         let drops_source = request.drop_source && request.from != request.to;
         if drops_source {
             let uuid = source.collection().uuid;
-            catalog.log(&mut transaction, request.from, Some(uuid), &LoggedCommand::Drop)?;
+            let before = rawdoc! { "numRecords": source.collection().counts().documents };
+            catalog.log(&mut transaction, request.from, Some(uuid), &LoggedCommand::Drop, Some(&before))?;
             forget(&mut transaction, source);
         }
         crash_point!("copy-before-swap");

@@ -35,7 +35,7 @@ use crate::transaction::Transaction;
 use crate::view::{Bounds, Order};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use std::sync::Arc;
 
 /// Documents an index build puts into one transaction.
@@ -78,7 +78,7 @@ impl CatalogGuard<'_> {
         }
         let collection = Arc::new(collection);
         transaction.create_entry(self, &collection);
-        self.log(&mut transaction, namespace, Some(uuid), &command)?;
+        self.log(&mut transaction, namespace, Some(uuid), &command, None)?;
         crash_point!("create-before-commit");
         storage.commit.commit(transaction, Durability::Synced)?;
         crash_point!("create-after-commit");
@@ -102,7 +102,15 @@ impl CatalogGuard<'_> {
         }
         transaction.store_entry(source, renamed.entry(&renamed.indexes()));
         let command = LoggedCommand::Rename { to: to.clone(), drop_target };
-        self.log(transaction, &from.namespace, Some(from.uuid), &command)?;
+        let mut before = RawDocumentBuf::new();
+        if let Some(target) = target {
+            before.append(cstr!("numRecords"), target.collection().counts().documents);
+        }
+        if from.options.temporary {
+            before.append(cstr!("collectionOptions_old"), from.options.document.clone());
+        }
+        let before = (!before.is_empty()).then_some(&*before);
+        self.log(transaction, &from.namespace, Some(from.uuid), &command, before)?;
         Ok(renamed)
     }
 }
@@ -139,11 +147,15 @@ impl Held<'_> {
             None => Vec::clone(&self.indexes()),
             Some(change) => self.with_index_altered(change)?,
         };
+        let mut before = rawdoc! { "collectionOptions_old": self.options.document.clone() };
+        if let Some(index) = modification.index.as_ref().and_then(|change| self.index(&change.name)) {
+            before.append(cstr!("indexOptions_old"), index.definition.document.clone());
+        }
         let command = LoggedCommand::Modify(modification.clone());
         self.quietly(|this| {
             let mut transaction = Transaction::default();
             transaction.store_entry(this, altered.entry(&indexes));
-            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command)?;
+            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command, Some(&before))?;
             guard.storage.commit.commit(transaction, Durability::Synced)?;
             altered.indexes.store(Arc::new(indexes));
             guard.publish(|catalog| catalog.insert(altered));
@@ -199,7 +211,7 @@ impl Held<'_> {
         self.quietly(|this| {
             let mut transaction = Transaction::default();
             transaction.store_entry(this, self.entry(&indexes).completed(id));
-            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command)?;
+            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command, None)?;
             crash_point!("index-build-before-ready");
             let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
             index.set_ready();

@@ -26,7 +26,7 @@ impl Storage {
         }
         if let Some(first) = names.first() {
             let mut transaction = Transaction::default();
-            self.lock_catalog().log(&mut transaction, first, None, &LoggedCommand::DropDatabase)?;
+            self.lock_catalog().log(&mut transaction, first, None, &LoggedCommand::DropDatabase, None)?;
             self.commit.commit(transaction, Durability::Synced)?;
         }
         Ok(dropped)

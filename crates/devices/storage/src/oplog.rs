@@ -93,11 +93,17 @@ pub struct OplogEntry<'a> {
     pub retryable: Option<RetryableFields<'a>>,
 }
 
-/// The entry (`c`) of a command `o` in a database, as [`OplogEntry::encode`] gives it of a document.
-pub(crate) fn encode_command(db: &str, uuid: Option<[u8; 16]>, o: &RawDocument) -> Vec<u8> {
+/// The entry (`c`) of a command `o` in a database, as [`OplogEntry::encode`] gives it of a document. `before` is what it changed
+/// (`o2`).
+pub(crate) fn encode_command(
+    db: &str,
+    uuid: Option<[u8; 16]>,
+    o: &RawDocument,
+    before: Option<&RawDocument>,
+) -> Vec<u8> {
     let Ok(namespace) = Namespace::new(db, "$cmd") else { unreachable!("the database's name is valid") };
     let entry = OplogEntry { kind: OplogKind::Noop, namespace: &namespace, uuid, o, o2: None, retryable: None };
-    entry.encode_as("c")
+    entry.encode_as("c", before)
 }
 
 /// Bytes from the `ts` value to the end of an entry: `ts`, `t`, `v`, `wall`, terminator.
@@ -109,10 +115,15 @@ const WALL_ELEMENT: usize = 1 + 5 + 8 + 1;
 impl OplogEntry<'_> {
     /// The entry as BSON with zeros for `ts`, `t` and `wall`; [`stamp`] fills them in.
     pub fn encode(&self) -> Vec<u8> {
-        self.encode_as(self.kind.code())
+        let id = self.o2.map(|id| {
+            let mut o2 = bson::RawDocumentBuf::new();
+            o2.append(bson::raw::cstr!("_id"), id);
+            o2
+        });
+        self.encode_as(self.kind.code(), id.as_deref())
     }
 
-    fn encode_as(&self, kind: &str) -> Vec<u8> {
+    fn encode_as(&self, kind: &str, o2: Option<&RawDocument>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.o.as_bytes().len() + 192);
         out.extend_from_slice(&[0; 4]);
         if let Some(retryable) = &self.retryable {
@@ -126,9 +137,7 @@ impl OplogEntry<'_> {
             out.extend_from_slice(&uuid);
         }
         element(&mut out, 0x03, b"o\0", self.o.as_bytes());
-        if let Some(id) = self.o2 {
-            let mut o2 = bson::RawDocumentBuf::new();
-            o2.append(bson::raw::cstr!("_id"), id);
+        if let Some(o2) = o2 {
             element(&mut out, 0x03, b"o2\0", o2.as_bytes());
         }
         if let Some(retryable) = &self.retryable {

@@ -1,8 +1,9 @@
 //! Rolling back: taking away what this member logged and the set never committed.
 //!
 //! Every document that the entries to be removed touched becomes again what it was at the common entry, which the history
-//! window still knows; what it was until then goes into files that an operator can read. Collections and indexes that were
-//! made meanwhile go. Documents, index entries, counters, sessions and the log's end change in one `WriteBatch`.
+//! window still knows; what it was until then goes into files that an operator can read. Collections and indexes become again what
+//! they were, too ([`catalog`]): what was made goes, what was dropped is still there and comes back, names, options and definitions
+//! are those of then. Catalog, documents, index entries, counters, sessions and the log's end change in one `WriteBatch`.
 //!
 //! ```text
 //!  log     … c ─ x ─ y ─ z          c: the last entry that the source has too
@@ -16,9 +17,11 @@
 //! - Nothing of a rolled back write stays: not in an index, not in a session, not in memory.
 //! - What is removed was synced to its file before.
 //!
-//! Not here: which entry is common, and whether the set committed what comes after it (the caller); dropped or renamed
-//! collections and changed options, which history does not bring back: `UnrecoverableRollbackError` (127), and the member must
-//! be filled anew.
+//! Not here: which entry is common, and whether the set committed what comes after it (the caller). Where the log or what was
+//! dropped does not say enough (entries of an older Baton): `UnrecoverableRollbackError` (127), and the member must be filled anew.
+
+mod catalog;
+mod files;
 
 use crate::apply::Entry;
 use crate::catalog::{Collection, CollectionKind};
@@ -26,21 +29,20 @@ use crate::commit::Durability;
 use crate::copy::DocumentChange;
 use crate::entry_change::EntryChange;
 use crate::facts::Fact;
-use crate::format::{RecordKey, family, oplog_key, record_key};
-use crate::index::{entries_of, entry_key};
+use crate::format::{CollectionId, RecordKey, family, oplog_key, record_key};
+use crate::index::{entries_of, entries_of_fact, entry_key};
 use crate::machine::read_failure;
 use crate::oplog::optime_of;
 use crate::sessions::SessionRecord;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::view::{View, newest, stored_document};
-use crate::{Bounds, Order, replay};
+use crate::view::{Bounds, Order, View, newest, stored_document};
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawBsonRef, RawDocument};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use catalog::Then;
+use files::Files;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,15 +64,18 @@ pub struct RolledBack {
     pub documents: u64,
 }
 
+fn unrecoverable(what: &str) -> Error {
+    Error::new(UNRECOVERABLE, format!("{what} cannot be undone; the member must be filled anew"))
+}
+
+/// Record keys, each with when the document was changed.
+type Records = BTreeMap<Vec<u8>, Vec<Timestamp>>;
+
 /// What the entries to be removed touched.
 #[derive(Default)]
 struct Touched {
-    entries: u64,
-    documents: BTreeMap<[u8; 16], BTreeSet<Vec<u8>>>,
-    /// Collections that were created.
-    collections: Vec<[u8; 16]>,
-    /// Indexes that were built, by collection.
-    indexes: Vec<([u8; 16], String)>,
+    /// By collection, of those that there were at the common entry.
+    documents: BTreeMap<CollectionId, (Arc<Collection>, Records)>,
     /// Sessions that wrote, each with what its newest write was before.
     sessions: HashMap<Vec<u8>, OpTime>,
 }
@@ -96,13 +101,22 @@ impl Storage {
         if common.timestamp < self.whole_from()? {
             return Err(Error::new(UNRECOVERABLE, format!("this member's data were not whole at {common:?}")));
         }
-        let touched = self.touched_after(common)?;
-        let mut files = Files { directory, open: HashMap::new() };
-        let mut summary = RolledBack { from, to: common, entries: touched.entries, documents: 0 };
-        self.undo_catalog(&touched, &mut files)?;
-        let _catalog = self.lock_catalog();
+        let catalog = self.lock_catalog();
+        let (entries, change) = self.catalog_at(common)?;
+        let touched = self.touched_after(common, &change)?;
+        let mut files = Files::below(directory);
+        let mut summary = RolledBack { from, to: common, entries, documents: 0 };
+        for collection in &change.gone {
+            self.keep_all(collection, &mut files)?;
+        }
+        // Who writes yet has looked his collection up before, and will be refused.
+        let mut affected = self.affected(&change);
+        affected.sort_by_key(|collection| collection.id);
+        let _no_writers: Vec<_> = affected.iter().map(|collection| collection.shared.ddl.write()).collect();
+        let _unreadable = self.begin_catalog_change();
         let mut transaction = Transaction::replicating();
-        let outcome = self.restore(&mut transaction, &touched, common, &mut files, &mut summary);
+        change.put(&mut transaction, &catalog);
+        let outcome = self.restore(&mut transaction, &touched, &change, common, &mut files, &mut summary);
         if let Err(error) = outcome.and_then(|()| files.sync()) {
             self.abandon(transaction);
             return Err(error);
@@ -112,6 +126,8 @@ impl Storage {
         crash_point!("rollback-before-commit");
         self.commit.commit_unasked(transaction, Durability::Synced);
         crash_point!("rollback-after-commit");
+        catalog.publish(|catalog| change.publish(catalog));
+        change.restored.iter().try_for_each(|collection| self.load_capped_position(collection))?;
         self.stable_again();
         self.sessions().forget_all();
         drop(turn);
@@ -130,78 +146,106 @@ impl Storage {
         self.refuse_reads_before(stable_from);
     }
 
-    fn touched_after(&self, common: OpTime) -> Result<Touched> {
-        let mut touched = Touched::default();
-        let then = View::as_of(self, common.timestamp);
+    /// Lets `look` see all entries after the common one, in their order.
+    fn entries_after(&self, common: OpTime, mut look: impl FnMut(&RawDocument) -> Result<()>) -> Result<()> {
         let mut log = self.db().raw_iterator_cf(self.family(family::OPLOG));
         log.seek(oplog_key(Timestamp::from_u64(common.timestamp.as_u64() + 1)));
         while let Some(entry) = log.value() {
-            let entry = stored_document(entry)?;
-            touched.entries += 1;
-            if matches!(entry.get_str("op"), Ok("c")) {
-                touched.note_command(entry)?;
-            } else {
-                self.note_document(&mut touched, &then, entry)?;
-            }
+            look(stored_document(entry)?)?;
             log.next();
         }
-        log.status().map_err(read_failure)?;
+        log.status().map_err(read_failure)
+    }
+
+    /// How many entries come after the common one, and what is to be done so that the catalog is that of then.
+    fn catalog_at(&self, common: OpTime) -> Result<(u64, catalog::Change)> {
+        let (mut entries, mut commands) = (0, Vec::new());
+        self.entries_after(common, |entry| {
+            entries += 1;
+            if matches!(entry.get_str("op"), Ok("c")) {
+                commands.push(entry.to_owned());
+            }
+            Ok(())
+        })?;
+        let mut then = Then::now(self.catalog(), self.dropped()?);
+        for entry in commands.iter().rev() {
+            then.undo(entry)?;
+        }
+        Ok((entries, then.change(common)?))
+    }
+
+    /// Collections that go or change, as writers know them.
+    fn affected(&self, change: &catalog::Change) -> Vec<Arc<Collection>> {
+        let now = self.catalog();
+        let is_restored = |id: CollectionId| change.restored.iter().any(|restored| restored.id == id);
+        let restored = now.iter().filter(|collection| is_restored(collection.id)).cloned();
+        change.gone.iter().cloned().chain(restored).collect()
+    }
+
+    fn keep_all(&self, collection: &Arc<Collection>, files: &mut Files<'_>) -> Result<()> {
+        let view = self.view();
+        let mut documents = view.documents(collection, &Bounds::default(), Order::Forward);
+        while let Some((_, document)) = documents.next_document()? {
+            files.keep(collection, document)?;
+        }
+        Ok(())
+    }
+
+    fn touched_after(&self, common: OpTime, change: &catalog::Change) -> Result<Touched> {
+        let now = self.catalog();
+        let then = View::as_of(self, common.timestamp);
+        let mut touched = Touched::default();
+        self.entries_after(common, |entry| {
+            if matches!(entry.get_str("op"), Ok("c")) {
+                return Ok(());
+            }
+            let entry = Entry::parse(entry)?;
+            if let Some(statement) = &entry.statement {
+                let before = entry.whole.get_document("prevOpTime").ok().and_then(optime_of).unwrap_or(OpTime::ZERO);
+                touched.sessions.entry(statement.session.to_vec()).or_insert(before);
+            }
+            match entry.uuid.and_then(|uuid| change.collection_then(&now, uuid)) {
+                Some(collection) => self.note_document(&mut touched, &then, &entry, collection),
+                None => Ok(()),
+            }
+        })?;
         // Inserts into a full capped collection drop its oldest documents, of which the log has no entry.
-        for (uuid, records) in &mut touched.documents {
-            let Some(collection) = self.catalog.load().by_uuid(*uuid).cloned() else { continue };
+        for (collection, records) in touched.documents.values_mut() {
             if collection.kind == CollectionKind::Capped {
-                records.extend(self.dropped_since(&then, &collection)?);
+                for record in self.dropped_since(&then, collection)? {
+                    records.entry(record).or_default();
+                }
             }
         }
         Ok(touched)
     }
 
-    fn note_document(&self, touched: &mut Touched, then: &View<'_>, entry: &RawDocument) -> Result<()> {
-        let entry = Entry::parse(entry)?;
-        if let Some(statement) = &entry.statement {
-            let before = entry.whole.get_document("prevOpTime").ok().and_then(optime_of).unwrap_or(OpTime::ZERO);
-            touched.sessions.entry(statement.session.to_vec()).or_insert(before);
-        }
-        let (Some(change), Some(uuid)) = (entry.change, entry.uuid) else { return Ok(()) };
+    fn note_document(
+        &self,
+        touched: &mut Touched,
+        then: &View<'_>,
+        entry: &Entry<'_>,
+        collection: &Arc<Collection>,
+    ) -> Result<()> {
+        let Some(change) = entry.change else { return Ok(()) };
         let id = match change {
             EntryChange::Put(document) => document.get("_id")?.unwrap_or(RawBsonRef::Null),
             EntryChange::Update { id, .. } | EntryChange::Delete { id } => id,
         };
-        let Some(collection) = self.catalog.load().by_uuid(uuid).cloned() else { return Ok(()) };
-        let records = touched.documents.entry(uuid).or_default();
-        match collection.kind {
-            CollectionKind::Clustered => records.extend([record_key(id)?.to_vec()]),
+        let id = record_key(id)?;
+        let found = match collection.kind {
+            CollectionKind::Clustered => [Some(id), None],
             // Only a document itself tells where it lies: the one of now, and the one of then.
             CollectionKind::Capped => {
-                for options in [newest(family::INDEXES), then.options(family::INDEXES)] {
-                    records.extend(
-                        self.capped_record(options, &collection, &record_key(id)?)?.map(|record| record.to_vec()),
-                    );
-                }
+                let now = self.capped_record(newest(family::INDEXES), collection, &id)?;
+                [now, self.capped_record(then.options(family::INDEXES), collection, &id)?]
             }
-            CollectionKind::Oplog | CollectionKind::View => {}
-        }
-        Ok(())
-    }
-
-    /// Takes away collections and indexes that are younger than the common entry. Each by itself: if it ends half way, the
-    /// log still has their entries, and the same is done again.
-    fn undo_catalog(&self, touched: &Touched, files: &mut Files<'_>) -> Result<()> {
-        for uuid in &touched.collections {
-            let Some(collection) = self.catalog.load().by_uuid(*uuid).cloned() else { continue };
-            let view = self.view();
-            let mut documents = view.documents(&collection, &Bounds::default(), Order::Forward);
-            while let Some((_, document)) = documents.next_document()? {
-                files.keep(&collection, document)?;
-            }
-            files.sync()?;
-            replay::silently(|| self.drop_collection(&collection.namespace))?;
-        }
-        for (uuid, name) in &touched.indexes {
-            let Some(collection) = self.catalog.load().by_uuid(*uuid).cloned() else { continue };
-            if collection.index(name).is_some() {
-                replay::silently(|| self.drop_index(&collection, name))?;
-            }
+            CollectionKind::Oplog | CollectionKind::View => [None, None],
+        };
+        let (_, records) =
+            touched.documents.entry(collection.id).or_insert_with(|| (Arc::clone(collection), Records::new()));
+        for record in found.into_iter().flatten() {
+            records.entry(record.to_vec()).or_default().push(entry.optime.timestamp);
         }
         Ok(())
     }
@@ -211,34 +255,61 @@ impl Storage {
         &self,
         transaction: &mut Transaction,
         touched: &Touched,
+        change: &catalog::Change,
         common: OpTime,
         files: &mut Files<'_>,
         summary: &mut RolledBack,
     ) -> Result<()> {
         let then = View::as_of(self, common.timestamp);
-        for (uuid, records) in &touched.documents {
-            let Some(collection) = self.catalog.load().by_uuid(*uuid).cloned() else { continue };
-            for record in records {
+        for (collection, records) in touched.documents.values() {
+            for (record, changed) in records {
                 // A writer that has the lock waits for nobody who waits for us: it will be refused soon.
                 while !self.locks.try_lock_new(&mut transaction.locks, collection.id, record) {
                     std::thread::sleep(LOCK_WAIT);
                 }
-                let old = then.get(&collection, record)?;
+                let old = then.get(collection, record)?;
                 let old = old.as_deref().map(stored_document).transpose()?;
-                let now = self.get_locked(&collection, record)?;
+                let now = self.get_locked(collection, record)?;
                 let now = now.as_deref().map(stored_document).transpose()?;
+                self.restore_entries(transaction, change, (collection, record), changed, old)?;
                 if old.map(RawDocument::as_bytes) == now.map(RawDocument::as_bytes) {
                     continue;
                 }
                 if let Some(now) = now {
-                    files.keep(&collection, now)?;
+                    files.keep(collection, now)?;
                 }
-                self.restore_document(transaction, &collection, &RecordKey::from_slice(record), now, old)?;
+                self.restore_document(transaction, collection, &RecordKey::from_slice(record), now, old)?;
                 summary.documents += 1;
             }
         }
         for (session, before) in &touched.sessions {
             self.roll_session_back(transaction, session, common, *before)?;
+        }
+        Ok(())
+    }
+
+    /// Gives indexes that were dropped and come back the entries of a document as it was. Since the drop nobody has kept them up to
+    /// date: what they may have is what any version of the document since the common entry had.
+    fn restore_entries(
+        &self,
+        transaction: &mut Transaction,
+        change: &catalog::Change,
+        (collection, record): (&Arc<Collection>, &[u8]),
+        changed: &[Timestamp],
+        old: Option<&RawDocument>,
+    ) -> Result<()> {
+        for index in collection.indexes().iter().filter(|index| change.stale.contains(&index.id)) {
+            let right = old.map(|old| entries_of_fact(index, old)).unwrap_or_default();
+            for time in changed {
+                let Some(version) = View::as_of(self, *time).get(collection, record)? else { continue };
+                for entry in entries_of_fact(index, stored_document(&version)?).entries {
+                    transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
+                }
+            }
+            self.note_multikey(transaction, collection, index, right.multikey);
+            for entry in &right.entries {
+                transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
+            }
         }
         Ok(())
     }
@@ -307,75 +378,4 @@ impl Storage {
         }
         Ok(())
     }
-}
-
-impl Touched {
-    fn note_command(&mut self, entry: &RawDocument) -> Result<()> {
-        let unrecoverable = |what: &str| {
-            Err(Error::new(UNRECOVERABLE, format!("'{what}' cannot be undone; the member must be filled anew")))
-        };
-        let o = entry.get_document("o")?;
-        let Some((name, _)) = o.iter().next().transpose()? else { return unrecoverable("a command without a name") };
-        let uuid: Option<[u8; 16]> = entry.get_binary("ui").ok().and_then(|binary| binary.bytes.try_into().ok());
-        match (name.as_str(), uuid) {
-            ("create", Some(uuid)) => self.collections.push(uuid),
-            ("createIndexes", Some(uuid)) => self.indexes.push((uuid, o.get_str("name")?.to_owned())),
-            ("commitIndexBuild", Some(uuid)) => {
-                for spec in o.get_array("indexes")? {
-                    if let RawBsonRef::Document(spec) = spec? {
-                        self.indexes.push((uuid, spec.get_str("name")?.to_owned()));
-                    }
-                }
-            }
-            ("startIndexBuild" | "abortIndexBuild", _) => {}
-            // Of a collection that is younger itself nothing is to be brought back.
-            ("drop" | "dropIndexes" | "collMod", Some(uuid)) if self.collections.contains(&uuid) => {}
-            (name, _) => return unrecoverable(name),
-        }
-        Ok(())
-    }
-}
-
-/// What was removed, one file of BSON documents for each collection: `<directory>/<uuid>/removed.<time>.bson`.
-struct Files<'a> {
-    directory: &'a Path,
-    open: HashMap<[u8; 16], BufWriter<File>>,
-}
-
-impl Files<'_> {
-    fn keep(&mut self, collection: &Collection, document: &RawDocument) -> Result<()> {
-        let failed = |path: &Path, error: std::io::Error| {
-            let message = format!("Rolled back documents cannot be kept in {}: {error}", path.display());
-            Error::new(ErrorCode::OperationFailed, message)
-        };
-        let file = match self.open.entry(collection.uuid) {
-            std::collections::hash_map::Entry::Occupied(open) => open.into_mut(),
-            std::collections::hash_map::Entry::Vacant(place) => {
-                let directory = self.directory.join(bson::Uuid::from_bytes(collection.uuid).to_string());
-                std::fs::create_dir_all(&directory).map_err(|error| failed(&directory, error))?;
-                let path = free_name(&directory);
-                place.insert(BufWriter::new(File::create_new(&path).map_err(|error| failed(&path, error))?))
-            }
-        };
-        file.write_all(document.as_bytes()).map_err(|error| failed(self.directory, error))
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        for file in self.open.values_mut() {
-            file.flush().and_then(|()| file.get_ref().sync_all()).map_err(|error| {
-                Error::new(ErrorCode::OperationFailed, format!("Rolled back documents cannot be kept: {error}"))
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// `removed.<time>.bson`, and a number behind the time if that was taken in the same second.
-fn free_name(directory: &Path) -> PathBuf {
-    let time = bson::DateTime::now().try_to_rfc3339_string().unwrap_or_default();
-    let time = time.split('.').next().unwrap_or_default().trim_end_matches('Z').replace(':', "-");
-    (0..)
-        .map(|number| directory.join(format!("removed.{time}.{number}.bson")))
-        .find(|path| !path.exists())
-        .unwrap_or_else(|| unreachable!("numbers do not end"))
 }

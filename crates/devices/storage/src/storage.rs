@@ -299,12 +299,17 @@ impl Storage {
         transaction: Transaction,
         before: impl FnOnce(),
     ) -> Result<CatalogChange<'_>> {
-        self.catalog_changes.fetch_add(1, Ordering::SeqCst);
-        let guard = CatalogChange(self);
+        let guard = self.begin_catalog_change();
         before();
         let optime = self.commit.commit(transaction, Durability::Synced)?;
         self.catalog_stable_from.fetch_max(optime.timestamp.as_u64(), Ordering::SeqCst);
         Ok(guard)
+    }
+
+    /// As long as what it returns is held, no read of an older time is admitted.
+    pub(crate) fn begin_catalog_change(&self) -> CatalogChange<'_> {
+        self.catalog_changes.fetch_add(1, Ordering::SeqCst);
+        CatalogChange(self)
     }
 
     /// Refuses reads as of an older time from now on.

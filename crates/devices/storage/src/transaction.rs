@@ -277,6 +277,11 @@ impl Transaction {
         &self.ranges
     }
 
+    /// Takes the entry of a collection out that a rollback undoes the creation of.
+    pub(crate) fn remove_undone(&mut self, _: &CatalogGuard<'_>, collection: &Arc<Collection>) {
+        self.catalog.push((Arc::clone(collection), None));
+    }
+
     /// What becomes of entries of the catalog, for the commit queue to install and write.
     pub(crate) fn take_catalog(&mut self) -> impl Iterator<Item = (Arc<Collection>, Option<CatalogEntry>)> {
         std::mem::take(&mut self.catalog).into_iter()

@@ -654,20 +654,86 @@ fn a_rollback_after_a_restart_ends_in_the_term_of_what_is_kept() {
 }
 
 #[test]
-fn a_rollback_that_history_or_a_drop_forbids_changes_nothing() {
+fn a_rollback_that_the_log_forbids_changes_nothing() {
     let (folder, removed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let storage = open(folder.path());
     let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
     insert(&storage, &c, &rawdoc! { "_id": 1 }).expect("inserted");
     let common = storage.last_entry();
     insert(&storage, &c, &rawdoc! { "_id": 2 }).expect("inserted");
-    storage.drop_collection(&name("c")).expect("dropped");
     storage.close_to_writes();
+    // A command that says nothing of what was before.
+    let uuid = Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![1; 16] };
+    let entry = rawdoc! {
+        "op": "c", "ns": "test.$cmd", "ui": uuid, "o": { "collMod": "c", "validationLevel": "off" },
+        "ts": bson::Timestamp::from(Timestamp::from_u64(storage.last_entry().timestamp.as_u64() + 1)), "t": 1_i64, "v": 2_i64,
+        "wall": bson::DateTime::now(),
+    };
+    storage.replay(&entry, || Ok(())).expect("logged");
     let all = log(&storage);
-    assert_eq!(storage.roll_back(common, removed.path()).expect_err("a drop").code, ErrorCode(127));
+    assert_eq!(storage.roll_back(common, removed.path()).expect_err("a collMod").code, ErrorCode(127));
     let elsewhere = OpTime { term: 9, ..common };
     assert_eq!(storage.roll_back(elsewhere, removed.path()).expect_err("no such entry").code, ErrorCode(127));
     assert_eq!(log(&storage), all);
+}
+
+#[test]
+fn a_drop_that_is_rolled_back_after_a_restart_brings_back_all_there_was() {
+    let (folder, removed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (common, then) = {
+        let storage = open(folder.path());
+        storage.put_fact(Fact::Configuration, &rawdoc! { "_id": "set" }.into_bytes());
+        let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+        let ring = rawdoc! { "capped": true, "size": 4096, "max": 3 };
+        let ring = create(&storage, "ring", [2; 16], &ring).expect("created");
+        index(&storage, "c", &rawdoc! { "v": 2, "key": { "n": 1 }, "name": "n_1", "unique": true }).expect("built");
+        for id in 0..400 {
+            insert(&storage, &c, &rawdoc! { "_id": id, "n": [id, -id] }).expect("inserted");
+        }
+        for id in 0..5 {
+            insert(&storage, &ring, &rawdoc! { "_id": id }).expect("inserted");
+        }
+        let common = storage.last_entry();
+        storage.set_commit_point(common);
+        let then = (documents(&storage, "c"), documents(&storage, "ring"));
+        change(&storage, &c, 7, None, |_| Some(rawdoc! { "_id": 7, "n": 1000 })).expect("changed");
+        storage.drop_index(&c, "n_1").expect("dropped");
+        change(&storage, &c, 8, None, |_| Some(rawdoc! { "_id": 8, "n": 9 })).expect("changed");
+        insert(&storage, &c, &rawdoc! { "_id": 500, "n": 9 }).expect("inserted");
+        storage.drop_collection(&name("ring")).expect("dropped");
+        storage.drop_collection(&name("c")).expect("dropped");
+        let other = create(&storage, "c", [3; 16], &rawdoc! {}).expect("created");
+        insert(&storage, &other, &rawdoc! { "_id": 1 }).expect("inserted");
+        storage.sync();
+        (common, then)
+    };
+    let storage = open_to_follow(folder.path());
+    storage.set_commit_point(common);
+    for _ in 0..10 {
+        storage.free_dropped(&|| true).expect("nothing may go");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let summary = storage.roll_back(common, removed.path()).expect("rolled back");
+    assert_eq!(summary.documents, 3);
+    let restored = |storage: &Storage| {
+        assert_eq!((documents(storage, "c"), documents(storage, "ring")), then);
+        for collection in ["c", "ring"].map(|c| storage.collection(&name(c)).expect("there")) {
+            let report = storage.validate(&collection, &mut |_, _| Ok(())).expect("validated");
+            assert!(report.is_valid(), "{report:?}");
+        }
+        let c = storage.collection(&name("c")).expect("there");
+        assert_eq!((c.uuid, c.counts().documents), ([1; 16], 400));
+        assert!(c.index("n_1").is_some_and(|index| index.definition.unique && index.multikey() != 0));
+    };
+    restored(&storage);
+    drop(storage);
+    let storage = open(folder.path());
+    restored(&storage);
+    // What comes next into the ring stands behind what was there.
+    let ring = storage.collection(&name("ring")).expect("there");
+    insert(&storage, &ring, &rawdoc! { "_id": 9 }).expect("inserted");
+    let newest: Vec<i32> = documents(&storage, "ring").iter().map(|d| d.get_i32("_id").expect("an _id")).collect();
+    assert_eq!(newest, [3, 4, 9]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::format::{IndexId, capped_start_key, counts_key, family};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::rawdoc;
 use std::sync::Arc;
 
 /// Removes a collection's entry; the ranges of its keys are freed later.
@@ -38,7 +39,8 @@ impl Held<'_> {
         let guard = self.guard;
         self.quietly(|this| {
             let mut transaction = Transaction::default();
-            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &LoggedCommand::Drop)?;
+            let before = rawdoc! { "numRecords": self.counts().documents };
+            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &LoggedCommand::Drop, Some(&before))?;
             forget(&mut transaction, this);
             let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
             crash_point!("drop-after-commit");
@@ -57,7 +59,8 @@ impl Held<'_> {
             for index in gone {
                 if is_logged {
                     let command = LoggedCommand::DropIndex(index.definition.name.clone());
-                    guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command)?;
+                    let before = &index.definition.document;
+                    guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command, Some(before))?;
                     transaction.free_later(index.id, DroppedPart::of_index(self.id, &index));
                 } else {
                     transaction.free_at_once(index.id);

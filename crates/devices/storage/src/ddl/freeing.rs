@@ -81,6 +81,11 @@ impl Storage {
         self.freeing.bytes.load(Ordering::Relaxed)
     }
 
+    /// How many ids that were dropped have their range still.
+    pub fn dropped_extents(&self) -> Result<usize> {
+        Ok(self.dropped()?.len())
+    }
+
     /// Gives space of what was dropped back, as far as that may be now. To be called several times a second by one thread; between
     /// steps `goes_on` is asked.
     pub fn free_dropped(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {

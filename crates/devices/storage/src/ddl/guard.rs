@@ -26,6 +26,7 @@ use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::{LoggedCommand, replay};
 use baton_types::{Error, ErrorCode, Namespace, Result};
+use bson::RawDocument;
 use parking_lot::MutexGuard;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -95,13 +96,14 @@ impl CatalogGuard<'_> {
     }
 
     /// Adds the command to what a transaction logs, once it is known that a member that follows can read it: by the function
-    /// by which that member will.
+    /// by which that member will. `before` is what a rollback needs to undo it.
     pub(crate) fn log(
         &self,
         transaction: &mut Transaction,
         target: &Namespace,
         uuid: Option<[u8; 16]>,
         command: &LoggedCommand,
+        before: Option<&RawDocument>,
     ) -> Result<()> {
         let o = command.document(target)?;
         // Each member has a profile of its own.
@@ -117,7 +119,7 @@ impl CatalogGuard<'_> {
         if read.document(&read_target)? != o {
             return Err(Error::new(ErrorCode::InternalError, format!("An oplog entry reads back as another: {o:?}")));
         }
-        transaction.log_command(self, encode_command(target.db(), uuid, &o));
+        transaction.log_command(self, encode_command(target.db(), uuid, &o, before));
         Ok(())
     }
 

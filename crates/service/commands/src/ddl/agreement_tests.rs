@@ -22,7 +22,7 @@ const COMMANDS_A_SEED: usize = 80;
 const COMMANDS_AT_ONCE: usize = 8;
 
 /// Draws commands.
-struct Grammar(StdRng);
+pub(super) struct Grammar(pub(super) StdRng);
 
 impl Grammar {
     fn one<T: Clone>(&mut self, of: &[T]) -> T {
@@ -217,7 +217,7 @@ impl Grammar {
     }
 
     /// A command and its database.
-    fn command(&mut self) -> (&'static str, Document) {
+    pub(super) fn command(&mut self) -> (&'static str, Document) {
         let (from, to) = (self.name(), self.name());
         let command = match self.0.random_range(0..100) {
             0..14 => self.create(),
@@ -293,7 +293,7 @@ impl Pair {
     }
 }
 
-fn shown(document: &RawDocument) -> String {
+pub(super) fn shown(document: &RawDocument) -> String {
     Document::try_from(document).unwrap().to_string()
 }
 

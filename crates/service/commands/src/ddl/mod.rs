@@ -8,6 +8,8 @@ mod agreement_tests;
 pub mod indexes;
 pub mod options;
 pub mod replayed;
+#[cfg(test)]
+mod rollback_tests;
 pub mod special_indexes;
 pub mod specification;
 pub mod statistics;

@@ -1,0 +1,312 @@
+//! What existed at the common entry: the log's commands, undone in reverse.
+//!
+//! ```text
+//!  log     … c ─ rename a→b ─ drop b ─ create b ─ dropIndexes b.x        what is now:  b (new), without x
+//!                    4           3         2            1                as it is walked back: x there, b gone, b is the old one, a
+//! ```
+//!
+//! Nothing is changed on the way: [`Then`] is a picture, and what differs between it and what is now goes into one transaction.
+//!
+//! What undoing needs is in the entry itself (`o2`: options and specifications as they were) and, of what was dropped, in the record
+//! that keeps its space from being given back ([`crate::ddl::Dropped`]): the same id, so documents, entries and counters are there.
+//!
+//! Invariants:
+//! - The picture has what the catalog had when the common entry was the last: names, options, indexes in their order.
+//! - What was made and dropped after the common entry is in it for a moment only, and its space is given back.
+
+use super::unrecoverable;
+use crate::catalog::{Catalog, Collection, CollectionOptions, Index, IndexDefinition, IndexState};
+use crate::counters::Counts;
+use crate::ddl::{CatalogGuard, Dropped, DroppedPart, LoggedCommand};
+use crate::format::{CollectionId, IndexId, capped_start_key, counts_key, dropped_key, family};
+use crate::oplog::optime_of;
+use crate::transaction::Transaction;
+use arc_swap::ArcSwap;
+use baton_types::{Namespace, OpTime, Result};
+use bson::{RawDocument, RawDocumentBuf};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A collection as it was.
+struct Was {
+    id: CollectionId,
+    namespace: Namespace,
+    uuid: [u8; 16],
+    options: RawDocumentBuf,
+    /// In order of their ids, which is that of their creation.
+    indexes: Vec<Arc<Index>>,
+    /// Of one that was dropped: what it held then.
+    counts: Option<Counts>,
+    is_changed: bool,
+}
+
+/// What existed at an earlier time.
+pub(super) struct Then {
+    now: Arc<Catalog>,
+    dropped: Vec<Dropped>,
+    collections: Vec<Was>,
+    /// Indexes that come back, whose entries are those of when they were dropped.
+    stale: BTreeSet<IndexId>,
+}
+
+/// What becomes of the catalog.
+pub(super) struct Change {
+    /// Collections that go.
+    pub gone: Vec<Arc<Collection>>,
+    /// Those that come back or become what they were, by themselves: nobody else sees them.
+    pub restored: Vec<Arc<Collection>>,
+    /// The same, with what they share with those of now; their indexes are still those of now.
+    lasting: Vec<Arc<Collection>>,
+    /// Of these, what the ones that come back held when they were dropped.
+    counts: Vec<(CollectionId, Counts)>,
+    /// Ids whose records say that they were dropped: they are there again.
+    back: Vec<u32>,
+    /// Ids that nothing has any more.
+    free: Vec<u32>,
+    /// Indexes whose entries are not those of today's documents.
+    pub stale: BTreeSet<IndexId>,
+}
+
+impl Then {
+    /// What exists now, and what was dropped and is still there.
+    pub fn now(now: Arc<Catalog>, dropped: Vec<Dropped>) -> Self {
+        let was = |collection: &Arc<Collection>| Was {
+            id: collection.id,
+            namespace: collection.namespace.clone(),
+            uuid: collection.uuid,
+            options: collection.options.document.clone(),
+            indexes: Vec::clone(&collection.indexes()),
+            counts: None,
+            is_changed: false,
+        };
+        let collections = now.iter().map(was).collect();
+        Self { now, dropped, collections, stale: BTreeSet::new() }
+    }
+
+    /// The collection an entry means. A view may have another UUID here than where the entry was logged.
+    fn find(&mut self, uuid: Option<[u8; 16]>, named: &Namespace) -> Option<usize> {
+        let by_uuid = self.collections.iter().position(|was| Some(was.uuid) == uuid);
+        by_uuid.or_else(|| {
+            let is_view = |was: &Was| was.options.get("viewOn").is_ok_and(|on| on.is_some());
+            self.collections.iter().position(|was| was.namespace == *named && is_view(was))
+        })
+    }
+
+    /// Goes back to before the entry of a command.
+    ///
+    /// # Errors
+    /// `UnrecoverableRollbackError` (127) for an entry that does not say enough, or of which too much is gone.
+    pub fn undo(&mut self, entry: &RawDocument) -> Result<()> {
+        let o = entry.get_document("o")?;
+        let before = entry.get_document("o2").ok();
+        let uuid = entry.get_binary("ui").ok().and_then(|binary| binary.bytes.try_into().ok());
+        let db = Namespace::parse(entry.get_str("ns")?)?;
+        let at = optime_of(entry).ok_or_else(|| unrecoverable("an entry without an OpTime"))?;
+        let (target, command) =
+            LoggedCommand::parse(db.db(), o).map_err(|error| unrecoverable(&format!("{}", error.message)))?;
+        let place = self.find(uuid, &target);
+        match command {
+            LoggedCommand::DropDatabase | LoggedCommand::IndexBuildNote => Ok(()),
+            LoggedCommand::Create(_) => {
+                // A view that was created anew may have been altered into what it is.
+                let place = place.ok_or_else(|| unrecoverable("the creation of what is not there"))?;
+                self.collections.remove(place);
+                Ok(())
+            }
+            LoggedCommand::Drop => self.bring_back(uuid, &target),
+            LoggedCommand::CreateIndexes(definitions) => {
+                let was = self.at(place, "an index")?;
+                let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
+                was.indexes.retain(|index| !names.contains(&index.definition.name.as_str()));
+                was.is_changed = true;
+                Ok(())
+            }
+            LoggedCommand::DropIndex(name) => self.bring_index_back(place, &name, at),
+            LoggedCommand::Rename { to: _, drop_target } => {
+                let was = self.at(place, "a rename")?;
+                was.namespace = target;
+                if let Some(options) = before.and_then(|before| before.get_document("collectionOptions_old").ok()) {
+                    was.options = options.to_owned();
+                }
+                was.is_changed = true;
+                match drop_target {
+                    Some(dropped) => self.bring_back(Some(dropped), &Namespace::parse(o.get_str("to")?)?),
+                    None => Ok(()),
+                }
+            }
+            LoggedCommand::Modify(modification) => {
+                let before = before.ok_or_else(|| unrecoverable("a collMod that does not say what was before"))?;
+                let was = self.at(place, "a collMod")?;
+                was.is_changed = true;
+                was.options = before.get_document("collectionOptions_old")?.to_owned();
+                if let Some(altered) = modification.index {
+                    let old = IndexDefinition::parse(before.get_document("indexOptions_old")?)?;
+                    let index = was.indexes.iter_mut().find(|index| index.definition.name == altered.name);
+                    let index = index.ok_or_else(|| unrecoverable("a collMod of an index that is not there"))?;
+                    *index = Arc::new(index.altered(old));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn at(&mut self, place: Option<usize>, what: &str) -> Result<&mut Was> {
+        let place = place.ok_or_else(|| unrecoverable(&format!("{what} of a collection that is not there")))?;
+        Ok(&mut self.collections[place])
+    }
+
+    /// A collection that was dropped is there again, with all it had.
+    fn bring_back(&mut self, uuid: Option<[u8; 16]>, named: &Namespace) -> Result<()> {
+        let mut candidates = Vec::new();
+        for dropped in &self.dropped {
+            let DroppedPart::Collection { entry, counts } = &dropped.part else { continue };
+            let collection = Collection::decode(dropped.id, entry.as_bytes(), *counts)?;
+            let is_view = collection.options.view.is_some();
+            if Some(collection.uuid) == uuid || (is_view && collection.namespace == *named) {
+                candidates.push((dropped.at, collection, *counts));
+            }
+        }
+        // Of views that had this name the one that was dropped last and is not there again.
+        candidates.retain(|(_, collection, _)| self.collections.iter().all(|was| was.id != collection.id));
+        candidates.sort_by_key(|(at, ..)| *at);
+        let Some((_, collection, counts)) = candidates.pop() else {
+            return Err(unrecoverable(&format!("the drop of {named}, whose documents are gone")));
+        };
+        let is_ready = |index: &&Arc<Index>| index.state() == IndexState::Ready;
+        self.collections.push(Was {
+            id: collection.id,
+            namespace: collection.namespace.clone(),
+            uuid: collection.uuid,
+            options: collection.options.document.clone(),
+            // A build that the drop ended has left nothing of use.
+            indexes: collection.indexes().iter().filter(is_ready).cloned().collect(),
+            counts: Some(counts),
+            is_changed: true,
+        });
+        Ok(())
+    }
+
+    /// An index that was dropped by itself is there again, with the entries of when it was dropped.
+    fn bring_index_back(&mut self, place: Option<usize>, name: &str, at: OpTime) -> Result<()> {
+        let collection = self.at(place, "an index")?.id;
+        let mut found = None;
+        for dropped in &self.dropped {
+            let (DroppedPart::Index { collection: of, entry }, Some(dropped_at)) = (&dropped.part, dropped.at) else {
+                continue;
+            };
+            // A batch of several drops has the OpTime of the last.
+            let is_it = *of == collection && dropped_at >= at && !self.stale.contains(&dropped.id);
+            if is_it && entry.get_document("spec")?.get_str("name")? == name {
+                let index = Index::decode(entry)?;
+                if found.as_ref().is_none_or(|(earlier, _)| dropped_at < *earlier) {
+                    found = Some((dropped_at, index));
+                }
+            }
+        }
+        let Some((_, index)) = found else {
+            return Err(unrecoverable(&format!("the drop of the index {name}, whose entries are gone")));
+        };
+        self.stale.insert(index.id);
+        let was = self.at(place, "an index")?;
+        let after = was.indexes.partition_point(|other| other.id < index.id);
+        was.indexes.insert(after, Arc::new(index));
+        was.is_changed = true;
+        Ok(())
+    }
+
+    /// What is to be done to what is now.
+    pub fn change(self, common: OpTime) -> Result<Change> {
+        let mut change = Change {
+            gone: Vec::new(),
+            restored: Vec::new(),
+            lasting: Vec::new(),
+            counts: Vec::new(),
+            back: Vec::new(),
+            free: Vec::new(),
+            stale: BTreeSet::new(),
+        };
+        let mut in_use = BTreeSet::new();
+        for was in self.collections {
+            in_use.insert(was.id);
+            in_use.extend(was.indexes.iter().map(|index| index.id));
+            if !was.is_changed {
+                continue;
+            }
+            let options = CollectionOptions::parse(&was.options)?;
+            let now = self.now.iter().find(|now| now.id == was.id);
+            let make = |options: CollectionOptions| match now {
+                Some(now) => now.altered(was.namespace.clone(), options),
+                None => {
+                    let collection = Collection::new(was.id, was.namespace.clone(), was.uuid, options)?;
+                    collection.counters.set(was.counts.unwrap_or_default());
+                    Ok(collection)
+                }
+            };
+            let lasting = Arc::new(make(options.clone())?);
+            let indexes = Arc::new(ArcSwap::from_pointee(was.indexes));
+            change.restored.push(Arc::new(Collection { indexes, ..lasting.altered(was.namespace.clone(), options)? }));
+            change.lasting.push(lasting);
+            if now.is_none() {
+                change.counts.push((was.id, was.counts.unwrap_or_default()));
+            }
+        }
+        for now in self.now.iter() {
+            let is_there = in_use.contains(&now.id);
+            let lost = now.indexes().iter().map(|index| index.id).filter(|id| !in_use.contains(id)).collect::<Vec<_>>();
+            change.free.extend(lost);
+            if !is_there {
+                change.gone.push(Arc::clone(now));
+            }
+        }
+        change.stale = self.stale.intersection(&in_use).copied().collect();
+        for dropped in &self.dropped {
+            if in_use.contains(&dropped.id) {
+                change.back.push(dropped.id);
+            } else if dropped.at.is_some_and(|at| at > common) {
+                change.free.push(dropped.id);
+            }
+        }
+        Ok(change)
+    }
+}
+
+impl Change {
+    /// The collection that had this UUID then, as it was.
+    pub fn collection_then<'a>(&'a self, now: &'a Catalog, uuid: [u8; 16]) -> Option<&'a Arc<Collection>> {
+        let restored = self.restored.iter().find(|collection| collection.uuid == uuid);
+        restored.or_else(|| now.by_uuid(uuid).filter(|now| self.gone.iter().all(|gone| gone.id != now.id)))
+    }
+
+    /// Adds what becomes of the catalog's entries and of the records of what was dropped.
+    pub fn put(&self, transaction: &mut Transaction, catalog: &CatalogGuard<'_>) {
+        for collection in &self.gone {
+            transaction.remove_undone(catalog, collection);
+            transaction.delete(family::META, &counts_key(collection.id));
+            transaction.delete(family::META, &capped_start_key(collection.id));
+        }
+        for collection in &self.restored {
+            transaction.create_entry(catalog, collection);
+        }
+        for (id, counts) in &self.counts {
+            transaction.put(family::META, &counts_key(*id), &counts.encode());
+        }
+        for id in &self.back {
+            transaction.delete(family::META, &dropped_key(*id));
+        }
+        for id in &self.free {
+            transaction.free_at_once(*id);
+        }
+    }
+
+    /// What readers see from then on.
+    pub fn publish(&self, catalog: &mut Catalog) {
+        let is_other = |id: CollectionId| self.restored.iter().chain(&self.gone).any(|changed| changed.id == id);
+        let names: Vec<Namespace> =
+            catalog.iter().filter(|now| is_other(now.id)).map(|now| now.namespace.clone()).collect();
+        names.iter().for_each(|name| catalog.remove(name));
+        for (collection, restored) in self.lasting.iter().zip(&self.restored) {
+            collection.indexes.store(restored.indexes());
+            catalog.insert(Arc::clone(collection));
+        }
+    }
+}
