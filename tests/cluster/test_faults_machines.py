@@ -1,6 +1,8 @@
 """Machines that fail under a member: syncs, disks, clocks. Numbers as in the matrix of faults (docs/testing.md)."""
 
 import errno
+import os
+import random
 import time
 
 import bson
@@ -150,6 +152,29 @@ def test_an_index_build_on_a_full_disk_fails_alone_and_reads_go_on(disk):
             assert list(direct.shop.carts.index_information()) == ["_id_"]
             disk.free()
             direct.shop.carts.create_index("n")
+        members.await_healthy()
+
+
+def test_a_sort_that_spills_to_a_full_disk_fails_alone_and_gives_the_space_back(disk):
+    """Fails if it takes the member with it, if what it wrote stays, if it takes what the member needs for itself, or if a write
+    fails meanwhile."""
+    with set_on(disk) as members, members.client(timeoutMS=60_000) as client:
+        members.stand(0)
+        letters = random.Random(5)
+        carts_of(client).insert_many(
+            [{"_id": n, "n": -n, "page": "".join(letters.choices("abcdefghijklmnop", k=20_000))} for n in range(2000)])
+        with members.direct(0) as direct:
+            direct.admin.command("setParameter", 1, internalQueryMaxBlockingSortMemoryUsageBytes=1 << 20)
+            free = disk.free_bytes()
+            # Every document eight times, which are more than the disk holds.
+            pipeline = [{"$set": {"copy": list(range(8))}}, {"$unwind": "$copy"}, {"$sort": {"n": 1, "copy": 1}}, {"$limit": 15_999}]
+            with pytest.raises(OperationFailure) as failed:
+                list(direct.shop.carts.aggregate(pipeline))
+            assert failed.value.code == 14031, failed.value.details
+            assert not os.listdir(disk.path / "data" / "rocksdb.spill")
+            assert disk.free_bytes() > free - (16 << 20)
+            carts_of(client).insert_one({"_id": "after"})
+            assert [d["n"] for d in direct.shop.carts.find({"n": {"$lt": 0}}).sort("n", 1).limit(3)] == [-1999, -1998, -1997]
         members.await_healthy()
 
 

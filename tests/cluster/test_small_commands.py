@@ -123,19 +123,19 @@ def test_notablescan_refuses_what_no_index_serves(db, parameter):
     assert db.c.count_documents({"a": 1}) == 1
 
 
-def test_a_group_and_a_sort_have_limits_of_their_own_and_say_honestly_that_they_do_not_spill(db, parameter):
+def test_a_group_and_a_sort_have_limits_of_their_own(db, parameter):
     db.c.insert_many([{"_id": n, "pad": "x" * 1000} for n in range(300)])
     group = [{"$group": {"_id": "$_id", "pad": {"$first": "$pad"}}}]
     by_pad = [{"$sort": {"pad": 1, "_id": -1}}]
     parameter("internalDocumentSourceGroupMaxMemoryBytes", 50_000)
-    error = failure(lambda: list(db.c.aggregate(group, allowDiskUse=True)))
-    assert error.code == 292 and "allowDiskUse" in str(error) and "not implemented" in str(error)
-    assert len(list(db.c.aggregate(by_pad))) == 300
+    error = failure(lambda: list(db.c.aggregate(group, allowDiskUse=False)))
+    assert error.code == 292 and "$group" in str(error)
+    assert len(list(db.c.aggregate(by_pad, allowDiskUse=False))) == 300
     parameter("internalDocumentSourceGroupMaxMemoryBytes", 100_000_000)
     parameter("internalQueryMaxBlockingSortMemoryUsageBytes", 50_000)
-    assert len(list(db.c.aggregate(group))) == 300
-    error = failure(lambda: list(db.c.find().sort([("pad", 1), ("_id", -1)]).allow_disk_use(True)))
-    assert error.code == 292 and "opt in" not in str(error) and "not implemented" in str(error)
+    assert len(list(db.c.aggregate(group, allowDiskUse=False))) == 300
+    error = failure(lambda: list(db.c.find().sort([("pad", 1), ("_id", -1)]).allow_disk_use(False)))
+    assert error.code == 292 and "Sort exceeded memory limit of 50000 bytes" in str(error)
 
 
 # Cursors and codes

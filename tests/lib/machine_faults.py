@@ -4,6 +4,7 @@ What it deliberately does not do: damage what was written (`tests/crash/power.py
 """
 
 import mmap
+import os
 import pathlib
 import shutil
 import struct
@@ -76,6 +77,11 @@ class SmallDisk:
                     pass
             except OSError:
                 pass
+
+    def free_bytes(self):
+        """What it has left."""
+        disk = os.statvfs(self.path)
+        return disk.f_bavail * disk.f_frsize
 
     def free(self):
         """Gives the space back."""

@@ -2,9 +2,10 @@
 
 use crate::expression::value::size_bytes;
 use crate::interruption::Interruption;
+use crate::spill::{Room, SpillKind, SpillSpace, SpillTotals};
 use baton_types::{Error, ErrorCode, MemoryAccount, MemoryPool, Result, Timestamp};
 use bson::{Bson, DateTime};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The surroundings of one request. Cheap to clone; the same for all documents of the request.
@@ -23,14 +24,22 @@ pub struct Context {
     pub seed: u64,
     /// How many random numbers the request has drawn so far; shared by the clones.
     pub draws: Arc<AtomicU64>,
-    /// What a blocking stage (sort, group, …) may hold, in bytes, before the request fails.
+    /// What a blocking stage (sort, group, …) may hold, in bytes, before it spills or the request fails.
     pub memory_bytes_max: usize,
     /// The same for a `$group`.
     pub group_memory_bytes_max: usize,
+    /// What an accumulator may hold of one group, which it cannot spill.
+    pub accumulator_bytes_max: usize,
     /// Whether a query that no index serves fails (`notablescan`).
     pub refuses_collection_scans: bool,
     /// What all of them, of all requests, share.
     pub memory: Arc<MemoryPool>,
+    /// Where blocking stages put what they may not hold in memory; none if the request must not use the disk.
+    pub spill: Option<Arc<dyn SpillSpace>>,
+    /// What the blocking stages of all requests have done.
+    pub spill_totals: Arc<SpillTotals>,
+    /// Whether a stage of this request has used the disk; shared by the clones.
+    pub used_disk: Arc<AtomicBool>,
     /// What the first constant part of an expression failed with, when it was parsed; shared by the clones. An evaluation
     /// fails only where that part is reached, but MongoDB's optimiser refuses the whole query.
     pub failed_constant: Arc<OnceLock<Error>>,
@@ -75,8 +84,12 @@ impl Context {
             draws: Arc::default(),
             memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
             group_memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
+            accumulator_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
             refuses_collection_scans: false,
             memory: Arc::clone(&UNBOUNDED),
+            spill: None,
+            spill_totals: Arc::default(),
+            used_disk: Arc::default(),
             failed_constant: Arc::default(),
             interruption: Arc::default(),
             folded_bytes: Arc::default(),
@@ -119,14 +132,22 @@ impl Context {
         fits
     }
 
-    /// The account of one blocking stage.
+    /// The account of one blocking stage that cannot spill.
     pub fn stage_memory(&self) -> MemoryAccount {
         self.memory.account(self.memory_bytes_max)
     }
 
-    /// The account of one `$group`.
-    pub fn group_memory(&self) -> MemoryAccount {
-        self.memory.account(self.group_memory_bytes_max)
+    /// The room of one blocking stage that can.
+    pub fn stage_room(&self, kind: SpillKind) -> Room {
+        let bytes_max = match kind {
+            SpillKind::Group => self.group_memory_bytes_max,
+            SpillKind::Sort | SpillKind::BucketAuto => self.memory_bytes_max,
+        };
+        Room::new(self.memory.account(bytes_max), self.spill.clone(), Arc::clone(&self.interruption)).counted(
+            kind,
+            &self.spill_totals,
+            &self.used_disk,
+        )
     }
 
     /// The next of the request's random numbers, at least 0 and less than 1. The same seed gives the same sequence.

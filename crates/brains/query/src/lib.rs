@@ -16,6 +16,7 @@ pub mod planner;
 pub mod projection;
 mod raw;
 pub mod sort;
+pub mod spill;
 pub mod update;
 
 use baton_document::show;

@@ -129,6 +129,8 @@ pub mod beside {
     pub const ARRIVED: &str = "arrived";
     /// What was there before.
     pub const OUTGOING: &str = "outgoing";
+    /// What queries may not hold in memory.
+    pub const SPILL: &str = "spill";
 }
 
 #[cfg(test)]
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!(drawn("## Column families"), set(&families));
         assert_eq!(drawn("## The meta family"), meta_names());
         let mut beside = drawn("## Beside the database");
-        for ending in [beside::CHECKPOINTS, beside::INCOMING, beside::ARRIVED, beside::OUTGOING] {
+        for ending in [beside::CHECKPOINTS, beside::INCOMING, beside::ARRIVED, beside::OUTGOING, beside::SPILL] {
             assert!(beside.iter().any(|name| name.starts_with(&format!("rocksdb.{ending}"))), "{ending}: {beside:?}");
         }
         beside.retain(|name| !name.starts_with("rocksdb."));

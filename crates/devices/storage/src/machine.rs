@@ -10,6 +10,7 @@ use crate::storage::Storage;
 use baton_types::{Error, ErrorCode, Result};
 use rust_rocksdb::ErrorKind;
 use std::io::Write;
+use std::path::Path;
 
 /// What to do about damaged files.
 pub const REMEDY: &str =
@@ -57,16 +58,20 @@ pub fn stop(what: &str, error: &rust_rocksdb::Error) -> ! {
 }
 
 impl Storage {
-    /// `OutOfDiskSpace` (14031) if so little is left of the disk that the member needs it for itself.
+    /// The same of the disk that the database is on.
     pub(crate) fn check_room(&self) -> Result<()> {
-        // Where the system does not say, nothing is refused for it.
-        let Ok(disk) = rustix::fs::statvfs(self.db().path()) else { return Ok(()) };
-        let (free, reserve) =
-            (disk.f_bavail * disk.f_frsize, RESERVE_BYTES_MAX.min(disk.f_blocks * disk.f_frsize / 10));
-        if free >= reserve {
-            return Ok(());
-        }
-        let message = format!("available disk space of {free} bytes is less than required minimum of {reserve}");
-        Err(Error::new(ErrorCode::OutOfDiskSpace, message))
+        check_room(self.db().path())
     }
+}
+
+/// `OutOfDiskSpace` (14031) if so little is left of the disk that the member needs it for itself.
+pub(crate) fn check_room(on: &Path) -> Result<()> {
+    // Where the system does not say, nothing is refused for it.
+    let Ok(disk) = rustix::fs::statvfs(on) else { return Ok(()) };
+    let (free, reserve) = (disk.f_bavail * disk.f_frsize, RESERVE_BYTES_MAX.min(disk.f_blocks * disk.f_frsize / 10));
+    if free >= reserve {
+        return Ok(());
+    }
+    let message = format!("available disk space of {free} bytes is less than required minimum of {reserve}");
+    Err(Error::new(ErrorCode::OutOfDiskSpace, message))
 }

@@ -31,6 +31,8 @@ pub struct StorageOptions {
     pub memtable_percent: u8,
     /// Tables kept open, so a share of the process's file descriptors. What is read beyond them is opened anew each time.
     pub open_tables_max: i32,
+    /// Files of spilled queries kept open, the same way.
+    pub open_spills_max: usize,
 }
 
 impl Default for StorageOptions {
@@ -43,6 +45,7 @@ impl Default for StorageOptions {
             history_secs: 10,
             memtable_percent: 100,
             open_tables_max: 4096,
+            open_spills_max: 64,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::options::StorageOptions;
 use crate::record_cache::RecordCache;
 use crate::retention::{OplogLimits, Retention};
 use crate::sessions::{SessionHandle, SessionTable};
+use crate::spill::Spills;
 use crate::tasks::listener::TaskListener;
 use crate::tasks::{Gate, TaskRegistry};
 use crate::transaction::Transaction;
@@ -62,6 +63,7 @@ pub struct Storage {
     pub(crate) governors: Governors,
     pub(crate) options: StorageOptions,
     pub(crate) cache: Cache,
+    spills: Spills,
 }
 
 impl Storage {
@@ -90,6 +92,7 @@ impl Storage {
         let stamp = Self::highest_stamp(&db)?;
         let is_member = Self::stored_fact(&db, Fact::Configuration)?.is_some();
         checkpoints::clean_up(path);
+        let spills = Spills::new(path, options.open_spills_max);
         let storage = Arc::new(Self {
             checkpoints: Checkpoints::default(),
             commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&in_flight), Arc::clone(&record_cache), last, stamp),
@@ -111,6 +114,7 @@ impl Storage {
             governors: Governors::default(),
             options,
             cache,
+            spills,
             db,
         });
         crash_point!("recovery-catalog-loaded");
@@ -191,6 +195,11 @@ impl Storage {
 
     pub(crate) fn family(&self, name: &str) -> &ColumnFamily {
         self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"))
+    }
+
+    /// Where queries put what they may not hold in memory.
+    pub fn spills(&self) -> &Spills {
+        &self.spills
     }
 
     /// Waits until the change of the catalog that is under way, if there is one, is seen by readers: its entry is in the log, and

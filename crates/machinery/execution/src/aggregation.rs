@@ -70,9 +70,9 @@ impl Aggregation {
         }
     }
 
-    /// How many documents each stage behind the query has given to the next so far, for explain.
-    pub fn returned_by_stage(&self) -> Vec<u64> {
-        self.chain.returned()
+    /// How many documents each stage behind the query has given to the next so far, and what else explain shows of it.
+    pub fn figures_by_stage(&self) -> Vec<(u64, RawDocumentBuf)> {
+        self.chain.figures()
     }
 
     /// Has each stage timed, for explain: the clock is read twice for each document that a stage takes.

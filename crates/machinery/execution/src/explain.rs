@@ -10,6 +10,7 @@
 
 use crate::access::{Access, Examined, Leaf};
 use baton_query::planner::Plan;
+use baton_query::spill::Spilled;
 use bson::{Bson, Document, doc};
 
 /// What a query did that ran to its end.
@@ -28,6 +29,8 @@ pub(crate) struct Run {
     pub sorted_bytes: u64,
     /// See there.
     pub sort_bytes_max: u64,
+    /// What it could not hold.
+    pub spilled: Spilled,
     /// How long it took, in milliseconds.
     pub millis: u64,
 }
@@ -111,8 +114,11 @@ impl Walk<'_> {
                 let own = doc! {
                     "memLimit": number(run.sort_bytes_max),
                     "totalDataSizeSorted": number(run.sorted_bytes),
-                    "usedDisk": false,
-                    "spills": 0,
+                    "usedDisk": run.spilled.spills > 0,
+                    "spills": number(run.spilled.spills),
+                    "spilledDataStorageSize": number(run.spilled.stored_bytes),
+                    "spilledBytes": number(run.spilled.bytes),
+                    "spilledRecords": number(run.spilled.records),
                 };
                 (Figures { returned, works: below.works + returned, ..below }, own, true)
             }

@@ -9,6 +9,7 @@ use baton_query::interruption::BYTES_PER_STEP;
 use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
 use baton_query::sort::{SortPattern, Sorted, Sorter};
+use baton_query::spill::{SpillKind, Spillable, Spilled, damaged};
 use baton_storage::{Collection, Index, Order, RecordKey, Storage};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
@@ -67,6 +68,28 @@ impl QuerySpec {
     }
 }
 
+/// A document with its record key, on its way through a blocking sort.
+struct Found {
+    record: RecordKey,
+    document: RawDocumentBuf,
+}
+
+/// The record key's length (u16), the record key, the document.
+impl Spillable for Found {
+    fn put(&self, out: &mut Vec<u8>) {
+        // An `_id` that makes a longer key than that could not be stored.
+        out.extend_from_slice(&u16::try_from(self.record.len()).unwrap_or(u16::MAX).to_le_bytes());
+        out.extend_from_slice(&self.record);
+        self.document.put(out);
+    }
+
+    fn take(bytes: &[u8]) -> Result<Self> {
+        let (length, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (record, document) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length))).ok_or_else(damaged)?;
+        Ok(Self { record: RecordKey::from_slice(record), document: Spillable::take(document)? })
+    }
+}
+
 /// Documents between the access path and the reply.
 #[derive(Default)]
 struct Progress {
@@ -78,6 +101,8 @@ struct Progress {
     skipped: u64,
     /// Taken in by a blocking sort, in bytes.
     sorted_bytes: u64,
+    /// What that could not hold in memory.
+    spilled: Spilled,
 }
 
 /// A planned query, and how far it is.
@@ -90,7 +115,7 @@ pub struct Query {
     skip: u64,
     left: Option<u64>,
     /// The sorted result, once the input of a blocking sort is in.
-    sorted: Option<Sorted<(RecordKey, RawDocumentBuf)>>,
+    sorted: Option<Sorted<Found>>,
     context: Arc<Context>,
     /// What it looked at so far.
     examined: Examined,
@@ -171,6 +196,7 @@ impl Query {
             is_cut: self.left == Some(0) && self.sorted.is_none(),
             sorted_bytes: self.progress.sorted_bytes,
             sort_bytes_max: self.context.memory_bytes_max as u64,
+            spilled: self.progress.spilled,
             millis,
         };
         let totals = explain::totals(&plan, &run.leaves);
@@ -256,14 +282,10 @@ impl Query {
         }
     }
 
-    fn sort_all(
-        &mut self,
-        collection: &Collection,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Sorted<(RecordKey, RawDocumentBuf)>> {
+    fn sort_all(&mut self, collection: &Collection, interrupt: Interrupt<'_>) -> Result<Sorted<Found>> {
         let Some(pattern) = self.spec.sort.clone() else { return Ok(Sorted::empty()) };
         let wanted = self.left.map(|left| left.saturating_add(self.skip));
-        let mut sorter = Sorter::new(wanted, self.context.stage_memory());
+        let mut sorter = Sorter::new(wanted, self.context.stage_room(SpillKind::Sort));
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
         self.check_still_there(collection)?;
@@ -277,25 +299,25 @@ impl Query {
                 let key = pattern.key(document)?;
                 if sorter.threshold().is_none_or(|worst| key.as_slice() < worst) {
                     let bytes = document.as_bytes().len();
-                    sorter.push(key, (RecordKey::from_slice(record), document.to_owned()), bytes)?;
+                    let found = Found { record: RecordKey::from_slice(record), document: document.to_owned() };
+                    sorter.push(key, found, bytes)?;
                 }
             }
             Ok(Given::Taken)
         })?;
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
         self.skip = 0;
-        let mut sorted = sorter.into_sorted();
+        let mut sorted = sorter.into_sorted()?;
+        self.progress.spilled = sorted.spilled();
         self.progress.skipped = skip.min(sorted.len()) as u64;
-        if skip > 0 {
-            sorted.nth(skip - 1);
-        }
+        sorted.skip(skip)?;
         Ok(sorted)
     }
 
     fn run_sorted(&mut self, offer: &mut dyn FnMut(&[u8], &RawDocument) -> Result<Given>) -> Result<bool> {
         let Self { spec, sorted, left, returned, .. } = self;
         let Some(sorted) = sorted else { return Ok(false) };
-        while let Some((record, document)) = sorted.peek() {
+        while let Some(Found { record, document }) = sorted.peek()? {
             let given = match &spec.projection {
                 Some((_, projection)) => {
                     let details = if projection.needs_match_details() {
@@ -310,7 +332,7 @@ impl Query {
             if given == Given::Refused {
                 return Ok(true);
             }
-            sorted.next();
+            sorted.pop()?;
             *returned += 1;
             if let Some(left) = left {
                 *left -= 1;
@@ -322,7 +344,7 @@ impl Query {
                 break;
             }
         }
-        Ok(sorted.len() > 0)
+        Ok(!sorted.is_empty())
     }
 
     /// The first document, with its record key.

@@ -107,12 +107,12 @@ pub fn run(args: &MemoryArgs) -> Result<(), Failure> {
             drain(&mut connect(address)?, &doc! { "find": "usertable", "batchSize": 1_000_000, "$db": DATABASE }, 5)
         })
     })?;
-    for (name, pipeline) in aggregations() {
+    for (name, pipeline, may_spill) in aggregations() {
         subject.phase(name, |args, address| {
             at_once(args.at_once.div_ceil(2), |number| {
                 let command = doc! {
                     "aggregate": "usertable", "pipeline": pipeline.clone(), "cursor": { "batchSize": 1000 },
-                    "allowDiskUse": number % 2 == 0, "$db": DATABASE,
+                    "allowDiskUse": may_spill && number % 2 == 0, "$db": DATABASE,
                 };
                 drain(&mut connect(address)?, &command, 3)
             })
@@ -122,15 +122,20 @@ pub fn run(args: &MemoryArgs) -> Result<(), Failure> {
     subject.conclude()
 }
 
-/// Pipelines that hold much, each for its own reason.
-fn aggregations() -> Vec<(&'static str, Vec<Document>)> {
+/// Pipelines that hold much, each for its own reason, and whether they may use the disk: not what would take all of it.
+fn aggregations() -> Vec<(&'static str, Vec<Document>, bool)> {
     vec![
-        ("$group of every record whole", vec![doc! { "$group": { "_id": "$_id", "all": { "$push": "$$ROOT" } } }]),
-        ("$group of everything in one", vec![doc! { "$group": { "_id": null, "all": { "$push": "$field0" } } }]),
-        ("$sort in a pipeline", vec![doc! { "$sort": { "field3": -1 } }, doc! { "$project": { "field3": 1 } }]),
+        (
+            "$group of every record whole",
+            vec![doc! { "$group": { "_id": "$_id", "all": { "$push": "$$ROOT" } } }],
+            true,
+        ),
+        ("$group of everything in one", vec![doc! { "$group": { "_id": null, "all": { "$push": "$field0" } } }], true),
+        ("$sort in a pipeline", vec![doc! { "$sort": { "field3": -1 } }, doc! { "$project": { "field3": 1 } }], true),
         (
             "$facet of the whole table",
             vec![doc! { "$facet": { "all": [ { "$match": {} } ], "count": [ { "$count": "n" } ] } }],
+            true,
         ),
         (
             "$lookup of ten thousand records",
@@ -139,6 +144,7 @@ fn aggregations() -> Vec<(&'static str, Vec<Document>)> {
                 doc! { "$lookup": { "from": "usertable", "localField": "_id", "foreignField": "_id", "as": "same" } },
                 doc! { "$group": { "_id": null, "all": { "$push": "$same" } } },
             ],
+            true,
         ),
         (
             "$unwind of long arrays",
@@ -148,8 +154,9 @@ fn aggregations() -> Vec<(&'static str, Vec<Document>)> {
                 doc! { "$unwind": "$long" },
                 doc! { "$sort": { "long": 1 } },
             ],
+            false,
         ),
-        ("$sortByCount of every value", vec![doc! { "$sortByCount": "$field5" }]),
+        ("$sortByCount of every value", vec![doc! { "$sortByCount": "$field5" }], true),
     ]
 }
 

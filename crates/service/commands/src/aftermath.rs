@@ -13,6 +13,7 @@ use baton_types::{Error, Namespace};
 use bson::spec::ElementType;
 use bson::{DateTime, RawDocument, RawDocumentBuf, cstr};
 use smallvec::SmallVec;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// The most of a command that a line of the log holds, in bytes.
@@ -48,6 +49,9 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
         }
         if let Some(plan) = call.operation.plan_summary() {
             entry.append(cstr!("planSummary"), plan);
+        }
+        if used_disk(call) {
+            entry.append(cstr!("usedDisk"), true);
         }
         if let Some(error) = error {
             append_error(&mut entry, error);
@@ -119,6 +123,10 @@ fn append_error(entry: &mut RawDocumentBuf, error: &Error) {
     entry.append(cstr!("errCode"), error.code.0);
 }
 
+fn used_disk(call: &Call<'_>) -> bool {
+    call.used_disk.get().is_some_and(|used| used.load(Relaxed))
+}
+
 /// Keeps an entry in the profile, unless `fsync` holds the lock: a profile may miss what happens then.
 fn keep(call: &Call<'_>, entry: &RawDocument) {
     let Some(_writing) = call.server.write_lock.try_enter() else { return };
@@ -144,6 +152,7 @@ fn log(call: &Call<'_>, namespace: &str, time: Duration, error: Option<&Error>, 
         appName = call.client.app_name(),
         command = shown_command(call),
         planSummary = call.operation.plan_summary(),
+        usedDisk = used_disk(call).then_some(true),
         errCode = error.map(|e| e.code.0),
         errMsg = error.map(|e| e.message.as_str()),
         reslen = reply_bytes,

@@ -15,9 +15,10 @@ use baton_wire::{DocumentWriter, Request, Sequence};
 use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use smallvec::SmallVec;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Where the member and the thread stand when a command begins: what came of it is judged by this.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,6 +85,8 @@ pub struct Call<'a> {
     pub(crate) hang_up: Cell<bool>,
     /// How many documents the batch of a cursor has, for the profile; `None` where there is no cursor.
     pub(crate) returned: Cell<Option<u64>>,
+    /// Whether it has used the disk for what it may not hold in memory; that of the cursor, if it goes on with one.
+    pub(crate) used_disk: OnceCell<Arc<AtomicBool>>,
 }
 
 impl<'a> Call<'a> {

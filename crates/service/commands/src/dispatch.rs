@@ -22,7 +22,7 @@ use crate::tail;
 use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
 use baton_wire::{DocumentWriter, ReplyBuilder, Request};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -205,6 +205,7 @@ fn carry_out<'a>(
         standing: Standing::now(server),
         hang_up: Cell::new(false),
         returned: Cell::new(None),
+        used_disk: OnceCell::new(),
     };
     call.expire_on_demand();
     let result = run(&mut call, fault, retryable, builder);

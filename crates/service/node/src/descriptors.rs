@@ -6,6 +6,7 @@
 //!  └─ a fifth, 160 at least: the reserve
 //!       ├─ a half: tables that RocksDB keeps open             more are opened when they are read, and closed again
 //!       ├─ an eighth: the pages over HTTP
+//!       ├─ an eighth: what queries have spilled              more are opened for each access, one at a time
 //!       └─ the rest: logs, tables being written, connections to other members, files of a backup
 //! ```
 //!
@@ -34,6 +35,8 @@ pub struct Descriptors {
     pub tables: i32,
     /// Connections over HTTP.
     pub http: usize,
+    /// Files that queries have spilled to.
+    pub spills: usize,
 }
 
 impl Descriptors {
@@ -87,6 +90,7 @@ impl Descriptors {
             connections: usize::try_from(connections).unwrap_or(usize::MAX),
             tables: (reserve / 2).min(TABLES_MAX) as i32,
             http: (reserve / 8).min(64) as usize,
+            spills: (reserve / 8).min(1024) as usize,
         })
     }
 }
@@ -97,9 +101,12 @@ mod tests {
 
     #[test]
     fn connections_get_four_fifths_and_storage_its_reserve() {
-        assert_eq!(Descriptors::share(1024), Ok(Descriptors { connections: 816, tables: 104, http: 26 }));
-        assert_eq!(Descriptors::share(64_000), Ok(Descriptors { connections: 51_200, tables: 4096, http: 64 }));
-        assert_eq!(Descriptors::share(300), Ok(Descriptors { connections: 140, tables: 80, http: 20 }));
+        assert_eq!(Descriptors::share(1024), Ok(Descriptors { connections: 816, tables: 104, http: 26, spills: 26 }));
+        assert_eq!(
+            Descriptors::share(64_000),
+            Ok(Descriptors { connections: 51_200, tables: 4096, http: 64, spills: 1024 })
+        );
+        assert_eq!(Descriptors::share(300), Ok(Descriptors { connections: 140, tables: 80, http: 20, spills: 20 }));
         assert!(Descriptors::share(u64::MAX).is_ok());
     }
 

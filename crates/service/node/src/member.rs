@@ -221,6 +221,7 @@ fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Stora
         oplog_bytes_max: options.oplog_bytes(),
         oplog_retention_secs_min: options.oplog_retention_secs_min,
         open_tables_max: descriptors.tables,
+        open_spills_max: descriptors.spills,
         ..StorageOptions::default()
     }
     .with_memtables_by_chance();

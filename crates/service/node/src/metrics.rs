@@ -105,6 +105,14 @@ fn append_storage(server: &Server, text: &mut String) {
     counter(text, "baton_commit_batches_total", "Batches they were written in.", s.commit_batches);
     counter(text, "baton_log_syncs_total", "Syncs of the log.", s.log_syncs);
     counter(text, "baton_log_sync_seconds_total", "Time in syncs of the log.", s.log_sync_micros as f64 / 1e6);
+    let (files, bytes) = server.storage.spills().figures();
+    gauge(text, "baton_spill_files", "Files of queries that hold more than they may in memory.", files);
+    gauge(text, "baton_spill_bytes", "Their bytes.", bytes);
+    family(text, "baton_spills_total", "counter", "Times a stage wrote what it held to the disk, by stage.");
+    let totals = &server.spill_totals;
+    for (stage, of) in [("bucketAuto", &totals.bucket_auto), ("group", &totals.group), ("sort", &totals.sort)] {
+        let _ = writeln!(text, "baton_spills_total{{stage=\"{stage}\"}} {}", of.spills.load(Relaxed));
+    }
     let tasks = server.storage.tasks();
     for (name, help, tasks) in [
         ("baton_tasks_running", "Background tasks by kind.", tasks.running()),

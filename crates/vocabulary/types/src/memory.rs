@@ -121,7 +121,7 @@ pub struct MemoryAccount {
 impl MemoryAccount {
     /// An account of a pool of its own, bounded by `bytes_max` alone.
     pub fn alone(bytes_max: usize) -> Self {
-        MemoryPool::new(bytes_max).account(bytes_max)
+        MemoryPool::new(usize::MAX).account(bytes_max)
     }
 
     /// Holds so many bytes from now on; `false`, and what it held before, if that is more than it may.
@@ -135,6 +135,14 @@ impl MemoryAccount {
         }
         self.bytes = bytes;
         true
+    }
+
+    /// The same, for who can do with less: it leaves others as much of the pool as it holds itself then, so that of several each has
+    /// a part, and the first does not have it all.
+    #[must_use]
+    pub fn set_sharing(&mut self, bytes: usize) -> bool {
+        let free = self.pool.bytes_max.saturating_sub(self.pool.bytes());
+        (bytes <= self.bytes || bytes - self.bytes <= free.saturating_sub(bytes)) && self.set(bytes)
     }
 
     /// Holds so many bytes from now on, or if there are too few, as many as there are; at least what it held before.
@@ -257,6 +265,26 @@ mod tests {
         assert_eq!((first.bytes(), second.bytes()), (80, 20));
         second.set_up_to(10);
         assert_eq!(pool.bytes(), 100);
+    }
+
+    #[test]
+    fn those_that_share_leave_each_other_a_part() {
+        let pool = MemoryPool::new(120);
+        let mut accounts: Vec<_> = (0..3).map(|_| pool.account(1000)).collect();
+        let fill = |account: &mut MemoryAccount| {
+            while account.bytes() < 1000 && account.set_sharing(account.bytes() + 1) {}
+            account.bytes()
+        };
+        assert_eq!(accounts.iter_mut().map(fill).collect::<Vec<_>>(), [60, 30, 15]);
+        // Who began with much gives it up sooner or later, and then has as much as the others.
+        for _ in 0..20 {
+            for account in &mut accounts {
+                assert!(account.set_sharing(0));
+                fill(account);
+            }
+        }
+        assert!(accounts.iter().all(|account| (29..=31).contains(&account.bytes())), "{accounts:?}");
+        assert!(accounts[0].set(40), "who cannot do with less may have the rest");
     }
 
     #[test]

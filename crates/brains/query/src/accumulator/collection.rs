@@ -1,7 +1,7 @@
 //! `$push`, `$addToSet`, `$first`, `$last`, `$firstN`, `$lastN`, `$minN`, `$maxN`, `$mergeObjects`: accumulators that
 //! hold values.
 
-use super::Accumulator;
+use super::{Accumulator, merge_values};
 use crate::expression::value::{self, Ordered, Value};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Bson, Document};
@@ -44,6 +44,14 @@ impl Accumulator for Push {
         Bson::Array(self.values)
     }
 
+    fn state(self: Box<Self>) -> Bson {
+        self.finish()
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        merge_values(self, state)
+    }
+
     fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bytes
     }
@@ -81,6 +89,14 @@ impl Accumulator for AddToSet {
         Bson::Array(self.values.into_iter().map(|Ordered(value)| value).collect())
     }
 
+    fn state(self: Box<Self>) -> Bson {
+        self.finish()
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        merge_values(self, state)
+    }
+
     fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bytes
     }
@@ -115,6 +131,14 @@ impl Accumulator for End {
 
     fn finish(self: Box<Self>) -> Bson {
         self.value.unwrap_or(Bson::Null)
+    }
+
+    fn state(self: Box<Self>) -> Bson {
+        Bson::Array(self.value.into_iter().collect())
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        merge_values(self, state)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -165,6 +189,14 @@ impl Accumulator for Ends {
 
     fn finish(self: Box<Self>) -> Bson {
         Bson::Array(self.values.into())
+    }
+
+    fn state(self: Box<Self>) -> Bson {
+        self.finish()
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        merge_values(self, state)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -222,6 +254,14 @@ impl Accumulator for Extremes {
         Bson::Array(self.values)
     }
 
+    fn state(self: Box<Self>) -> Bson {
+        self.finish()
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        merge_values(self, state)
+    }
+
     fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bytes
     }
@@ -260,6 +300,14 @@ impl Accumulator for MergeObjects {
 
     fn finish(self: Box<Self>) -> Bson {
         Bson::Document(self.merged)
+    }
+
+    fn state(self: Box<Self>) -> Bson {
+        self.finish()
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        self.accumulate(Some(state))
     }
 
     fn memory_bytes(&self) -> usize {

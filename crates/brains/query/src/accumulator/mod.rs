@@ -4,7 +4,11 @@
 //! [`AccumulatorSpec::input`] yields for each document, and finishes it. Accumulators that hold values bound what they
 //! hold by the request's limit and account for it in [`Accumulator::memory_bytes`].
 //!
-//! Deliberately absent: server-side JavaScript (`$accumulator`), percentiles, window functions, and spilling to disk.
+//! A group that is spilled is written as the [`Accumulator::state`]s of its fields. Taken in again by [`Accumulator::merge`],
+//! in the order in which they were written, they give what the values themselves would have given; sums of doubles and
+//! deviations up to rounding.
+//!
+//! Deliberately absent: server-side JavaScript (`$accumulator`), percentiles, and window functions.
 
 mod collection;
 mod ranked;
@@ -21,6 +25,7 @@ pub use sum::{Average, Sum};
 use crate::Context;
 use crate::expression::value::{self, Value};
 use crate::expression::{Dependencies, Expression};
+use crate::spill::damaged;
 use baton_types::{Error, Result};
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
 use ranked::{Ranked, Ranking};
@@ -31,6 +36,10 @@ pub trait Accumulator: Send {
     fn accumulate(&mut self, value: Option<Bson>) -> Result<()>;
     /// The result.
     fn finish(self: Box<Self>) -> Bson;
+    /// All that it knows, as a value that [`Accumulator::merge`] takes.
+    fn state(self: Box<Self>) -> Bson;
+    /// Takes in what another of the same kind knew of values that come after its own.
+    fn merge(&mut self, state: Bson) -> Result<()>;
     /// Roughly what the state takes, in bytes.
     fn memory_bytes(&self) -> usize;
 }
@@ -110,6 +119,22 @@ const ACCUMULATORS: &[(&str, Kind, Shape)] = &[
     ("$topN", Kind::TopN, Shape::RankedN),
 ];
 
+/// Arguments for every accumulator over the fields `v`, `o` (an object) and `p`.
+#[cfg(test)]
+pub(crate) fn examples() -> impl Iterator<Item = (&'static str, Bson)> {
+    ACCUMULATORS.iter().map(|(name, kind, shape)| {
+        let argument = match shape {
+            Shape::Expression if *kind == Kind::MergeObjects => Bson::from("$o"),
+            Shape::Expression => Bson::from("$v"),
+            Shape::Nothing => bson::doc! {}.into(),
+            Shape::InputAndN => bson::doc! { "input": "$v", "n": 3 }.into(),
+            Shape::Ranked => bson::doc! { "output": "$p", "sortBy": { "v": 1, "o.a": -1 } }.into(),
+            Shape::RankedN => bson::doc! { "output": "$p", "sortBy": { "v": -1 }, "n": 3 }.into(),
+        };
+        (*name, argument)
+    })
+}
+
 impl AccumulatorSpec {
     /// Parses the accumulator `name` (with its dollar) and its argument.
     pub fn parse(name: &str, argument: RawBsonRef<'_>, ctx: &Context) -> Result<Self> {
@@ -126,7 +151,7 @@ impl AccumulatorSpec {
             argument: Expression::constant(Bson::Null),
             n: None,
             ranking: None,
-            bytes_max: ctx.memory_bytes_max,
+            bytes_max: ctx.accumulator_bytes_max,
         };
         match shape {
             Shape::Expression => {
@@ -282,6 +307,12 @@ fn parse_n(raw: RawBsonRef<'_>, ctx: &Context) -> Result<Expression> {
     Ok(n)
 }
 
+/// Takes in the values of a state that is a list of them.
+fn merge_values(into: &mut dyn Accumulator, state: Bson) -> Result<()> {
+    let Bson::Array(values) = state else { return Err(damaged()) };
+    values.into_iter().try_for_each(|value| into.accumulate(Some(value)))
+}
+
 /// How many values to keep: a positive whole number.
 pub(crate) fn check_n(value: &Value) -> Result<usize> {
     if !value::is_number(value) {
@@ -314,6 +345,16 @@ impl Accumulator for Count {
 
     fn finish(self: Box<Self>) -> Bson {
         value::narrow(self.0)
+    }
+
+    fn state(self: Box<Self>) -> Bson {
+        Bson::Int64(self.0)
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        let Bson::Int64(count) = state else { return Err(damaged()) };
+        self.0 += count;
+        Ok(())
     }
 
     fn memory_bytes(&self) -> usize {

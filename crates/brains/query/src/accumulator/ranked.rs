@@ -4,7 +4,7 @@
 //! forwarded contribution is one value. Sorting is as `$sort` does it: an array counts by its least element in an
 //! ascending sort and by its greatest in a descending one, and what is missing counts as null.
 
-use super::Accumulator;
+use super::{Accumulator, merge_values};
 use crate::expression::Dependencies;
 use crate::expression::value::{self, Value};
 use baton_document::number::Number;
@@ -60,10 +60,7 @@ impl Ranking {
         for (path, descending) in self.0.iter() {
             keys.push(sort_key(doc, path, *descending)?);
         }
-        let mut contribution = Document::new();
-        contribution.insert("k", Bson::Array(keys));
-        contribution.insert("v", output.unwrap_or(Bson::Null));
-        Ok(Some(Bson::Document(contribution)))
+        Ok(Some(contribution(keys, output.unwrap_or(Bson::Null))))
     }
 
     /// Adds the paths.
@@ -82,6 +79,13 @@ impl Ranking {
             .find(|order| order.is_ne())
             .unwrap_or(Ordering::Equal)
     }
+}
+
+fn contribution(key: Vec<Bson>, output: Bson) -> Bson {
+    let mut contribution = Document::new();
+    contribution.insert("k", Bson::Array(key));
+    contribution.insert("v", output);
+    Bson::Document(contribution)
 }
 
 /// The least (or, descending, greatest) value at the path.
@@ -181,6 +185,14 @@ impl Accumulator for Ranked {
             Some(_) => Bson::Array(self.kept.into_iter().map(|(_, output)| output).collect()),
             None => self.kept.pop().map_or(Bson::Null, |(_, output)| output),
         }
+    }
+
+    fn state(self: Box<Self>) -> Bson {
+        Bson::Array(self.kept.into_iter().map(|(key, output)| contribution(key, output)).collect())
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        merge_values(self, state)
     }
 
     fn memory_bytes(&self) -> usize {

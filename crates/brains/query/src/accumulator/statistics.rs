@@ -1,7 +1,8 @@
 //! `$min`, `$max`, `$stdDevPop`, `$stdDevSamp`.
 
-use super::Accumulator;
+use super::{Accumulator, merge_values};
 use crate::expression::value::{self, Value};
+use crate::spill::damaged;
 use baton_document::order;
 use baton_types::Result;
 use bson::Bson;
@@ -47,6 +48,14 @@ impl Accumulator for Extreme {
         self.best.unwrap_or(Bson::Null)
     }
 
+    fn state(self: Box<Self>) -> Bson {
+        Bson::Array(self.best.into_iter().collect())
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        merge_values(self, state)
+    }
+
     fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.best.as_ref().map_or(0, value::size_bytes)
     }
@@ -88,6 +97,29 @@ impl Accumulator for Deviation {
     fn finish(self: Box<Self>) -> Bson {
         let divisor = if self.sample { self.count.saturating_sub(1) } else { self.count };
         if divisor == 0 { Bson::Null } else { Bson::Double((self.squares / divisor as f64).sqrt()) }
+    }
+
+    fn state(self: Box<Self>) -> Bson {
+        // A count that a double cannot hold has never been reached.
+        Bson::Array(vec![Bson::Double(self.count as f64), Bson::Double(self.mean), Bson::Double(self.squares)])
+    }
+
+    /// Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        let Bson::Array(parts) = &state else { return Err(damaged()) };
+        let [Bson::Double(count), Bson::Double(mean), Bson::Double(squares)] = parts.as_slice() else {
+            return Err(damaged());
+        };
+        if self.count == 0 {
+            (self.count, self.mean, self.squares) = (*count as u64, *mean, *squares);
+        } else if *count > 0.0 {
+            let own = self.count as f64;
+            let (all, distance) = (own + count, mean - self.mean);
+            self.squares += squares + distance * distance * own * count / all;
+            self.mean += distance * count / all;
+            self.count += *count as u64;
+        }
+        Ok(())
     }
 
     fn memory_bytes(&self) -> usize {

@@ -6,6 +6,7 @@
 
 use super::Accumulator;
 use crate::expression::value::{self, Value};
+use crate::spill::damaged;
 use baton_document::decimal::Decimal;
 use baton_document::number::Number;
 use baton_types::Result;
@@ -19,6 +20,13 @@ enum Width {
     Long,
     Double,
     Decimal,
+}
+
+impl Width {
+    fn of_state(number: i32) -> Result<Self> {
+        let all = [Self::Int, Self::Long, Self::Double, Self::Decimal];
+        usize::try_from(number).ok().and_then(|place| all.get(place)).copied().ok_or_else(damaged)
+    }
 }
 
 /// `$sum`.
@@ -113,6 +121,50 @@ impl Accumulator for Sum {
         self.total()
     }
 
+    fn state(self: Box<Self>) -> Bson {
+        // The integers' sum in two halves of 64 bits.
+        let (high, low) = ((self.whole >> 64) as i64, self.whole as i64);
+        let decimal = self.decimal.map(|decimal| Number::Decimal(decimal).to_bson());
+        let mut state = vec![
+            Bson::Int32(self.width as i32),
+            Bson::Int64(high),
+            Bson::Int64(low),
+            Bson::Double(self.double),
+            Bson::Double(self.compensation),
+            Bson::Int64(self.count as i64),
+        ];
+        state.extend(decimal);
+        Bson::Array(state)
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        let Bson::Array(parts) = &state else { return Err(damaged()) };
+        let [
+            Bson::Int32(width),
+            Bson::Int64(high),
+            Bson::Int64(low),
+            Bson::Double(double),
+            Bson::Double(compensation),
+            Bson::Int64(count),
+            decimal @ ..,
+        ] = parts.as_slice()
+        else {
+            return Err(damaged());
+        };
+        self.width = self.width.max(Width::of_state(*width)?);
+        self.whole += (i128::from(*high) << 64) | i128::from(*low as u64);
+        (self.double, self.compensation) = compensated(self.double, self.compensation, *double);
+        if self.double.is_finite() {
+            self.compensation += compensation;
+        }
+        self.count += *count as u64;
+        if let Some(decimal) = decimal.first() {
+            let Some(Number::Decimal(decimal)) = Number::from_bson(decimal) else { return Err(damaged()) };
+            self.decimal = Some(self.decimal.unwrap_or(Decimal::ZERO).add(decimal));
+        }
+        Ok(())
+    }
+
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
     }
@@ -137,6 +189,14 @@ impl Accumulator for Average {
             return Number::Decimal(sum.as_decimal().divide(count)).to_bson();
         }
         Bson::Double(sum.as_double() / sum.count as f64)
+    }
+
+    fn state(self: Box<Self>) -> Bson {
+        Box::new(self.0).state()
+    }
+
+    fn merge(&mut self, state: Bson) -> Result<()> {
+        self.0.merge(state)
     }
 
     fn memory_bytes(&self) -> usize {

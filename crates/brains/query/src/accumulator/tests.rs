@@ -124,7 +124,7 @@ fn top_and_bottom_rank_by_their_own_sort() {
 #[test]
 fn holding_too_much_is_refused() {
     let mut ctx = context();
-    ctx.memory_bytes_max = 1000;
+    ctx.accumulator_bytes_max = 1000;
     let holder = RawDocumentBuf::try_from(&doc! {"a": "$x"}).unwrap();
     for name in ["$push", "$addToSet"] {
         let spec = AccumulatorSpec::parse(name, holder.get("a").unwrap().unwrap(), &ctx).unwrap();

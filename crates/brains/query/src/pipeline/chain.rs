@@ -76,9 +76,9 @@ impl Chain {
         &self.interruption
     }
 
-    /// How many documents each stage has given to the next so far, for explain.
-    pub fn returned(&self) -> Vec<u64> {
-        self.links.iter().map(|link| link.returned).collect()
+    /// How many documents each stage has given to the next so far, and what else explain shows of it.
+    pub fn figures(&self) -> Vec<(u64, RawDocumentBuf)> {
+        self.links.iter().map(|link| (link.returned, link.stage.figures())).collect()
     }
 
     /// Times each stage from now on.

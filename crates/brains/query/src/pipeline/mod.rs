@@ -9,7 +9,7 @@
 //! Invariants: parsing checks every argument, so a running stage fails only for what documents hold; specifications are
 //! immutable and shared, state lives in the running stages alone.
 //!
-//! Deliberately absent: cursors, batches, collections, and spilling to disk.
+//! Deliberately absent: cursors, batches, collections, and the files that blocking stages spill to.
 
 mod chain;
 pub mod field;
@@ -20,6 +20,8 @@ mod optimize;
 mod property_tests;
 mod scope;
 mod spec;
+#[cfg(test)]
+mod spill_tests;
 mod stage;
 mod stages;
 mod table;

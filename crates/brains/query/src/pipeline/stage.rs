@@ -45,6 +45,11 @@ pub trait Stage: Send {
         Ok(Flow::Done)
     }
 
+    /// What explain shows of it beside what it has returned.
+    fn figures(&self) -> RawDocumentBuf {
+        RawDocumentBuf::new()
+    }
+
     /// Bytes held at the moment.
     fn memory_bytes(&self) -> usize {
         0

@@ -195,7 +195,7 @@ fn group_keys_are_equal_when_they_compare_equal() {
 }
 
 #[test]
-fn group_fails_beyond_its_memory() {
+fn group_fails_beyond_its_memory_where_it_must_not_spill() {
     let mut ctx = context();
     ctx.group_memory_bytes_max = 10_000;
     let pipeline = parse_in(&[doc! { "$group": { "_id": "$a", "all": { "$push": "$b" } } }], &ctx).expect("it parses");

@@ -1,5 +1,5 @@
-//! Sorting: the pattern ([`SortPattern`]), a document's key under it ([`SortKey`]), and the sorter that holds a result
-//! in memory ([`Sorter`]).
+//! Sorting: the pattern ([`SortPattern`]), a document's key under it ([`SortKey`]), and the sorter, in memory and
+//! beyond ([`Sorter`]).
 //!
 //! Invariant: keys are bytes, made once a document; from then on comparing is `memcmp`.
 

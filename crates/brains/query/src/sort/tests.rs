@@ -1,9 +1,11 @@
 //! The order a pattern gives, what patterns are refused, and the sorter's bounds.
 
 use super::*;
+use crate::spill::{Room, Spillable, tests::space};
 use baton_types::MemoryAccount;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
+use std::sync::Arc;
 
 fn raw(doc: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(doc).expect("a document encodes")
@@ -13,16 +15,22 @@ fn pattern(spec: Document) -> SortPattern {
     SortPattern::parse(&raw(&spec)).expect("the pattern parses")
 }
 
-fn sorted(spec: Document, docs: &[Document]) -> Vec<i32> {
+/// What is left of it.
+fn values<T: Spillable>(sorter: Sorter<T>) -> Vec<T> {
+    let mut sorted = sorter.into_sorted().expect("it can be read");
+    std::iter::from_fn(|| sorted.pop().expect("it can be read")).map(|(_, value)| value).collect()
+}
+
+fn sorted(spec: Document, docs: &[Document]) -> Vec<u32> {
     let pattern = pattern(spec);
-    let mut sorter = Sorter::new(None, MemoryAccount::alone(usize::MAX));
+    let mut sorter = Sorter::new(None, Room::of_bytes(usize::MAX));
     for doc in docs {
         let doc = raw(doc);
         let key = pattern.key(&doc).expect("a key");
-        let id = doc.get_i32("_id").expect("an id");
+        let id = doc.get_i32("_id").expect("an id").unsigned_abs();
         sorter.push(key, id, 4).expect("within memory");
     }
-    sorter.into_sorted().map(|(_, id)| id).collect()
+    values(sorter)
 }
 
 #[test]
@@ -105,26 +113,82 @@ fn natural_is_a_direction_of_its_own() {
 
 #[test]
 fn a_limit_keeps_the_best_and_is_stable() {
-    let mut sorter = Sorter::new(Some(3), MemoryAccount::alone(usize::MAX));
-    for (position, key) in [5_u8, 1, 4, 1, 9, 1, 0].into_iter().enumerate() {
+    let mut sorter = Sorter::new(Some(3), Room::of_bytes(usize::MAX));
+    for (position, key) in (0_u32..).zip([5_u8, 1, 4, 1, 9, 1, 0]) {
         sorter.push(vec![key], position, 8).expect("within memory");
         assert!(sorter.len() <= 3);
     }
     assert_eq!(sorter.threshold(), Some([1_u8].as_slice()));
-    assert_eq!(sorter.into_sorted().map(|(_, position)| position).collect::<Vec<_>>(), [6, 1, 3]);
+    assert_eq!(values(sorter), [6, 1, 3]);
 }
 
 #[test]
-fn a_sort_that_outgrows_its_memory_fails() {
+fn a_sort_that_outgrows_its_memory_and_must_not_spill_fails() {
     let grow = |limit: Option<u64>| -> baton_types::Result<()> {
-        let mut sorter = Sorter::new(limit, MemoryAccount::alone(10_000));
+        let mut sorter = Sorter::new(limit, Room::of_bytes(10_000));
         (0..1000_u32).try_for_each(|i| sorter.push(i.to_be_bytes().to_vec(), i, 100))
     };
     let error = grow(None).expect_err("a thousand entries do not fit");
     assert_eq!(error.code.0, 292);
-    let expected = "Sort exceeded memory limit of 10000 bytes, and sorting on disk (allowDiskUse) is not implemented;";
+    let expected = "Sort exceeded memory limit of 10000 bytes, but did not opt in to external sorting.";
     assert!(error.message.starts_with(expected), "{}", error.message);
     grow(Some(10)).expect("ten entries fit");
+}
+
+/// Fails if what is spilled comes back in another order than it would from memory, if a limit keeps other entries, if more is
+/// held than may be, or if a file outlives its sort.
+#[test]
+fn a_sort_that_spills_gives_what_one_in_memory_gives_and_stays_within_its_memory() {
+    let keys: Vec<u8> = (0..3000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 20) as u8).collect();
+    for limit in [None, Some(0), Some(1), Some(10), Some(600), Some(2999), Some(5000)] {
+        for bytes in [100, 1000, 20_000] {
+            let (seen, space) = space();
+            let run = |room: Room| {
+                let bytes_max = room.bytes_max();
+                let mut sorter = Sorter::new(limit, room);
+                for (position, key) in (0_u32..).zip(&keys) {
+                    sorter.push(vec![*key], position, 100).expect("it spills");
+                    assert!(sorter.memory_bytes() <= bytes_max, "{} bytes", sorter.memory_bytes());
+                }
+                let spilled = sorter.spilled();
+                (sorter.len(), values(sorter), spilled)
+            };
+            let in_memory = run(Room::of_bytes(usize::MAX));
+            let on_disk = run(Room::new(MemoryAccount::alone(bytes), Some(space), Arc::default()));
+            assert_eq!(on_disk.0, in_memory.0, "limit {limit:?}, {bytes} bytes");
+            assert_eq!(on_disk.1, in_memory.1, "limit {limit:?}, {bytes} bytes");
+            let fits = limit.is_some_and(|limit| limit * 165 <= bytes as u64);
+            assert_eq!(on_disk.2.spills == 0, fits, "limit {limit:?}, {bytes} bytes: {:?}", on_disk.2);
+            assert_eq!(seen.files.load(std::sync::atomic::Ordering::Relaxed), 0);
+        }
+    }
+}
+
+/// Fails if a sort with a limit writes all it is given, and not just what may be wanted.
+#[test]
+fn a_limited_sort_that_spills_writes_little_of_what_cannot_be_wanted() {
+    let mut sorter = Sorter::new(Some(100), Room::new(MemoryAccount::alone(2000), Some(space().1), Arc::default()));
+    let keys = (0..100_000_u32).map(|n| n.wrapping_mul(2_654_435_761));
+    keys.clone().try_for_each(|key| sorter.push(key.to_be_bytes().to_vec(), key, 100)).expect("it spills");
+    assert!(sorter.spilled().records < 3000, "{:?}", sorter.spilled());
+    let mut expected: Vec<u32> = keys.collect();
+    expected.sort_unstable();
+    assert_eq!(values(sorter), expected[..100]);
+}
+
+/// Fails if the last value leaves the file behind until the cursor goes.
+#[test]
+fn the_last_value_gives_the_file_back() {
+    let (seen, space) = space();
+    let mut sorter = Sorter::new(None, Room::new(MemoryAccount::alone(1000), Some(space), Arc::default()));
+    (0..100_u32).try_for_each(|n| sorter.push(vec![n as u8], n, 100)).expect("it spills");
+    let mut sorted = sorter.into_sorted().expect("it can be read");
+    let files = || seen.files.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((sorted.peek().expect("it can be read"), files()), (Some(&0), 1));
+    sorted.skip(99).expect("it can be read");
+    assert_eq!((sorted.len(), files()), (1, 1));
+    assert_eq!(sorted.pop().expect("it can be read").map(|(_, n)| n), Some(99));
+    assert_eq!((sorted.len(), files()), (0, 0));
 }
 
 #[test]

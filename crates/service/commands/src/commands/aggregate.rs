@@ -38,6 +38,7 @@ pub struct AggregateRequest<'a> {
     hint: Option<RawBsonRef<'a>>,
     variables: Option<&'a RawDocument>,
     bypass_validation: bool,
+    allow_disk_use: Option<bool>,
 }
 
 impl<'a> AggregateRequest<'a> {
@@ -65,11 +66,12 @@ impl<'a> AggregateRequest<'a> {
         let variables = fields.optional("let")?;
         crud::check_collation(fields.optional("collation")?)?;
         let bypass_validation = fields.truth("bypassDocumentValidation")?;
-        for ignored in ["allowDiskUse", "fromMongos", "needsMerge", "bypassEmptyTsReplacement"] {
+        let allow_disk_use = fields.optional("allowDiskUse")?;
+        for ignored in ["fromMongos", "needsMerge", "bypassEmptyTsReplacement"] {
             fields.take(ignored);
         }
         fields.finish()?;
-        Ok(Self { stages, batch_size, explain, hint, variables, bypass_validation })
+        Ok(Self { stages, batch_size, explain, hint, variables, bypass_validation, allow_disk_use })
     }
 }
 
@@ -88,7 +90,7 @@ fn target(db: &str, value: RawBsonRef<'_>) -> Result<(Namespace, bool)> {
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let (namespace, whole_database) = target(call.envelope.db, call.envelope.value)?;
     let request = AggregateRequest::read(&mut call.fields, false)?;
-    let context = crud::context(call, request.variables)?;
+    let context = crud::context_with(call, request.variables, request.allow_disk_use)?;
     let pipeline = parse(&request.stages, &context)?;
     own_documents::check_source(&pipeline, &namespace, whole_database)?;
     check_read_concern(call, &pipeline)?;
@@ -192,7 +194,7 @@ pub struct Explained {
 pub fn explained<'a>(fields: &mut Fields<'a>, db: &str, value: RawBsonRef<'a>, call: &Call<'_>) -> Result<Explained> {
     let (namespace, whole_database) = target(db, value)?;
     let request = AggregateRequest::read(fields, true)?;
-    let context = crud::context(call, request.variables)?;
+    let context = crud::context_with(call, request.variables, request.allow_disk_use)?;
     let pipeline = parse(&request.stages, &context)?;
     own_documents::check_source(&pipeline, &namespace, whole_database)?;
     Ok(Explained { namespace, pipeline, hint: crud::hint(request.hint)?, context })

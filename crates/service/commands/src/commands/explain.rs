@@ -13,6 +13,7 @@ use baton_query::pipeline::Pipeline;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, cstr, doc, rawdoc};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// The row in the table.
@@ -80,7 +81,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         "find" => {
             let namespace = collection()?;
             let request = FindRequest::read(&mut fields)?;
-            let context = crud::context(call, request.variables())?;
+            let context = crud::context_with(call, request.variables(), request.allow_disk_use())?;
             if is_a_pipeline(call, &namespace) {
                 return append_stages(call, reply, namespace, &request.stages()?, context, verbosity);
             }
@@ -292,10 +293,14 @@ pub fn append_pipeline(call: &Call<'_>, reply: &mut Reply<'_>, explained: Explai
         let mut aggregation = host.open(&namespace, pipeline.clone(), hint, &context)?;
         aggregation.time_stages();
         while aggregation.run(&call.operation.check(), &mut |_| Ok(Given::Taken))? {}
-        let figures = aggregation.returned_by_stage().into_iter().zip(aggregation.times_by_stage());
+        let figures = aggregation.figures_by_stage().into_iter().zip(aggregation.times_by_stage());
         // A source's documents are made before the stages behind it begin.
         let behind_source = usize::from(pipeline.source().is_some());
-        for (stage, (returned, time)) in stages.iter_mut().skip(behind_source).zip(figures) {
+        for (stage, ((returned, figures), time)) in stages.iter_mut().skip(behind_source).zip(figures) {
+            for figure in &figures {
+                let (name, value) = figure?;
+                stage.append(name, value);
+            }
             stage.append(cstr!("nReturned"), i64::try_from(returned).unwrap_or(i64::MAX));
             stage.append(cstr!("executionTimeMillisEstimate"), milliseconds(time) as i64);
         }
@@ -347,9 +352,13 @@ fn finish(call: &Call<'_>, reply: &mut Reply<'_>, command: &RawDocument) -> Resu
         "gitVersion": "unknown",
     })?;
     reply.append(cstr!("serverInfo"), &*server);
+    let parameters = &call.server.parameters;
     reply.append(
         cstr!("serverParameters"),
-        &*bson::rawdoc! { "internalQueryMaxBlockingSortMemoryUsageBytes": 104_857_600 },
+        &*bson::rawdoc! {
+            "internalDocumentSourceGroupMaxMemoryBytes": parameters.group_memory_bytes_max.load(Relaxed),
+            "internalQueryMaxBlockingSortMemoryUsageBytes": parameters.sort_memory_bytes_max.load(Relaxed),
+        },
     );
     Ok(())
 }

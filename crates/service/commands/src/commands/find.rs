@@ -42,6 +42,7 @@ pub struct FindRequest<'a> {
     tailable: bool,
     awaits: bool,
     no_timeout: bool,
+    allow_disk_use: Option<bool>,
 }
 
 impl<'a> FindRequest<'a> {
@@ -62,6 +63,7 @@ impl<'a> FindRequest<'a> {
             tailable: fields.truth("tailable")?,
             awaits: fields.truth("awaitData")?,
             no_timeout: fields.truth("noCursorTimeout")?,
+            allow_disk_use: fields.optional("allowDiskUse")?,
         };
         let limit = fields.optional::<i64>("limit")?.unwrap_or(0);
         if limit < 0 {
@@ -78,9 +80,7 @@ impl<'a> FindRequest<'a> {
                 return Err(Error::not_implemented(format!("find with {refused}")));
             }
         }
-        for ignored in
-            ["allowDiskUse", "allowPartialResults", "oplogReplay", "term", "readOnce", "ntoreturn", "querySettings"]
-        {
+        for ignored in ["allowPartialResults", "oplogReplay", "term", "readOnce", "ntoreturn", "querySettings"] {
             fields.take(ignored);
         }
         fields.finish()?;
@@ -133,6 +133,11 @@ impl<'a> FindRequest<'a> {
     /// The `let` of the command.
     pub fn variables(&self) -> Option<&'a RawDocument> {
         self.variables
+    }
+
+    /// Whether the command says that it may use the disk.
+    pub fn allow_disk_use(&self) -> Option<bool> {
+        self.allow_disk_use
     }
 
     fn opening(&self, namespace: Namespace) -> Opening {
@@ -204,7 +209,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     {
         return find_by_id(call, reply, &request, &storage, collection, id);
     }
-    let context = crud::context(call, request.variables)?;
+    let context = crud::context_with(call, request.variables, request.allow_disk_use)?;
     let mut opening = request.opening(namespace.clone());
     // There is nothing to come from what is not there, not even for a cursor that would wait.
     opening.single_batch |= collection.is_none();

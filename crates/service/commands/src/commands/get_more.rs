@@ -6,6 +6,7 @@ use crate::server::{BatchBuilder, BatchEnd, Kind};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::cstr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The row in the table.
@@ -38,6 +39,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     call.fields.finish()?;
     let mut pinned = call.server.cursors.pin(id, &namespace, call.envelope.session, &call.operation)?;
+    let _ = call.used_disk.set(Arc::clone(&pinned.info.used_disk));
     if let Some(fault) = call.server.fail_points.fires("failGetMoreAfterCursorCheckout") {
         let code = fault.get("errorCode")?.and_then(crate::fields::number_as_i64).unwrap_or(1);
         let code = ErrorCode(i32::try_from(code).unwrap_or(1));

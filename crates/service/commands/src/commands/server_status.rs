@@ -11,6 +11,7 @@ use crate::server::counters::Kind;
 use crate::server::{Server, sessions};
 use crate::table::{COMMANDS, CommandSpec, DEFAULT, Flags};
 use baton_consensus::MemberState;
+use baton_query::spill::Totals;
 use baton_storage::StorageStatistics;
 use baton_telemetry::process::Usage;
 use baton_types::Result;
@@ -287,6 +288,41 @@ fn append_storage(w: &mut DocumentWriter<'_>, s: &StorageStatistics) {
     w.end();
 }
 
+/// What blocking stages did: MongoDB's names, and `spill`, which is what lies on the disk for them now.
+fn append_spills(server: &Server, w: &mut DocumentWriter<'_>) {
+    let totals = &server.spill_totals;
+    let (files, bytes) = server.storage.spills().figures();
+    let spills = |of: &Totals| {
+        [
+            (cstr!("spills"), of.spills.load(Relaxed)),
+            (cstr!("spilledBytes"), of.bytes.load(Relaxed)),
+            (cstr!("spilledRecords"), of.records.load(Relaxed)),
+            (cstr!("spilledDataStorageSize"), of.stored_bytes.load(Relaxed)),
+        ]
+    };
+    let sort = [
+        (cstr!("spillToDisk"), totals.sort.spills.load(Relaxed)),
+        (cstr!("spillToDiskBytes"), totals.sort.stored_bytes.load(Relaxed)),
+        (cstr!("totalKeysSorted"), totals.sort.taken.load(Relaxed)),
+        (cstr!("totalBytesSorted"), totals.sort.taken_bytes.load(Relaxed)),
+    ];
+    w.begin_document(cstr!("query"));
+    for (name, figures) in [
+        (cstr!("bucketAuto"), spills(&totals.bucket_auto)),
+        (cstr!("group"), spills(&totals.group)),
+        (cstr!("sort"), sort),
+    ] {
+        w.begin_document(name);
+        figures.into_iter().for_each(|(key, figure)| w.append(key, figure as i64));
+        w.end();
+    }
+    w.begin_document(cstr!("spill"));
+    w.append(cstr!("files"), files as i64);
+    w.append(cstr!("bytes"), bytes as i64);
+    w.end();
+    w.end();
+}
+
 fn append_metrics(server: &Server, w: &mut DocumentWriter<'_>) {
     w.begin_document(cstr!("metrics"));
     w.begin_document(cstr!("commands"));
@@ -321,6 +357,7 @@ fn append_metrics(server: &Server, w: &mut DocumentWriter<'_>) {
     w.begin_document(cstr!("operation"));
     w.append(cstr!("panicked"), server.counters.panics.load(Relaxed) as i64);
     w.end();
+    append_spills(server, w);
     replication_figures::append_metrics(server, w);
     w.begin_document(cstr!("ttl"));
     w.append(cstr!("deletedDocuments"), server.ttl.deleted_documents.load(Relaxed) as i64);

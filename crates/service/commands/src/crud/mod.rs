@@ -29,6 +29,15 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// The surroundings of a command's queries, with the values of its `let`.
 pub fn context(call: &Call<'_>, variables: Option<&RawDocument>) -> Result<Arc<Context>> {
+    context_with(call, variables, None)
+}
+
+/// The same for a command that may say whether it uses the disk.
+pub fn context_with(
+    call: &Call<'_>,
+    variables: Option<&RawDocument>,
+    allow_disk_use: Option<bool>,
+) -> Result<Arc<Context>> {
     let mut context = Context::new(bson::DateTime::now(), rand::random());
     let parameters = &call.server.parameters;
     let bytes = |parameter: &AtomicI64| usize::try_from(parameter.load(Relaxed)).unwrap_or(usize::MAX);
@@ -38,6 +47,11 @@ pub fn context(call: &Call<'_>, variables: Option<&RawDocument>) -> Result<Arc<C
     context.cluster_time = call.server.topology.is_replicated().then(|| call.server.cluster_time());
     context.read_at = call.read_at;
     context.memory = Arc::clone(&call.server.stage_memory);
+    if allow_disk_use.unwrap_or_else(|| parameters.allow_disk_use_by_default.load(Relaxed)) {
+        context.spill = Some(Arc::new(call.server.storage.spills().clone()));
+    }
+    context.spill_totals = Arc::clone(&call.server.spill_totals);
+    context.used_disk = Arc::clone(call.used_disk.get_or_init(Arc::default));
     context.interruption.set(&call.operation.check());
     for element in variables.into_iter().flat_map(RawDocument::iter) {
         let (name, value) = element?;

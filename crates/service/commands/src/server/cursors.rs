@@ -14,7 +14,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long an idle cursor lives, unless `cursorTimeoutMillis` says otherwise.
@@ -145,6 +145,8 @@ pub struct CursorInfo {
     pub command: RawDocumentBuf,
     /// When.
     pub created: SystemTime,
+    /// Whether it has used the disk.
+    pub used_disk: Arc<AtomicBool>,
     /// What is left of the `maxTimeMS` of the command that made it.
     pub time_left: Option<Duration>,
 }
@@ -456,6 +458,7 @@ mod tests {
             no_timeout: false,
             command: RawDocumentBuf::new(),
             created: SystemTime::now(),
+            used_disk: Arc::default(),
             time_left: None,
         }
     }

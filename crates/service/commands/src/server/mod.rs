@@ -24,6 +24,7 @@ pub use sessions::Session;
 pub use topology::{ReplicaSet, Topology};
 
 use crate::envelope::SessionId;
+use baton_query::spill::SpillTotals;
 use baton_replication::Replication;
 use baton_storage::Storage;
 use baton_types::{Error, MemoryPool, OpTime, Result, Timestamp};
@@ -138,6 +139,8 @@ pub struct Server {
     pub write_lock: write_lock::WriteLock,
     /// What the deletion of expired documents has done.
     pub ttl: crate::ttl::Figures,
+    /// What blocking stages have done, over all requests.
+    pub spill_totals: Arc<SpillTotals>,
     /// What blocking stages hold, over all requests.
     pub stage_memory: Arc<MemoryPool>,
     /// What large requests hold while they are received and carried out.
@@ -189,6 +192,7 @@ impl Server {
             defaults: defaults::DefaultConcerns::default(),
             fail_points: failpoints::FailPoints::default(),
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
+            spill_totals: Arc::default(),
             stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 8),
             request_memory: MemoryPool::new(REQUEST_MEMORY_BYTES),
             parsed_memory: MemoryPool::new(PARSED_MEMORY_BYTES),

@@ -25,6 +25,8 @@ pub struct Values {
     pub ttl_monitor_enabled: AtomicBool,
     /// Seconds between two passes of that.
     pub ttl_monitor_sleep_secs: AtomicI64,
+    /// Whether queries that do not say may use the disk.
+    pub allow_disk_use_by_default: AtomicBool,
     /// The most memory a blocking sort may take, in bytes.
     pub sort_memory_bytes_max: AtomicI64,
     /// The most memory a `$group` may take, in bytes.
@@ -58,6 +60,7 @@ impl Default for Values {
             notablescan: AtomicBool::new(false),
             ttl_monitor_enabled: AtomicBool::new(true),
             ttl_monitor_sleep_secs: AtomicI64::new(60),
+            allow_disk_use_by_default: AtomicBool::new(true),
             sort_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
             group_memory_bytes_max: AtomicI64::new(100 * 1024 * 1024),
             require_api_version: AtomicBool::new(false),
@@ -163,6 +166,11 @@ fn number(value: i64) -> Bson {
 
 /// All parameters, by name.
 pub static PARAMETERS: &[Parameter] = &[
+    setting(
+        "allowDiskUseByDefault",
+        |s| Bson::Boolean(s.parameters.allow_disk_use_by_default.load(Relaxed)),
+        |s, v| set_bool(&s.parameters.allow_disk_use_by_default, v),
+    ),
     fact("authenticationMechanisms", |_| Bson::Array(Vec::new())),
     setting(
         "collectionClonerBatchSize",

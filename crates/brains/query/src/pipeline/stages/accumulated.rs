@@ -4,6 +4,7 @@ use crate::Context;
 use crate::accumulator::{Accumulator, AccumulatorSpec};
 use crate::expression::Dependencies;
 use crate::pipeline::field::{cstring, raw_value};
+use crate::spill::damaged;
 use baton_types::{Error, Result};
 use bson::Bson;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -65,6 +66,17 @@ impl Accumulators {
     /// Bytes the states hold.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.states.iter().map(|state| state.memory_bytes()).sum()
+    }
+
+    /// The states as one value.
+    pub(crate) fn state(self) -> Bson {
+        Bson::Array(self.states.into_iter().map(|state| state.state()).collect())
+    }
+
+    /// Takes in the states of another group of the same key, whose documents came after its own.
+    pub(crate) fn merge(&mut self, state: Bson) -> Result<()> {
+        let Bson::Array(states) = state else { return Err(damaged()) };
+        self.states.iter_mut().zip(states).try_for_each(|(own, state)| own.merge(state))
     }
 
     /// Appends the fields to `doc`.

@@ -1,7 +1,7 @@
 //! `$bucketAuto`: groups documents into a given number of intervals of about as many documents each.
 //!
 //! Source: MongoDB manual, "$bucketAuto (aggregation)". Blocking: all documents are sorted by the value first, within
-//! the request's memory bound. Equal values never fall into different buckets.
+//! the request's memory bound, and beyond it on the disk. Equal values never fall into different buckets.
 
 use super::accumulated::{AccumulatedField, Accumulators};
 use super::bucket::is_path_or_expression;
@@ -11,17 +11,17 @@ use crate::expression::{Dependencies, Expression};
 use crate::pipeline::field::raw_value;
 use crate::pipeline::stage::{Flow, Stage};
 use crate::show;
-use crate::sort::Sorter;
+use crate::sort::{Sorted, Sorter};
+use crate::spill::{SpillKind, Spillable, Spilled, damaged};
 use baton_document::Number;
 use baton_document::keys::{self, Direction};
 use baton_document::order;
 use baton_document::type_name;
 use baton_types::{Error, Result};
-use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, rawdoc};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::iter::Peekable;
 use std::sync::Arc;
 
 /// The arguments of `$bucketAuto`.
@@ -88,7 +88,8 @@ impl BucketAutoSpec {
         BucketAutoStage {
             spec: Arc::clone(self),
             ctx: Arc::clone(ctx),
-            sorter: Some(Sorter::new(None, ctx.stage_memory())),
+            sorter: Some(Sorter::new(None, ctx.stage_room(SpillKind::BucketAuto))),
+            spilled: Spilled::default(),
         }
     }
 }
@@ -143,7 +144,25 @@ fn output_argument(value: RawBsonRef<'_>, ctx: &Context) -> Result<Vec<Accumulat
 }
 
 /// A value and the document it was computed from.
-type Valued = (RawBson, RawDocumentBuf);
+struct Valued {
+    value: RawBson,
+    doc: RawDocumentBuf,
+}
+
+/// A document that holds the value, and then the document.
+impl Spillable for Valued {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(rawdoc! { "": self.value.clone() }.as_bytes());
+        self.doc.put(out);
+    }
+
+    fn take(bytes: &[u8]) -> Result<Self> {
+        let length = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+        let (value, doc) = bytes.split_at_checked(length).ok_or_else(damaged)?;
+        let value = RawDocument::from_bytes(value)?.get("")?.ok_or_else(damaged)?;
+        Ok(Self { value: value.into(), doc: Spillable::take(doc)? })
+    }
+}
 
 /// `$bucketAuto` at work.
 pub(crate) struct BucketAutoStage {
@@ -151,6 +170,7 @@ pub(crate) struct BucketAutoStage {
     ctx: Arc<Context>,
     /// `None` once the buckets have been made.
     sorter: Option<Sorter<Valued>>,
+    spilled: Spilled,
 }
 
 impl Stage for BucketAutoStage {
@@ -164,14 +184,15 @@ impl Stage for BucketAutoStage {
         let mut key = Vec::new();
         keys::encode(&mut key, value.as_raw_bson_ref(), Direction::Ascending);
         let bytes = doc.as_bytes().len() + key.len();
-        sorter.push(key, (value, doc), bytes)?;
+        sorter.push(key, Valued { value, doc }, bytes)?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
         let Some(sorter) = self.sorter.take() else { return Ok(Flow::Done) };
         let size = approximate_size(sorter.len(), self.spec.buckets);
-        let mut values = sorter.into_sorted().map(|(_, valued)| valued).peekable();
+        let mut values = sorter.into_sorted()?;
+        self.spilled = values.spilled();
         let mut previous_max = None;
         for number in 1..=self.spec.buckets {
             let is_last = number == self.spec.buckets;
@@ -191,6 +212,12 @@ impl Stage for BucketAutoStage {
         Ok(Flow::Done)
     }
 
+    fn figures(&self) -> RawDocumentBuf {
+        let mut figures = RawDocumentBuf::new();
+        self.spilled.append_to(&mut figures);
+        figures
+    }
+
     fn memory_bytes(&self) -> usize {
         self.sorter.as_ref().map_or(0, Sorter::memory_bytes)
     }
@@ -204,13 +231,13 @@ struct Bucket {
 
 impl BucketAutoStage {
     /// Fills a bucket with `size` documents and those that must not be parted from them.
-    fn next_bucket<I: Iterator<Item = Valued>>(
+    fn next_bucket(
         &self,
-        values: &mut Peekable<I>,
+        values: &mut Sorted<Valued>,
         size: usize,
         previous_max: &Option<RawBson>,
     ) -> Result<Option<Bucket>> {
-        let Some((first, doc)) = values.next() else { return Ok(None) };
+        let Some((_, Valued { value: first, doc })) = values.pop()? else { return Ok(None) };
         // No key stands for a whole bucket: accumulators that start from one see null.
         let accumulators = Accumulators::start(&self.spec.fields, &Bson::Null, &self.ctx)?;
         let mut bucket = Bucket { min: first.clone(), max: first, accumulators };
@@ -222,7 +249,7 @@ impl BucketAutoStage {
         }
         self.take(&mut bucket, &doc)?;
         for _ in 1..size {
-            let Some((value, doc)) = values.next() else { break };
+            let Some((_, Valued { value, doc })) = values.pop()? else { break };
             bucket.max = value;
             self.take(&mut bucket, &doc)?;
         }
@@ -235,21 +262,21 @@ impl BucketAutoStage {
     }
 
     /// Draws the upper boundary: after everything equal to the last value, rounded where that is asked for.
-    fn close<I: Iterator<Item = Valued>>(&self, bucket: &mut Bucket, values: &mut Peekable<I>) -> Result<()> {
+    fn close(&self, bucket: &mut Bucket, values: &mut Sorted<Valued>) -> Result<()> {
         let boundary = self.spec.granularity.map(|g| RawBson::Double(g.round_up(double(&bucket.max))));
-        while let Some((_, doc)) = values.next_if(|(value, _)| {
+        while let Some((_, Valued { doc, .. })) = values.pop_if(|Valued { value, .. }| {
             let is_below = boundary.as_ref().is_some_and(|boundary| compare(boundary, value) == Ordering::Greater);
             is_below || compare(&bucket.max, value) == Ordering::Equal
-        }) {
+        })? {
             self.take(bucket, &doc)?;
         }
-        match (boundary, self.spec.granularity, values.peek()) {
-            (Some(RawBson::Double(0.0)), Some(granularity), Some((next, _))) => {
+        match (boundary, self.spec.granularity, values.peek()?) {
+            (Some(RawBson::Double(0.0)), Some(granularity), Some(Valued { value: next, .. })) => {
                 // All values so far are zero, which rounds to itself: end before the next value instead.
                 bucket.max = RawBson::Double(granularity.round_down(double(next)));
             }
             (Some(boundary), _, _) => bucket.max = boundary,
-            (None, _, Some((next, _))) => bucket.max = next.clone(),
+            (None, _, Some(Valued { value: next, .. })) => bucket.max = next.clone(),
             (None, _, None) => {}
         }
         Ok(())

@@ -3,6 +3,9 @@
 //! Source: MongoDB manual, "$group (aggregation)". Blocking: the groups are held within the request's memory bound.
 //! Keys are equal when MongoDB compares them equal, so `1` and `1.0` are one group, shown as the first that came; a
 //! missing key is null. Groups come out in the order in which their first documents came.
+//!
+//! What is more than memory is spilled: all groups so far, by key, each as the states of its accumulators. In the end the
+//! states of one key are merged in the order in which they were written; groups then come out in the order of their keys.
 
 use super::accumulated::{AccumulatedField, Accumulators};
 use super::sort::BATCH_DOCUMENTS;
@@ -10,10 +13,11 @@ use crate::Context;
 use crate::expression::{Dependencies, Expression};
 use crate::pipeline::field::raw_value;
 use crate::pipeline::stage::{Flow, Stage};
+use crate::spill::{Merge, Room, Runs, SpillKind, Spillable, damaged};
 use baton_document::keys::{self, Direction};
 use baton_types::{Error, ErrorCode, MemoryAccount, Result};
 use bson::Bson;
-use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -70,14 +74,34 @@ impl GroupSpec {
             groups: VecDeque::new(),
             key: Vec::new(),
             bytes: 0,
-            memory: ctx.group_memory(),
+            room: ctx.stage_room(SpillKind::Group),
+            runs: None,
+            merged: None,
+            given_bytes: 0,
         }
+    }
+
+    fn document(&self, group: Group) -> Result<RawDocumentBuf> {
+        let mut doc = RawDocumentBuf::new();
+        doc.append(cstr!("_id"), group.id);
+        group.accumulators.finish(&self.fields, &mut doc)?;
+        Ok(doc)
     }
 }
 
 struct Group {
     id: RawBson,
     accumulators: Accumulators,
+}
+
+impl Group {
+    /// Its key and the states of its accumulators.
+    fn state(self) -> Result<RawDocumentBuf> {
+        let mut state = RawDocumentBuf::new();
+        state.append(cstr!("id"), self.id);
+        state.append(cstr!("states"), raw_value(self.accumulators.state())?);
+        Ok(state)
+    }
 }
 
 /// `$group` at work.
@@ -90,7 +114,13 @@ pub(crate) struct GroupStage {
     /// The key at hand; kept to reuse its memory.
     key: Vec<u8>,
     bytes: usize,
-    memory: MemoryAccount,
+    room: Room,
+    /// What was too much.
+    runs: Option<Runs>,
+    /// The same, once the input is in.
+    merged: Option<MergedGroups>,
+    /// Bytes of the documents given so far.
+    given_bytes: u64,
 }
 
 impl GroupStage {
@@ -108,6 +138,49 @@ impl GroupStage {
         self.by_key.insert(self.key.clone(), place);
         Ok(place)
     }
+
+    /// Writes all groups as a run.
+    fn spill(&mut self) -> Result<()> {
+        if self.runs.is_none() {
+            self.runs = self.room.runs()?;
+        }
+        let Some(runs) = &mut self.runs else {
+            return Err(self.room.exceeded("$group", self.bytes, |_| {
+                "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in."
+                    .to_owned()
+            }));
+        };
+        let mut order: Vec<(Vec<u8>, usize)> = self.by_key.drain().collect();
+        order.sort_unstable();
+        let mut groups: Vec<Option<Group>> = self.groups.drain(..).map(Some).collect();
+        runs.write(&mut self.room, |run| {
+            order.into_iter().try_for_each(|(key, place)| {
+                let Some(group) = groups.get_mut(place).and_then(Option::take) else { return Ok(()) };
+                let state = group.state()?;
+                run.put(&key, |out| out.extend_from_slice(state.as_bytes()))
+            })
+        })?;
+        self.bytes = 0;
+        // To hold less is always allowed.
+        let _ = self.room.hold(0);
+        Ok(())
+    }
+
+    fn give(&mut self, group: Group, out: &mut VecDeque<RawDocumentBuf>) -> Result<()> {
+        let doc = self.spec.document(group)?;
+        self.given_bytes += doc.as_bytes().len() as u64;
+        out.push_back(doc);
+        Ok(())
+    }
+
+    fn give_merged(&mut self, mut merged: MergedGroups, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        for _ in 0..BATCH_DOCUMENTS {
+            let Some(group) = merged.next(&self.spec.fields, &self.ctx)? else { return Ok(Flow::Done) };
+            self.give(group, out)?;
+        }
+        self.merged = Some(merged);
+        Ok(Flow::More)
+    }
 }
 
 impl Stage for GroupStage {
@@ -118,20 +191,27 @@ impl Stage for GroupStage {
         let before = group.accumulators.memory_bytes();
         group.accumulators.accumulate(&self.spec.fields, &doc, &self.ctx)?;
         self.bytes = (self.bytes + group.accumulators.memory_bytes()).saturating_sub(before);
-        if !self.memory.set(self.bytes) {
-            return Err(memory_exceeded(&self.memory, self.bytes));
+        if !self.room.hold(self.bytes) {
+            self.spill()?;
         }
         Ok(Flow::More)
     }
 
     fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
+        if self.runs.is_some() && !self.groups.is_empty() {
+            self.spill()?;
+        }
+        if let Some(runs) = self.runs.take() {
+            let merge = runs.into_merge(&mut self.room, None)?;
+            self.merged = Some(MergedGroups { merge, next: None, memory: self.ctx.memory.account(usize::MAX) });
+        }
+        if let Some(merged) = self.merged.take() {
+            return self.give_merged(merged, out);
+        }
         self.by_key = HashMap::new();
-        let batch = self.groups.len().min(BATCH_DOCUMENTS);
-        for group in self.groups.drain(..batch) {
-            let mut doc = RawDocumentBuf::new();
-            doc.append(cstr!("_id"), group.id);
-            group.accumulators.finish(&self.spec.fields, &mut doc)?;
-            out.push_back(doc);
+        for _ in 0..BATCH_DOCUMENTS {
+            let Some(group) = self.groups.pop_front() else { break };
+            self.give(group, out)?;
         }
         Ok(if self.groups.is_empty() { Flow::Done } else { Flow::More })
     }
@@ -139,19 +219,58 @@ impl Stage for GroupStage {
     fn memory_bytes(&self) -> usize {
         self.bytes
     }
+
+    fn figures(&self) -> RawDocumentBuf {
+        let mut figures = RawDocumentBuf::new();
+        figures.append(cstr!("totalOutputDataSizeBytes"), i64::try_from(self.given_bytes).unwrap_or(i64::MAX));
+        self.room.spilled().append_to(&mut figures);
+        figures
+    }
 }
 
-fn memory_exceeded(memory: &MemoryAccount, bytes: usize) -> Error {
-    let bytes_max = memory.bytes_max();
-    Error::new(
-        ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-        if bytes > bytes_max {
-            format!(
-                "Exceeded memory limit of {bytes_max} bytes for $group, and grouping on disk (allowDiskUse) is not \
-                 implemented; group fewer documents, or raise internalDocumentSourceGroupMaxMemoryBytes."
-            )
-        } else {
-            "$group exceeded the memory that all requests share; try again when fewer of them run.".to_owned()
-        },
-    )
+/// What the states on the disk become.
+struct MergedGroups {
+    merge: Merge,
+    /// The state that was read last, with its key: the first of another group.
+    next: Option<(Vec<u8>, RawDocumentBuf)>,
+    /// What the group holds that is being made. Its accumulators know their own limits.
+    memory: MemoryAccount,
+}
+
+impl MergedGroups {
+    fn next(&mut self, fields: &[AccumulatedField], ctx: &Context) -> Result<Option<Group>> {
+        let first = match self.next.take() {
+            Some(first) => first,
+            None => match self.merge.next()? {
+                Some((key, state)) => (key.to_vec(), Spillable::take(state)?),
+                None => return Ok(None),
+            },
+        };
+        let (key, state) = first;
+        let id = state.get("id")?.ok_or_else(damaged)?;
+        let accumulators = Accumulators::start(fields, &Bson::try_from(id)?, ctx)?;
+        let mut group = Group { id: id.into(), accumulators };
+        self.merge_into(&mut group, &state)?;
+        loop {
+            let Some((next, state)) = self.merge.next()? else { break };
+            let state: RawDocumentBuf = Spillable::take(state)?;
+            if next != key {
+                self.next = Some((next.to_vec(), state));
+                break;
+            }
+            self.merge_into(&mut group, &state)?;
+        }
+        Ok(Some(group))
+    }
+
+    fn merge_into(&mut self, group: &mut Group, state: &RawDocument) -> Result<()> {
+        let states = state.get("states")?.ok_or_else(damaged)?;
+        group.accumulators.merge(Bson::try_from(states)?)?;
+        let bytes = group.accumulators.memory_bytes();
+        if self.memory.set(bytes) {
+            return Ok(());
+        }
+        let message = format!("One group takes {bytes} bytes, more than the memory that all requests share has left.");
+        Err(Error::new(ErrorCode::ExceededMemoryLimit, message))
+    }
 }

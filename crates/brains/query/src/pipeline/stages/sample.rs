@@ -7,6 +7,7 @@ use super::sort::BATCH_DOCUMENTS;
 use crate::Context;
 use crate::pipeline::stage::{Flow, Stage};
 use crate::sort::{Sorted, Sorter};
+use crate::spill::SpillKind;
 use baton_document::Number;
 use baton_types::{Error, Result};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
@@ -58,7 +59,7 @@ pub(crate) struct SampleStage {
 impl SampleStage {
     /// Draws `size` documents.
     pub(crate) fn new(size: u64, ctx: &Context) -> Self {
-        let sorter = Sorter::new(Some(size), ctx.stage_memory());
+        let sorter = Sorter::new(Some(size), ctx.stage_room(SpillKind::Sort));
         Self { random: SplitMix { state: ctx.seed }, sorter: Some(sorter), chosen: Sorted::empty() }
     }
 }
@@ -76,11 +77,13 @@ impl Stage for SampleStage {
 
     fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.chosen = sorter.into_sorted();
+            self.chosen = sorter.into_sorted()?;
         }
-        let batch = self.chosen.len().min(BATCH_DOCUMENTS);
-        out.extend(self.chosen.by_ref().take(batch).map(|(_, doc)| doc));
-        Ok(if self.chosen.len() == 0 { Flow::Done } else { Flow::More })
+        for _ in 0..BATCH_DOCUMENTS {
+            let Some((_, doc)) = self.chosen.pop()? else { break };
+            out.push_back(doc);
+        }
+        Ok(if self.chosen.is_empty() { Flow::Done } else { Flow::More })
     }
 
     fn memory_bytes(&self) -> usize {

@@ -1,13 +1,14 @@
 //! `$sort`, with the limit of a `$limit` that follows it.
 //!
 //! Source: MongoDB manual, "$sort (aggregation)". Blocking: it holds what it may have to emit, within the request's
-//! memory bound.
+//! memory bound, and spills the rest.
 
 use crate::Context;
 use crate::pipeline::stage::{Flow, Stage};
 use crate::sort::{SortPattern, Sorted, Sorter};
-use baton_types::{Error, MemoryAccount, Result};
-use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use crate::spill::{Room, SpillKind};
+use baton_types::{Error, Result};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ impl SortSpec {
     pub(crate) fn start(&self, ctx: &Context) -> SortStage {
         SortStage {
             pattern: Arc::clone(&self.pattern),
-            state: State::Collecting(Sorter::new(self.limit, ctx.stage_memory())),
+            state: State::Collecting(Sorter::new(self.limit, ctx.stage_room(SpillKind::Sort))),
         }
     }
 }
@@ -67,13 +68,26 @@ impl Stage for SortStage {
 
     fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
         if let State::Collecting(sorter) = &mut self.state {
-            let full = std::mem::replace(sorter, Sorter::new(Some(0), MemoryAccount::alone(0)));
-            self.state = State::Emitting(full.into_sorted());
+            let full = std::mem::replace(sorter, Sorter::new(Some(0), Room::of_bytes(0)));
+            self.state = State::Emitting(full.into_sorted()?);
         }
         let State::Emitting(sorted) = &mut self.state else { return Ok(Flow::Done) };
-        let before = out.len();
-        out.extend(sorted.take(BATCH_DOCUMENTS).map(|(_, doc)| doc));
-        Ok(if out.len() - before < BATCH_DOCUMENTS { Flow::Done } else { Flow::More })
+        for _ in 0..BATCH_DOCUMENTS {
+            let Some((_, doc)) = sorted.pop()? else { break };
+            out.push_back(doc);
+        }
+        Ok(if sorted.is_empty() { Flow::Done } else { Flow::More })
+    }
+
+    fn figures(&self) -> RawDocumentBuf {
+        let (bytes, spilled) = match &self.state {
+            State::Collecting(sorter) => (sorter.taken_bytes(), sorter.spilled()),
+            State::Emitting(sorted) => (sorted.taken_bytes(), sorted.spilled()),
+        };
+        let mut figures = RawDocumentBuf::new();
+        figures.append(cstr!("totalDataSizeSortedBytesEstimate"), i64::try_from(bytes).unwrap_or(i64::MAX));
+        spilled.append_to(&mut figures);
+        figures
     }
 
     fn memory_bytes(&self) -> usize {
