@@ -109,7 +109,7 @@ comma := ,
 empty :=
 commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
-.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-recovery bench-initial-sync bench-set bench-failover \
+.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-spill bench-recovery bench-initial-sync bench-set bench-failover \
   bench-disturbance
 
 bench-peers: tools
@@ -129,6 +129,9 @@ bench-idle: release ## memory and CPU of a member that nobody asks anything
 
 bench-memory: release ## peak memory of a member with a cache of 256 MB whose clients ask for too much
 	@$(BENCH) memory --records $(RECORDS) $(call BENCH_PLACE,memory) $(BENCH_FLAGS)
+
+bench-spill: release ## a sort of the whole table with 100 MB of memory beside one that fits
+	@$(BENCH) spill --records $(RECORDS) $(call BENCH_PLACE,spill) $(BENCH_FLAGS)
 
 bench-recovery: release ## time from kill -9 under load to the next acknowledged insert
 	@$(BENCH) recovery --records $(RECORDS) $(call BENCH_PLACE,recovery) $(BENCH_FLAGS)

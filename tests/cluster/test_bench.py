@@ -41,6 +41,7 @@ def test_baton_is_compared_with_what_needs_no_installation(tmp_path):
      "slowest table"),
     (["idle", "--seconds", 0.2, "--rest", 0.2, "--records", 100], "MB resident"),
     (["memory", "--records", 300, "--connections", 16, "--cursors", 2, "--at-once", 2, "--seconds", 0.2], "peak MB resident"),
+    (["spill", "--records", 3000, "--sort-mb", 1, "--rounds", 1, "--cache-gb", 0.25], "sort that spills"),
     (["recovery", "--records", 300, "--kills", 2, "--seconds", 0.3, "--clients", 2, "--cache-gb", 0.25], "kill -9"),
     (["initial-sync", "--records", 300, "--seconds", 0.2, "--clients", 2, "--cache-gb", 0.25], "initial sync by file"),
     (["failover", "--times", 1, "--clients", 4, "--events", "kill,handoff"], "seconds without a majority write"),

@@ -35,6 +35,7 @@ NOT_RUN = {
     "make bench-recovery": LONG,
     "make bench-scale": LONG,
     "make bench-set": LONG,
+    "make bench-spill": LONG,
     "make lab": ROOT,
     "make lab-chaining": ROOT,
     "make lab-check": "it is the lab's own test",

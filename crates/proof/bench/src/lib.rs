@@ -23,6 +23,7 @@ pub mod recovery;
 pub mod runner;
 pub mod scale;
 pub mod set;
+pub mod spill;
 pub mod target;
 pub mod workload;
 mod ycsb;
@@ -61,6 +62,8 @@ pub enum Experiment {
     Recovery(recovery::RecoveryArgs),
     /// Time until a new member has its data, by cloning and by file
     InitialSync(initial_sync::InitialSyncArgs),
+    /// A sort that spills beside one that fits
+    Spill(spill::SpillArgs),
     /// Majority writes of a set of three beside etcd's
     Set(set::SetArgs),
     /// How long a set takes no majority writes when its primary is killed, falls silent or hands over
@@ -89,6 +92,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(Experiment::Memory(args)) => memory::run(&args),
         Some(Experiment::Recovery(args)) => recovery::run(&args),
         Some(Experiment::InitialSync(args)) => initial_sync::run(&args),
+        Some(Experiment::Spill(args)) => spill::run(&args),
         Some(Experiment::Set(args)) => set::run(&args),
         Some(Experiment::Failover(args)) => failover::run(&args),
         Some(Experiment::Disturbance(args)) => disturbance::run(&args),

@@ -251,8 +251,7 @@ impl MergedGroups {
         let accumulators = Accumulators::start(fields, &Bson::try_from(id)?, ctx)?;
         let mut group = Group { id: id.into(), accumulators };
         self.merge_into(&mut group, &state)?;
-        loop {
-            let Some((next, state)) = self.merge.next()? else { break };
+        while let Some((next, state)) = self.merge.next()? {
             let state: RawDocumentBuf = Spillable::take(state)?;
             if next != key {
                 self.next = Some((next.to_vec(), state));
