@@ -103,7 +103,7 @@ impl Then {
         let db = Namespace::parse(entry.get_str("ns")?)?;
         let at = optime_of(entry).ok_or_else(|| unrecoverable("an entry without an OpTime"))?;
         let (target, command) =
-            LoggedCommand::parse(db.db(), o).map_err(|error| unrecoverable(&format!("{}", error.message)))?;
+            LoggedCommand::parse(db.db(), o).map_err(|error| unrecoverable(&error.message))?;
         let place = self.find(uuid, &target);
         match command {
             LoggedCommand::DropDatabase | LoggedCommand::IndexBuildNote => Ok(()),
