@@ -102,8 +102,7 @@ impl Then {
         let uuid = entry.get_binary("ui").ok().and_then(|binary| binary.bytes.try_into().ok());
         let db = Namespace::parse(entry.get_str("ns")?)?;
         let at = optime_of(entry).ok_or_else(|| unrecoverable("an entry without an OpTime"))?;
-        let (target, command) =
-            LoggedCommand::parse(db.db(), o).map_err(|error| unrecoverable(&error.message))?;
+        let (target, command) = LoggedCommand::parse(db.db(), o).map_err(|error| unrecoverable(&error.message))?;
         let place = self.find(uuid, &target);
         match command {
             LoggedCommand::DropDatabase | LoggedCommand::IndexBuildNote => Ok(()),
