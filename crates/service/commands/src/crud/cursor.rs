@@ -194,8 +194,13 @@ impl Tail {
         Ok(!batch.is_full())
     }
 
-    /// `CappedPositionLost` (136) if what comes after the last document seen may be gone already.
+    /// `QueryPlanKilled` (175) once the collection is dropped; `CappedPositionLost` (136) if what comes after the last document seen
+    /// may be gone already.
     fn check_position(&self) -> Result<()> {
+        if self.collection.is_dropped() {
+            let message = format!("collection dropped. UUID {}", bson::Uuid::from_bytes(self.collection.uuid));
+            return Err(Error::new(ErrorCode::QueryPlanKilled, message));
+        }
         let lost = match (&self.last, self.collection.kind) {
             (None, _) => false,
             (Some(last), CollectionKind::Oplog) => {
