@@ -96,16 +96,18 @@ def change_everything(db):
     db.indexed.insert_one({"_id": "lost", "n": 7})
     db.indexed.delete_one({"_id": 3})
     db.renamed.rename("replaced", dropTarget=True)
-    db.command("collMod", "altered", validator={"n": {"$exists": True}}, index={"name": "n_1", "hidden": True})
-    db.command("convertToCapped", "converted", size=100_000)
+    alone = {"writeConcern": {"w": 1}}
+    db.command("collMod", "altered", validator={"n": {"$exists": True}}, index={"name": "n_1", "hidden": True}, **alone)
+    db.command("convertToCapped", "converted", size=100_000, **alone)
     db.converted.aggregate([{"$match": {"n": 1}}, {"$out": "out"}])
-    db.client.drop_database("other")
+    db.client.other.command("dropDatabase", **alone)
 
 
 def test_03_what_only_the_dead_primary_dropped_and_altered_is_undone():
     """DDL with w:1 and without replication. Fails if a rollback does not bring back what was, or the member has to copy its data."""
     names = ["dropped", "indexed", "renamed", "replaced", "altered", "converted", "out"]
-    settings = SOON | {"electionTimeoutMillis": 8000}
+    # Long enough for the cut off primary to do all of it.
+    settings = SOON | {"electionTimeoutMillis": 10_000}
     with ReplicaSet(settings=settings, network=True) as members, members.client(timeoutMS=90_000) as client:
         shop = client.get_database("shop", write_concern=MAJORITY)
         for collection in [*(shop[name] for name in names), client.get_database("other", write_concern=MAJORITY).c]:
@@ -119,7 +121,7 @@ def test_03_what_only_the_dead_primary_dropped_and_altered_is_undone():
             change_everything(direct.get_database("shop", write_concern=WriteConcern(1)))
             # What no majority has is not given back.
             time.sleep(2)
-            files = direct.admin.command("serverStatus")["storage"]["files"]
+            files = direct.admin.command("serverStatus")["rocksdb"]["files"]
             assert files["droppedBytes"] > 0
         members.kill(dead)
         members.await_primary_among(members.others(dead))

@@ -16,8 +16,9 @@
 //!
 //! What it deliberately does not do: shorten what an index has of dropped documents; that is compaction's.
 
-use crate::catalog::Collection;
+use crate::catalog::{Collection, ID_INDEX};
 use crate::format::{RecordKey, capped_start_key, family};
+use crate::index::entries_of_fact;
 use crate::locks::LockSet;
 use crate::machine::read_failure;
 use crate::storage::Storage;
@@ -25,7 +26,7 @@ use crate::transaction::Transaction;
 use crate::view::{Bounds, Order, View};
 use crate::write::Inserted;
 use baton_types::{Error, ErrorCode, Result};
-use bson::RawDocument;
+use bson::{RawBsonRef, RawDocument, rawdoc};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -236,23 +237,22 @@ impl Storage {
         known.add(Start { sequence, moment, stamp });
     }
 
-    /// The record keys of documents that `then` has at the old end of a capped collection, before all that is there now.
-    pub(crate) fn dropped_since(&self, then: &View<'_>, collection: &Collection) -> Result<Vec<Vec<u8>>> {
-        let now = self.view();
-        let mut there = now.documents(collection, &Bounds::default(), Order::Forward);
-        let to = there.next_document()?.map(|(record, _)| record.to_vec());
-        let mut old = then.documents(collection, &Bounds { from: Vec::new(), to }, Order::Forward);
-        let mut dropped = Vec::new();
-        while let Some((record, _)) = old.next_document()? {
-            dropped.push(record.to_vec());
-        }
-        Ok(dropped)
-    }
-
     /// Documents may come back below the start: a rollback restores them.
     pub(crate) fn forget_start(&self, transaction: &mut Transaction, collection: &Collection) {
         collection.shared.starts.forget();
         transaction.delete(family::META, &capped_start_key(collection.id));
+    }
+}
+
+impl View<'_> {
+    /// Where the document of that `_id` lies in a capped collection, as of this view.
+    pub(crate) fn record_of_capped(&self, collection: &Collection, id: RawBsonRef<'_>) -> Result<Option<RecordKey>> {
+        let Some(index) = collection.index(ID_INDEX) else { unreachable!("a capped collection has this index") };
+        let entries = entries_of_fact(&index, &rawdoc! { "_id": id });
+        let Some(entry) = entries.entries.first() else { unreachable!("every document has an _id") };
+        let mut cursor = self.entries(&index, &Bounds { from: entry.fields.to_vec(), to: None }, Order::Forward);
+        let found = cursor.next_entry()?.filter(|found| *found.fields == *entry.fields);
+        Ok(found.map(|found| RecordKey::from_slice(found.record)))
     }
 }
 

@@ -428,6 +428,11 @@ impl Collection {
         })
     }
 
+    /// Whether it was dropped since it was looked up. A reader from before finds what was there then, for a while.
+    pub fn is_dropped(&self) -> bool {
+        self.kind != CollectionKind::Oplog && self.shared.entry.lock().is_none()
+    }
+
     /// Documents and their bytes.
     pub fn counts(&self) -> Counts {
         self.counters.get()

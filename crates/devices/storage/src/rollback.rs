@@ -36,7 +36,7 @@ use crate::oplog::optime_of;
 use crate::sessions::SessionRecord;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::view::{Bounds, Order, View, newest, stored_document};
+use crate::view::{Bounds, Order, View, stored_document};
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawBsonRef, RawDocument};
 use catalog::Then;
@@ -205,16 +205,13 @@ impl Storage {
                 touched.sessions.entry(statement.session.to_vec()).or_insert(before);
             }
             match entry.uuid.and_then(|uuid| change.collection_then(&now, uuid)) {
-                Some(collection) => self.note_document(&mut touched, &then, &entry, collection),
+                Some(collection) => self.note_document(&mut touched, &entry, collection, &then),
                 None => Ok(()),
             }
         })?;
-        // Inserts into a full capped collection drop its oldest documents, of which the log has no entry.
         for (collection, records) in touched.documents.values_mut() {
             if collection.kind == CollectionKind::Capped {
-                for record in self.dropped_since(&then, collection)? {
-                    records.entry(record).or_default();
-                }
+                self.note_let_go(collection, records, &then)?;
             }
         }
         Ok(touched)
@@ -223,29 +220,43 @@ impl Storage {
     fn note_document(
         &self,
         touched: &mut Touched,
-        then: &View<'_>,
         entry: &Entry<'_>,
         collection: &Arc<Collection>,
+        then: &View<'_>,
     ) -> Result<()> {
         let Some(change) = entry.change else { return Ok(()) };
         let id = match change {
             EntryChange::Put(document) => document.get("_id")?.unwrap_or(RawBsonRef::Null),
             EntryChange::Update { id, .. } | EntryChange::Delete { id } => id,
         };
-        let id = record_key(id)?;
-        let found = match collection.kind {
-            CollectionKind::Clustered => [Some(id), None],
-            // Only a document itself tells where it lies: the one of now, and the one of then.
+        let time = entry.optime.timestamp;
+        let records: Vec<RecordKey> = match collection.kind {
+            CollectionKind::Clustered => vec![record_key(id)?],
             CollectionKind::Capped => {
-                let now = self.capped_record(newest(family::INDEXES), collection, &id)?;
-                [now, self.capped_record(then.options(family::INDEXES), collection, &id)?]
+                // It may have been deleted since and come again elsewhere.
+                let before = View::as_of(self, Timestamp::from_u64(time.as_u64() - 1));
+                let views = [then, &before, &View::as_of(self, time), &self.view()];
+                let found = views.map(|view| view.record_of_capped(collection, id));
+                found.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?
             }
-            CollectionKind::Oplog | CollectionKind::View => [None, None],
+            CollectionKind::Oplog | CollectionKind::View => return Ok(()),
         };
-        let (_, records) =
-            touched.documents.entry(collection.id).or_insert_with(|| (Arc::clone(collection), Records::new()));
-        for record in found.into_iter().flatten() {
-            records.entry(record.to_vec()).or_default().push(entry.optime.timestamp);
+        let place = touched.documents.entry(collection.id);
+        let (_, known) = place.or_insert_with(|| (Arc::clone(collection), Records::new()));
+        for record in records {
+            known.entry(record.to_vec()).or_default().push(time);
+        }
+        Ok(())
+    }
+
+    /// What a capped collection has let go of its old end since the common entry: the log does not tell.
+    fn note_let_go(&self, collection: &Arc<Collection>, records: &mut Records, then: &View<'_>) -> Result<()> {
+        let now = self.view();
+        let mut oldest = now.documents(collection, &Bounds::default(), Order::Forward);
+        let to = oldest.next_document()?.map(|(record, _)| record.to_vec());
+        let mut gone = then.documents(collection, &Bounds { from: Vec::new(), to }, Order::Forward);
+        while let Some((record, _)) = gone.next_document()? {
+            records.entry(record.to_vec()).or_default();
         }
         Ok(())
     }

@@ -112,7 +112,7 @@ impl Then {
                 self.collections.remove(place);
                 Ok(())
             }
-            LoggedCommand::Drop => self.bring_back(uuid, &target),
+            LoggedCommand::Drop => self.bring_back(uuid, &target, at),
             LoggedCommand::CreateIndexes(definitions) => {
                 let was = self.at(place, "an index")?;
                 let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
@@ -129,7 +129,7 @@ impl Then {
                 }
                 was.is_changed = true;
                 match drop_target {
-                    Some(dropped) => self.bring_back(Some(dropped), &Namespace::parse(o.get_str("to")?)?),
+                    Some(dropped) => self.bring_back(Some(dropped), &Namespace::parse(o.get_str("to")?)?, at),
                     None => Ok(()),
                 }
             }
@@ -155,20 +155,21 @@ impl Then {
     }
 
     /// A collection that was dropped is there again, with all it had.
-    fn bring_back(&mut self, uuid: Option<[u8; 16]>, named: &Namespace) -> Result<()> {
-        let mut candidates = Vec::new();
+    fn bring_back(&mut self, uuid: Option<[u8; 16]>, named: &Namespace, at: OpTime) -> Result<()> {
+        let (mut meant, mut view) = (None, None);
         for dropped in &self.dropped {
             let DroppedPart::Collection { entry, counts } = &dropped.part else { continue };
             let collection = Collection::decode(dropped.id, entry.as_bytes(), *counts)?;
-            let is_view = collection.options.view.is_some();
-            if Some(collection.uuid) == uuid || (is_view && collection.namespace == *named) {
-                candidates.push((dropped.at, collection, *counts));
+            if Some(collection.uuid) == uuid {
+                meant = Some((collection, *counts));
+            } else if collection.options.view.is_some() && collection.namespace == *named && dropped.at >= Some(at) {
+                // Views of this name were dropped later, too.
+                if view.as_ref().is_none_or(|(earlier, _)| dropped.at < *earlier) {
+                    view = Some((dropped.at, (collection, *counts)));
+                }
             }
         }
-        // Of views that had this name the one that was dropped last and is not there again.
-        candidates.retain(|(_, collection, _)| self.collections.iter().all(|was| was.id != collection.id));
-        candidates.sort_by_key(|(at, ..)| *at);
-        let Some((_, collection, counts)) = candidates.pop() else {
+        let Some((collection, counts)) = meant.or(view.map(|(_, view)| view)) else {
             return Err(unrecoverable(&format!("the drop of {named}, whose documents are gone")));
         };
         let is_ready = |index: &&Arc<Index>| index.state() == IndexState::Ready;

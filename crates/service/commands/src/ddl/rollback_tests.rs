@@ -13,6 +13,7 @@ use baton_storage::Storage;
 use baton_types::Timestamp;
 use bson::{Document, doc};
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use std::time::{Duration, Instant};
 
@@ -44,9 +45,28 @@ fn check(storage: &Storage, when: &str) {
     }
 }
 
+/// What indexes that come back are to be right about: dropped between changes of the same documents.
+fn write(random: &mut StdRng) -> Document {
+    let name = *["a", "b", "c", "d"].choose(random).unwrap();
+    let x = random.random_range(0..100);
+    match random.random_range(0..10) {
+        0 => {
+            let hidden = random.random_bool(0.5);
+            let index = doc! { "name": *["i1", "i2", "i3", "i4"].choose(random).unwrap(), "hidden": hidden };
+            doc! { "collMod": name, "index": index }
+        }
+        1 => doc! { "dropIndexes": name, "index": *["i1", "i2", "i3", "i4"].choose(random).unwrap() },
+        2 => doc! { "delete": name, "deletes": [ { "q": { "_id": { "$mod": [5, x % 5] } }, "limit": 0 } ] },
+        _ => {
+            let u = doc! { "$set": { "x": x, "y": [x, -x], "x2": { "z": x } } };
+            doc! { "update": name, "updates": [ { "q": { "_id": { "$mod": [3, x % 3] } }, "u": u, "multi": true } ] }
+        }
+    }
+}
+
 fn draw(member: &Member, grammar: &mut Grammar, commands: usize, done: &mut Vec<String>) {
     for _ in 0..commands {
-        let (db, command): (_, Document) = grammar.command();
+        let (db, command) = if grammar.0.random_bool(0.3) { ("db", write(&mut grammar.0)) } else { grammar.command() };
         let reply = member.send(db, command.clone());
         let code = reply.get_i32("code").unwrap_or(0);
         assert!(![1, 8].contains(&code), "{command}: {reply}");
