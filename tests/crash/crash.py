@@ -33,7 +33,7 @@ STORAGE = pathlib.Path(__file__).parents[2] / "crates/devices/storage/src"
 KILLS_PER_DIRECTORY = 12
 RANDOM_PER_POINT_RUN = 3 / 5
 # Up to which pass a point kills, where it is passed often. The others: at the first or second.
-PASSES = {"log-switch,commit": 3, "commit": 300, "index-build-batch": 3, "copy-batch": 3, "freeing": 3, "flush": 6, "compaction": 3}
+PASSES = {"log-switch,commit": 3, "commit": 300, "index-build-batch": 3, "copy-batch": 3, "freeing": 1, "flush": 6, "compaction": 3}
 
 
 # Of what is large only: unit tests pass those.
