@@ -353,3 +353,41 @@ def test_large_filters_of_many_clients_wait_for_each_other_and_are_given_back(sm
     while resident_mb(small_member) > before + 100:
         assert time.monotonic() < deadline, f"{resident_mb(small_member)} MB are kept, it was {before}"
         time.sleep(0.2)
+
+
+def test_open_cursors_of_large_filters_are_few_and_what_is_beyond_is_given_whole_or_refused(small_member):
+    """6 clients leave a cursor open whose `$in` has 600,000 values. Fails if the member keeps the filters of them all, or has anybody
+    wait for who left one."""
+    with small_member.client() as client:
+        things = client.shop.things
+        things.insert_many([{"_id": n, "x": n, "text": "x" * 2_000} for n in range(300)])
+        before = resident_mb(small_member)
+        values = list(range(600_000))
+
+        def ask(command):
+            with Raw(small_member) as connection:
+                connection.socket.settimeout(120)
+                connection.message(bson.encode({**command, "$db": "shop"}))
+                return connection.reply()
+
+        def find(collection):
+            return ask({"find": collection, "filter": {"x": {"$in": values}}, "batchSize": 2})
+
+        first = find("things")["cursor"]
+        assert first["id"] != 0 and len(first["firstBatch"]) == 2
+        for _ in range(5):
+            whole = find("things")["cursor"]
+            assert whole["id"] == 0 and len(whole["firstBatch"]) == 300, (whole["id"], len(whole["firstBatch"]))
+        # More than a batch has room for.
+        client.shop.larger.insert_many([{"_id": n, "x": n, "text": "x" * 100_000} for n in range(200)])
+        refused = find("larger")
+        assert refused["code"] == 146 and refused["codeName"] == "ExceededMemoryLimit", refused
+        assert resident_mb(small_member) <= before + CACHE_MB + 256
+        # A small filter's cursor is kept whatever there is.
+        assert len(list(things.find({"x": {"$gte": 0}}, batch_size=2))) == 300
+        rest = ask({"getMore": first["id"], "collection": "things"})["cursor"]
+        assert rest["id"] == 0 and len(rest["nextBatch"]) == 298
+        again = find("larger")["cursor"]
+        assert again["id"] != 0
+        assert ask({"killCursors": "larger", "cursors": [again["id"]]})["cursorsKilled"] == [again["id"]]
+        assert find("larger")["cursor"]["id"] != 0

@@ -4,6 +4,7 @@
 //! carries out the request that the reply before named, in its own words.
 //! What it deliberately does not do: anything that is a command's, or the socket's.
 
+use baton_commands::server::parsed::parsed_bytes;
 use baton_commands::server::{Client, Connection};
 use baton_commands::{Next, Server, dispatch};
 use baton_net::{After, ConnectionInfo, Handler, Service};
@@ -55,23 +56,8 @@ pub struct ConnectionHandler {
     stream: Option<RawDocumentBuf>,
 }
 
-/// A smaller request is not worth counting.
-const SMALL_REQUEST_BYTES: usize = 64 * 1024;
-/// What a byte of a filter becomes once it is parsed and has bounds: a number of six bytes in `$in` is a value in the filter, and
-/// two keys in the plan.
-const PARSED_FACTOR: usize = 20;
 /// How often memory for a parsed request is looked for, where there is none.
 const MEMORY_WAIT: Duration = Duration::from_millis(5);
-
-/// What a request becomes in memory when it is parsed, if that is much. Documents to insert are taken as they come.
-fn parsed_bytes(request: &Request<'_>) -> Option<usize> {
-    let in_sequences: usize = request.sequences.iter().map(|(_, sequence)| sequence.size_bytes()).sum();
-    let bytes = request.body.as_bytes().len() + in_sequences;
-    if bytes <= SMALL_REQUEST_BYTES {
-        return None;
-    }
-    (!matches!(request.command_name(), "insert" | "getMore")).then_some(bytes.saturating_mul(PARSED_FACTOR))
-}
 
 impl ConnectionHandler {
     /// Holds memory for what a large request is parsed into, until it is done; waits while others hold it.

@@ -1,13 +1,14 @@
 //! Cursors over queries and aggregations, tailable ones included, and the reply that opens one.
 
 use crate::call::{Call, Reply};
+use crate::server::parsed::hold_for_cursor;
 use crate::server::{BatchBuilder, BatchEnd, Cursor, CursorInfo, Operation};
 use baton_execution::{Aggregation, Given, Query};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
 use baton_storage::{Bounds, Collection, CollectionKind, LogFollower, Order, SharedEntry, Storage, stored_document};
-use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
+use baton_types::{Error, ErrorCode, MemoryAccount, Namespace, Result, Timestamp};
 use bson::{RawDocument, cstr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -297,6 +298,29 @@ pub fn open_list(call: &Call<'_>, reply: &mut Reply<'_>, cursor: Box<dyn Cursor>
     open_in_order(call, reply, cursor, opening, Layout::IdFirst)
 }
 
+/// Fills the first batch. A cursor that has more and would keep much holds memory for it; where there is none left, its documents
+/// are all in this batch, or it is refused.
+fn first_batch(
+    call: &Call<'_>,
+    cursor: &mut dyn Cursor,
+    batch: &mut BatchBuilder<'_, '_>,
+    opening: &Opening,
+) -> Result<(BatchEnd, Option<MemoryAccount>)> {
+    let end = cursor.next_batch(batch, &call.operation, None)?;
+    if end == BatchEnd::Exhausted || opening.single_batch {
+        return Ok((end, None));
+    }
+    hold_for_cursor(&call.request, &call.server.cursor_memory).map(|memory| (end, memory)).or_else(|refusal| {
+        if !cursor.is_tailable() {
+            batch.lift_limit();
+            if cursor.next_batch(batch, &call.operation, None)? == BatchEnd::Exhausted {
+                return Ok((BatchEnd::Exhausted, None));
+            }
+        }
+        Err(refusal)
+    })
+}
+
 fn open_in_order(
     call: &Call<'_>,
     reply: &mut Reply<'_>,
@@ -313,7 +337,7 @@ fn open_in_order(
     reply.begin_array(cstr!("firstBatch"));
     let wanted = Some(opening.batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS));
     let mut batch = BatchBuilder::new(reply, wanted, &call.server.reply_memory);
-    let end = cursor.next_batch(&mut batch, &call.operation, None)?;
+    let (end, memory) = first_batch(call, &mut *cursor, &mut batch, opening)?;
     call.returned.set(Some(batch.count() as u64));
     call.client.hold_reply(batch.into_memory());
     reply.end();
@@ -336,7 +360,7 @@ fn open_in_order(
                 .filter(|_| !cursor.awaits_data())
                 .map(|deadline| deadline.saturating_duration_since(Instant::now())),
         };
-        call.server.cursors.open(info, cursor)
+        call.server.cursors.open(info, cursor, memory)
     };
     match id_ahead {
         Some(at) => reply.fill_int64(at, id),

@@ -82,6 +82,11 @@ impl<'w, 'o> BatchBuilder<'w, 'o> {
         true
     }
 
+    /// From now on as many documents as there is room for, whatever was asked.
+    pub fn lift_limit(&mut self) {
+        self.documents_left = usize::MAX;
+    }
+
     /// How many documents it has.
     pub fn count(&self) -> usize {
         self.count
@@ -161,6 +166,8 @@ struct Entry {
     state: State,
     last_use: Instant,
     batches: u64,
+    /// What it holds of the memory for what cursors keep of large requests.
+    _memory: Option<MemoryAccount>,
 }
 
 /// What became of a cursor that was to be killed.
@@ -259,9 +266,10 @@ impl Cursors {
         &self.shards[id as usize % SHARD_COUNT]
     }
 
-    /// Keeps a cursor for later; returns its number, which is random and never 0.
-    pub fn open(&self, info: CursorInfo, cursor: Box<dyn Cursor>) -> i64 {
-        let mut entry = Some(Entry { info, state: State::Idle(cursor), last_use: Instant::now(), batches: 1 });
+    /// Keeps a cursor for later, with what it holds of memory; returns its number, which is random and never 0.
+    pub fn open(&self, info: CursorInfo, cursor: Box<dyn Cursor>, memory: Option<MemoryAccount>) -> i64 {
+        let state = State::Idle(cursor);
+        let mut entry = Some(Entry { info, state, last_use: Instant::now(), batches: 1, _memory: memory });
         self.opened.fetch_add(1, Ordering::Relaxed);
         loop {
             let id = (rand::random::<u64>() >> 1) as i64;
@@ -493,7 +501,7 @@ mod tests {
     #[test]
     fn a_cursor_is_drained_batch_by_batch_and_then_gone() {
         let (cursors, op) = (Cursors::default(), operation());
-        let id = cursors.open(info(None), Box::new(Three(0)));
+        let id = cursors.open(info(None), Box::new(Three(0)), None);
         let mut pinned = cursors.pin(id, "test.c", None, &op).unwrap();
         assert_eq!(cursors.pin(id, "test.c", None, &op).err().unwrap().code, ErrorCode::CursorInUse);
         assert_eq!(batch_of(&mut pinned, 2, &op), (2, BatchEnd::More));
@@ -508,7 +516,7 @@ mod tests {
     fn another_session_or_collection_is_13() {
         let (cursors, op) = (Cursors::default(), operation());
         let (mine, theirs) = (SessionId([1; 16]), SessionId([2; 16]));
-        let id = cursors.open(info(Some(mine)), Box::new(Three(0)));
+        let id = cursors.open(info(Some(mine)), Box::new(Three(0)), None);
         let code = |ns: &str, session| cursors.pin(id, ns, session, &op).err().unwrap().code;
         assert_eq!(code("test.c", Some(theirs)), ErrorCode::Unauthorized);
         assert_eq!(code("test.c", None), ErrorCode::Unauthorized);
@@ -520,7 +528,7 @@ mod tests {
     #[test]
     fn a_cursor_killed_in_use_interrupts_its_operation_and_does_not_come_back() {
         let (cursors, op) = (Cursors::default(), operation());
-        let id = cursors.open(info(None), Box::new(Three(0)));
+        let id = cursors.open(info(None), Box::new(Three(0)), None);
         let pinned = cursors.pin(id, "test.c", None, &op).unwrap();
         assert_eq!(cursors.kill(id), Killed::Killed);
         assert_eq!(op.check_interrupt().unwrap_err().code, ErrorCode::CursorKilled);
@@ -531,8 +539,8 @@ mod tests {
     #[test]
     fn an_idle_cursor_expires_unless_it_must_not() {
         let cursors = Cursors::default();
-        cursors.open(info(None), Box::new(Three(0)));
-        cursors.open(CursorInfo { no_timeout: true, ..info(None) }, Box::new(Three(0)));
+        cursors.open(info(None), Box::new(Three(0)), None);
+        cursors.open(CursorInfo { no_timeout: true, ..info(None) }, Box::new(Three(0)), None);
         assert_eq!(cursors.expire(), 0);
         cursors.set_timeout(Duration::ZERO);
         assert_eq!(cursors.expire(), 1);

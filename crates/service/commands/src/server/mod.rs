@@ -11,6 +11,7 @@ pub mod defaults;
 pub mod failpoints;
 pub mod operations;
 pub mod parameters;
+pub mod parsed;
 pub mod profiler;
 pub mod sessions;
 pub mod topology;
@@ -147,6 +148,8 @@ pub struct Server {
     pub request_memory: Arc<MemoryPool>,
     /// What filters, updates and pipelines of large requests may hold once they are parsed; one at a time may hold more.
     pub parsed_memory: Arc<MemoryPool>,
+    /// The same of what their open cursors keep.
+    pub cursor_memory: Arc<MemoryPool>,
     /// What large replies hold until they are sent. Not the requests' own, so that who reads slowly keeps nobody from
     /// asking.
     pub reply_memory: Arc<MemoryPool>,
@@ -172,6 +175,8 @@ pub const STAGE_MEMORY_BYTES: usize = 16 * 1024 * 1024;
 const REQUEST_MEMORY_BYTES: usize = 50 * 1024 * 1024;
 /// What parsed requests may hold, in bytes.
 const PARSED_MEMORY_BYTES: usize = 32 * 1024 * 1024;
+/// What open cursors may keep of large requests beyond the part that the cache lends them, in bytes.
+const CURSOR_MEMORY_BYTES: usize = 64 * 1024 * 1024;
 /// What large replies may hold, in bytes: two of the largest. Where none is left, batches are small.
 const REPLY_MEMORY_BYTES: usize = 34 * 1024 * 1024;
 
@@ -196,6 +201,7 @@ impl Server {
             stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 8),
             request_memory: MemoryPool::new(REQUEST_MEMORY_BYTES),
             parsed_memory: MemoryPool::new(PARSED_MEMORY_BYTES),
+            cursor_memory: MemoryPool::new(CURSOR_MEMORY_BYTES + parts.storage.cache_bytes() / 8),
             reply_memory: MemoryPool::new(REPLY_MEMORY_BYTES),
             storage: parts.storage,
             write_lock: write_lock::WriteLock::default(),
