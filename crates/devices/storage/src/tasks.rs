@@ -343,6 +343,17 @@ impl TaskGuard {
         steps.rested = Instant::now();
     }
 
+    /// Whether the gate would still let it begin; asked between two steps by a task that can stop after any, and ask again later.
+    pub fn may_go_on(&self) -> bool {
+        match self.registry.gate().may_begin(&self.task.proposal(Duration::ZERO)) {
+            Admission::Begin(pace) => {
+                self.task.set_pace(pace);
+                true
+            }
+            Admission::Wait { .. } => false,
+        }
+    }
+
     /// Ends it as if it had never begun: what was admitted is done by others, who are registered themselves.
     pub(crate) fn leave_to_others(self) {
         self.registry.registered.lock().running.retain(|task| task.id != self.task.id);
@@ -437,7 +448,9 @@ mod tests {
         let begun = Instant::now();
         guard.rest();
         assert!(begun.elapsed() >= Duration::from_millis(50), "it rests for as long as it worked");
+        assert!(!guard.may_go_on(), "it is to stop after a step, if it can");
         registry.bind(Arc::new(AlwaysOpen));
+        assert!(guard.may_go_on());
         std::thread::sleep(PACE_INTERVAL);
         let begun = Instant::now();
         guard.rest();

@@ -15,8 +15,9 @@ use crate::local_set::LocalSet;
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Between two looks whether it is over.
 const LOOK: Duration = Duration::from_millis(100);
-/// So many looks in a row must find nothing left to do: what one task leaves to the next may be seen by neither for a moment.
-const LOOKS: usize = 3;
+/// So many looks in a row must find nothing left to do: between two tasks, and between two steps of one, there may be nothing to see
+/// for a moment.
+const LOOKS: usize = 10;
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -234,9 +235,15 @@ impl Stage<'_> {
                 return Ok(false);
             }
             let status = self.set.ask(index, &doc! { "serverStatus": 1, "metrics": 0, "$db": "admin" })?;
-            let tasks = status.get_document("tasks").and_then(|tasks| tasks.get_array("running"));
-            let mut kinds = tasks.into_iter().flatten().filter_map(|task| task.as_document()?.get_str("kind").ok());
-            if kinds.any(|kind| event.tasks().contains(&kind)) {
+            let tasks = status.get_document("tasks")?;
+            // An older binary does not tell what waits.
+            let tasks =
+                ["running", "waiting"].into_iter().flat_map(|state| tasks.get_array(state).into_iter().flatten());
+            let mut kinds = tasks.filter_map(|task| task.as_document()?.get_str("kind").ok());
+            // What gives space back later, and not at once, counts what is left of it.
+            let left = status.get_document("rocksdb").and_then(|rocksdb| rocksdb.get_document("files"));
+            let left = left.and_then(|files| files.get_i64("droppedBytes")).unwrap_or(0);
+            if left > 0 || kinds.any(|kind| event.tasks().contains(&kind)) {
                 return Ok(false);
             }
         }
