@@ -7,7 +7,7 @@ use baton_document::keys::{self, Direction};
 use baton_document::path::{LeafArrays, Path, visit_with};
 use baton_execution::{Given, Query, QuerySpec};
 use baton_query::pipeline::Pipeline;
-use baton_types::{Error, Result};
+use baton_types::{Error, ErrorCode, Result};
 use bson::raw::RawBson;
 use bson::{RawDocument, cstr, rawdoc};
 use std::collections::BTreeMap;
@@ -43,6 +43,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // Values by their encoded keys: equal numbers of different types are one value, the first seen.
     let mut values: BTreeMap<Vec<u8>, RawBson> = BTreeMap::new();
     let mut bytes = 0;
+    // They become one reply, so they are held whole: what is too much for that is too much.
+    let mut memory = context.memory.account(usize::MAX);
     let mut take = |document: &RawDocument| -> Result<Given> {
         let flow = visit_with(document.into(), &path, LeafArrays::ElementsOnly, &mut |found| {
             if let Some(value) = found.value {
@@ -58,6 +60,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         assert!(flow.is_continue(), "values are gathered to the end");
         if bytes > RESULT_BYTES_MAX {
             return Err(Error::location(17217, "distinct too big, 16mb cap"));
+        }
+        // Once as keys and once as values.
+        if !memory.set(2 * bytes) {
+            let message = "distinct exceeded the memory that all requests share; try again when fewer of them run";
+            return Err(Error::new(ErrorCode::ExceededMemoryLimit, message));
         }
         Ok(Given::Taken)
     };
