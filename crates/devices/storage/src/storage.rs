@@ -7,6 +7,7 @@ use crate::counters::Counts;
 use crate::critical::CriticalMutex;
 use crate::ddl::Freeing;
 use crate::facts::Fact;
+use crate::flow::FlowControl;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
 use crate::in_flight::InFlight;
@@ -55,6 +56,7 @@ pub struct Storage {
     /// Such changes under way.
     catalog_changes: AtomicU32,
     sessions: SessionTable,
+    pub(crate) flow: FlowControl,
     pub(crate) retention: Retention,
     pub(crate) freeing: Freeing,
     /// The log's oldest entry, as of these two: where it may begin, and how often its end was cut off.
@@ -107,6 +109,7 @@ impl Storage {
             catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(stamp)),
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
+            flow: FlowControl::default(),
             retention: Retention::new(limits, is_member),
             freeing: Freeing::default(),
             oldest_seen: Mutex::default(),

@@ -11,7 +11,7 @@ use crate::write::{self, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::{Chain, Flow, Host, LookupSpec, Pipeline, Stage, StageSpec, Target, UnionWithSpec};
-use baton_storage::{Durability, Storage};
+use baton_storage::{Durability, Pace, Storage};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::RawBson;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
@@ -99,8 +99,8 @@ impl StorageHost {
     }
 
     /// What a stage's writes are carried out with: the command itself waits for the disk, at its end.
-    pub(crate) fn work<'a>(&'a self, interrupt: Interrupt<'a>) -> Work<'a> {
-        Work { storage: &self.storage, draw: &*self.draw, interrupt, durability: Durability::Applied }
+    pub(crate) fn work<'a>(&'a self, interrupt: Interrupt<'a>, pace: &'a Pace) -> Work<'a> {
+        Work { storage: &self.storage, draw: &*self.draw, interrupt, durability: Durability::Applied, pace }
     }
 
     /// A pipeline over a collection or view, ready to run. `depth` counts views on the way.

@@ -211,6 +211,13 @@ impl Query {
         }
     }
 
+    /// Whether it finds documents in the order of an index, so that one whose key changes meanwhile may come again.
+    pub(crate) fn walks_an_index(&self) -> bool {
+        let mut walked = Vec::new();
+        self.access.collect_indexes(&mut walked);
+        !walked.is_empty()
+    }
+
     /// Offers documents until `offer` refuses one or there are none left; tells whether there may be more.
     pub fn run(
         &mut self,

@@ -12,7 +12,7 @@ use baton_execution::write::{self, DeleteStatement, Image, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_storage::tasks::{Asked, TaskKind, WaitingTask};
-use baton_storage::{Collection, CollectionKind, Durability, Index, IndexFieldKind, IndexState};
+use baton_storage::{Collection, CollectionKind, Durability, Index, IndexFieldKind, IndexState, Pace};
 use baton_types::{Class, ErrorCode, Result};
 use bson::raw::CString;
 use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
@@ -20,9 +20,6 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Documents deleted between two looks at whether to go on.
-const BATCH_DOCUMENTS: u64 = 1000;
 
 /// What deletion has done since the start: serverStatus's `metrics.ttl`.
 #[derive(Default)]
@@ -80,6 +77,8 @@ pub fn run_once(server: &Arc<Server>) -> u64 {
             match delete_expired(server, &operation, collection, index, secs) {
                 Ok(count) => deleted += count,
                 Err(error) if interrupts(error.code) => return deleted,
+                // Nothing is left to expire.
+                Err(error) if error.code == ErrorCode::QueryPlanKilled => {}
                 Err(error) => tracing::warn!(
                     target: "INDEX",
                     id = 5_400_703,
@@ -125,36 +124,44 @@ fn delete_expired(
         }
     };
     let context = Arc::new(Context::new(now, 0));
-    // By the index as it is when the batch begins: it may expire later by then, or be gone with its collection.
-    let decide = |collection: &Collection| {
+    let Some(filter) = expired(index, secs, now)? else { return Ok(0) };
+    let statement = DeleteStatement {
+        filter: Arc::new(Matcher::parse(&filter, &context)?),
+        multi: true,
+        hint: Some(Hint::EvenHidden(index.definition.name.clone())),
+        sort: None,
+        image: Image::None,
+    };
+    let mut deleted = 0;
+    // As long as documents expire by this index as they do now. Of what is left after a gate's no the next pass asks.
+    let goes_on = |collection: &Collection| {
+        if !task.may_go_on() {
+            return Ok(false);
+        }
         let indexes = collection.indexes();
-        let Some(index) = indexes.iter().find(|now| now.id == index.id) else { return Ok(None) };
-        let Some(secs) = index.definition.expire_after_secs else { return Ok(None) };
-        let Some(filter) = expired(index, secs, now)? else { return Ok(None) };
-        Ok(Some(DeleteStatement {
-            filter: Arc::new(Matcher::parse(&filter, &context)?),
-            multi: true,
-            hint: Some(Hint::EvenHidden(index.definition.name.clone())),
-            sort: None,
-            image: Image::None,
-        }))
+        let Some(index) = indexes.iter().find(|now| now.id == index.id) else { return Ok(false) };
+        let Some(secs) = index.definition.expire_after_secs else { return Ok(false) };
+        Ok(expired(index, secs, now)?.is_some_and(|now| *now == *filter))
     };
     let interrupt = || operation.check_interrupt();
-    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: Durability::Applied };
-    let mut deleted = 0;
-    loop {
-        let namespace = &collection.namespace;
-        let batch = write::delete_batch(&work, namespace, decide, BATCH_DOCUMENTS, &context)?;
-        deleted += batch;
-        server.ttl.deleted_documents.fetch_add(batch, Relaxed);
-        task.progress(deleted, 0);
-        task.rest();
-        operation.set_progress(format!("Deleting expired documents of {namespace}"), deleted, 0);
-        // Of what is left after a gate's no the next pass asks.
-        if batch == 0 || !task.may_go_on() {
-            return Ok(deleted);
-        }
-    }
+    let pace = Pace::default();
+    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: Durability::Applied, pace: &pace };
+    let namespace = &collection.namespace;
+    write::delete_while(
+        &work,
+        namespace,
+        &statement,
+        &goes_on,
+        &mut |documents| {
+            deleted += documents;
+            server.ttl.deleted_documents.fetch_add(documents, Relaxed);
+            task.progress(deleted, 0);
+            task.rest();
+            operation.set_progress(format!("Deleting expired documents of {namespace}"), deleted, 0);
+        },
+        &context,
+    )?;
+    Ok(deleted)
 }
 
 /// What has expired by `now`: dates before the threshold, among the documents that the index covers. `None` for an index

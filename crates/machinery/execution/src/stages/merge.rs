@@ -12,7 +12,7 @@ use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::{Flow, MergeSpec, Stage, WhenMatched, WhenNotMatched};
 use baton_query::update::Update;
-use baton_storage::IndexState;
+use baton_storage::{IndexState, Pace};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::{CStr, CString, cstr};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -31,6 +31,7 @@ pub(crate) struct Merge {
     target: Namespace,
     on: Vec<String>,
     batch: Batch,
+    pace: Pace,
 }
 
 /// What became of the batch so far.
@@ -48,7 +49,7 @@ impl Merge {
         if on != ["_id"] && !is_unique(&host, &target, &on) {
             return Err(Error::location(51183, "Cannot find index to verify that join fields will be unique"));
         }
-        Ok(Self { host, spec, context, target, on, batch: Batch::default() })
+        Ok(Self { host, spec, context, target, on, batch: Batch::default(), pace: Pace::default() })
     }
 
     /// What the document's partner must equal.
@@ -72,7 +73,8 @@ impl Merge {
             ..UpdateStatement::one(filter, update)
         };
         let check = self.host.check();
-        let written = write::update(&self.host.work(&*check), &self.target, &statement, &self.context, None)?;
+        let written =
+            write::update(&self.host.work(&*check, &self.pace), &self.target, &statement, &self.context, None)?;
         if written.matched == 0 && self.spec.when_not_matched == WhenNotMatched::Fail {
             return Err(Error::new(
                 ErrorCode::MergeStageNoMatchingDocument,
@@ -90,7 +92,7 @@ impl Merge {
             InsertRules { ordered: true, bypass_validation: self.host.bypass_validation, keeps_empty_timestamps: true };
         let mut failure = None;
         let mut documents = std::iter::once((0, document, 0));
-        let work = self.host.work(&*check);
+        let work = self.host.work(&*check, &self.pace);
         write::insert_many(&work, &self.target, &mut documents, rules, None, &mut |_, error| failure = Some(error))?;
         failure.map_or(Ok(()), Err)
     }

@@ -10,7 +10,7 @@ use crate::host::StorageHost;
 use crate::write::{self, InsertRules};
 use baton_document::show;
 use baton_query::pipeline::{Flow, OutSpec, Stage, Target};
-use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, IndexState, Storage};
+use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, IndexState, Pace, Storage};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawDocumentBuf;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Documents are written together, up to this many, or so many bytes.
 const BATCH_DOCUMENTS: usize = 256;
-const BATCH_BYTES: usize = 1024 * 1024;
+const BATCH_BYTES: usize = 256 * 1024;
 
 /// See the file's header. What the target is it looks up with the first document, or at the end if there is none.
 pub(crate) struct Out {
@@ -62,6 +62,7 @@ struct Writing {
     scratch: Scratch,
     batch: Vec<RawDocumentBuf>,
     batch_bytes: usize,
+    pace: Pace,
 }
 
 impl Writing {
@@ -74,7 +75,7 @@ impl Writing {
         }
         let before = Likeness::of(existing.as_deref());
         let scratch = Scratch::create(&host, &target, existing.as_deref())?;
-        Ok(Self { host, target, before, scratch, batch: Vec::new(), batch_bytes: 0 })
+        Ok(Self { host, target, before, scratch, batch: Vec::new(), batch_bytes: 0, pace: Pace::default() })
     }
 
     fn add(&mut self, document: RawDocumentBuf) -> Result<()> {
@@ -99,7 +100,7 @@ impl Writing {
             InsertRules { ordered: true, bypass_validation: self.host.bypass_validation, keeps_empty_timestamps: true };
         let mut failure = None;
         let mut documents = self.batch.iter().enumerate().map(|(at, document)| (at, &**document, 0));
-        let work = self.host.work(&*check);
+        let work = self.host.work(&*check, &self.pace);
         write::insert_many(&work, &self.scratch.namespace, &mut documents, rules, None, &mut |_, error| {
             failure.get_or_insert(error);
         })?;

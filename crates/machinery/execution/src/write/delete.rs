@@ -1,14 +1,15 @@
-//! Deletes, one document, all that match, or a batch of them.
+//! Deletes: one document, or all that match.
 
 use super::attempts::Attempts;
-use super::{Changed, Image, Locked, Retry, Target, Work, Written, change_each};
+use super::many::{Guide, Matching, change_all};
+use super::{Changed, Image, Locked, Retry, Target, Work, Written, change_one};
 use crate::query::Hint;
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::sort::SortPattern;
 use baton_storage::{Collection, Statement};
 use baton_types::{Namespace, Result};
-use bson::rawdoc;
+use bson::{RawDocumentBuf, rawdoc};
 use std::sync::Arc;
 
 /// A delete, parsed.
@@ -33,14 +34,18 @@ pub fn delete(
     context: &Arc<Context>,
     mut retry: Option<&mut Retry<'_>>,
 ) -> Result<Written> {
+    if statement.multi {
+        return delete_all(work, namespace, statement, Guide::to_the_end(), context, &mut retry);
+    }
+    let target = Target { filter: &statement.filter, sort: statement.sort.as_ref(), hint: statement.hint.as_ref() };
     let mut attempts = Attempts::default();
     loop {
         attempts.begin(work.interrupt)?;
+        work.keep_pace()?;
         let found = work.storage.with_collection(namespace, |collection| match collection {
-            Some(collection) => {
-                let limit = if statement.multi { None } else { Some(1) };
-                delete_found(work, collection, statement, limit, context, &mut retry)
-            }
+            Some(collection) => change_one(work, collection, &target, context, &mut retry, &reply, &mut |locked| {
+                delete_locked(work, statement, locked)
+            }),
             None => Ok(Some(Written::default())),
         })?;
         if let Some(done) = found {
@@ -49,46 +54,39 @@ pub fn delete(
     }
 }
 
-/// Deletes at most `documents_max` of the documents that match, so that a long job holds nothing for long. What is to match is
-/// decided about the collection as it is then, and stays while the batch lasts. Returns how many went; fewer than asked for means
-/// that there are no more.
-pub fn delete_batch(
+/// Deletes the documents that match as long as `goes_on` says so: it is asked every few documents, about the collection as it is then
+/// and stays for these. `deleted` is told, every few documents, how many more went.
+pub fn delete_while(
     work: &Work<'_>,
     namespace: &Namespace,
-    decide: impl FnOnce(&Collection) -> Result<Option<DeleteStatement>>,
-    documents_max: u64,
+    statement: &DeleteStatement,
+    goes_on: &dyn Fn(&Collection) -> Result<bool>,
+    deleted: &mut dyn FnMut(u64),
     context: &Arc<Context>,
-) -> Result<u64> {
-    work.storage.with_collection(namespace, |collection| {
-        let Some(collection) = collection else { return Ok(0) };
-        let Some(statement) = decide(collection)? else { return Ok(0) };
-        let deleted = delete_found(work, collection, &statement, Some(documents_max), context, &mut None)?;
-        Ok(deleted.map_or(0, |written| written.modified))
-    })
+) -> Result<()> {
+    delete_all(work, namespace, statement, Guide { goes_on, changed: Some(deleted) }, context, &mut None).map(|_| ())
 }
 
-/// Deletes what is there; `None` as [`change_each`] says.
-fn delete_found(
+fn delete_all(
     work: &Work<'_>,
-    collection: &Arc<Collection>,
+    namespace: &Namespace,
     statement: &DeleteStatement,
-    limit: Option<u64>,
+    guide: Guide<'_>,
     context: &Arc<Context>,
     retry: &mut Option<&mut Retry<'_>>,
-) -> Result<Option<Written>> {
-    let target = Target {
-        filter: &statement.filter,
-        sort: statement.sort.as_ref(),
-        hint: statement.hint.as_ref(),
-        limit,
-        single: !statement.multi,
-    };
-    let reply = || rawdoc! { "n": 1 };
-    change_each(work, collection, &target, context, retry, reply, |locked| {
-        let Locked { transaction, record, before, statement: numbered, .. } = locked;
-        let numbered = numbered.map(|numbered| Statement { image: statement.image.for_retry(), ..numbered });
-        work.storage.delete(transaction, collection, record, before, numbered)?;
-        let image = (statement.image == Image::Before).then(|| before.to_owned());
-        Ok(Changed { modified: true, image })
-    })
+) -> Result<Written> {
+    let of = Matching { namespace, filter: &statement.filter, hint: statement.hint.as_ref(), moves: false };
+    change_all(work, &of, context, retry, &reply, guide, &mut |locked| delete_locked(work, statement, locked))
+}
+
+fn reply() -> RawDocumentBuf {
+    rawdoc! { "n": 1 }
+}
+
+fn delete_locked(work: &Work<'_>, of: &DeleteStatement, locked: Locked<'_>) -> Result<Changed> {
+    let Locked { collection, transaction, record, before, statement: numbered, .. } = locked;
+    let numbered = numbered.map(|numbered| Statement { image: of.image.for_retry(), ..numbered });
+    work.storage.delete(transaction, collection, record, before, numbered)?;
+    let image = (of.image == Image::Before).then(|| before.to_owned());
+    Ok(Changed { modified: true, image })
 }

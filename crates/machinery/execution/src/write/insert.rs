@@ -7,7 +7,7 @@ use bson::{RawDocument, rawdoc};
 
 /// Documents inserted together reach the commit queue together, up to this many.
 const INSERT_BATCH_DOCUMENTS: usize = 128;
-const INSERT_BATCH_BYTES: usize = 1024 * 1024;
+const INSERT_BATCH_BYTES: usize = 256 * 1024;
 
 /// How documents are inserted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +32,7 @@ pub fn insert_many(
     mut retry: Option<Retry<'_>>,
     failed: &mut dyn FnMut(usize, Error),
 ) -> Result<(u64, OpTime)> {
-    let Work { storage, draw, interrupt, durability } = *work;
+    let Work { storage, draw, interrupt, durability, pace } = *work;
     let collection = storage.collection_or_create(namespace, || draw.uuid())?;
     refuse_view(&collection)?;
     let mut inserted = 0;
@@ -40,6 +40,7 @@ pub fn insert_many(
     let mut documents = documents.peekable();
     while documents.peek().is_some() {
         interrupt()?;
+        work.keep_pace()?;
         // The collection may be dropped between two batches; then it is made anew.
         storage.collection_or_create(namespace, || draw.uuid())?;
         let outcome = storage.with_collection(namespace, |collection| -> Result<bool> {
@@ -93,7 +94,7 @@ pub fn insert_many(
             } else {
                 // With more to come only the last batch waits for the disk; a sync covers all before it.
                 let durability = if documents.peek().is_some() && !stop { Durability::Applied } else { durability };
-                let outcome = storage.commit(transaction, durability);
+                let outcome = pace.commit(storage, transaction, durability);
                 last = match &mut retry {
                     Some(retry) => retry.committed(storage, outcome),
                     None => outcome,

@@ -2,14 +2,16 @@
 //!
 //! The way of a change: find a document with a query; lock it; read it again and ask the filter again, because it may
 //! have changed; make the new document; hand the transaction to the commit queue. If the document no longer matches,
-//! look for another. Conflicting writers therefore wait for each other's document and no one else does.
+//! look for another. Conflicting writers therefore wait for each other's document and no one else does. What concerns many documents
+//! goes in slices ([`many`]).
 
 mod attempts;
 mod delete;
 mod insert;
+mod many;
 mod update;
 
-pub use delete::{DeleteStatement, delete, delete_batch};
+pub use delete::{DeleteStatement, delete, delete_while};
 pub use insert::{InsertRules, insert_many, insert_one};
 pub use update::{UpdateStatement, update};
 
@@ -23,8 +25,8 @@ use baton_query::planner;
 use baton_query::sort::SortPattern;
 use baton_query::update::check_id;
 use baton_storage::{
-    Collection, CollectionKind, Durability, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement, Storage,
-    Transaction, record_key,
+    Collection, CollectionKind, Durability, Pace, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement,
+    Storage, Transaction, record_key,
 };
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
@@ -46,6 +48,15 @@ pub struct Work<'a> {
     pub interrupt: Interrupt<'a>,
     /// How safe it is when it returns.
     pub durability: Durability,
+    /// How far what it writes runs ahead of the set.
+    pub pace: &'a Pace,
+}
+
+impl Work<'_> {
+    /// Waits until it may go on writing; for who holds nothing that others wait for.
+    fn keep_pace(&self) -> Result<()> {
+        self.pace.keep(self.storage, self.interrupt)
+    }
 }
 
 /// What an update or delete did.
@@ -61,6 +72,23 @@ pub struct Written {
     pub optime: OpTime,
     /// The one document it concerned, as it was or is, if the statement asks for it.
     pub image: Option<RawDocumentBuf>,
+}
+
+impl Written {
+    /// Adds what became of a document, or that it was none.
+    fn add(&mut self, changed: Option<Changed>, optime: OpTime, retry: &mut Option<&mut Retry<'_>>) {
+        if let Some(Changed { modified, image }) = changed {
+            self.matched += 1;
+            self.modified += u64::from(modified);
+            self.image = image;
+        }
+        if optime > self.optime {
+            self.optime = optime;
+            if let Some(retry) = retry {
+                retry.record.last = optime;
+            }
+        }
+    }
 }
 
 /// Which state of the one document a statement concerns it gives back, for findAndModify.
@@ -239,21 +267,17 @@ fn refuse_view(collection: &Collection) -> Result<()> {
     Ok(())
 }
 
-/// Which documents a statement concerns.
+/// Which document a statement concerns: one that matches.
 struct Target<'a> {
     filter: &'a Arc<Matcher>,
     sort: Option<&'a Arc<SortPattern>>,
     hint: Option<&'a Hint>,
-    limit: Option<u64>,
-    /// Whether it is one document: then another is looked for if it is gone, and the caller's durability is its own.
-    single: bool,
 }
 
-/// The documents a statement concerns.
+/// The document that a statement concerns.
 struct Found {
-    /// Their record keys: all at once, so that a document which moves in the index it is found by is not found twice.
-    records: Vec<RecordKey>,
-    /// Whether these are all there can be, unseen: the filter is an `_id`. Then a document that is not there, or no
+    record: Option<RecordKey>,
+    /// Whether this is all there can be, unseen: the filter is an `_id`. Then a document that is not there, or no
     /// longer matches under its lock, means that there is none; else another may match in its place.
     is_final: bool,
 }
@@ -261,42 +285,26 @@ struct Found {
 fn find(work: &Work<'_>, collection: &Arc<Collection>, target: &Target<'_>, context: &Arc<Context>) -> Result<Found> {
     let by_id = planner::sole_id(target.filter).filter(|_| target.hint.is_none());
     if let Some(id) = by_id.filter(|_| collection.kind == CollectionKind::Clustered) {
-        return Ok(Found { records: vec![record_key(id)?], is_final: true });
+        return Ok(Found { record: Some(record_key(id)?), is_final: true });
     }
-    loop {
-        let spec = QuerySpec {
-            sort: target.sort.cloned(),
-            hint: target.hint.cloned(),
-            limit: target.limit,
-            ..QuerySpec::matching(Arc::clone(target.filter))
-        };
-        let mut records = Vec::new();
-        let mut query = Query::new(work.storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
-        let mut take = |record: &[u8], _: &RawDocument| {
-            records.push(RecordKey::from_slice(record));
-            Ok(Given::Taken)
-        };
-        let outcome = loop {
-            match query.run(work.interrupt, &mut take) {
-                Ok(true) => {}
-                Ok(false) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        match outcome {
-            Ok(()) => return Ok(Found { records, is_final: false }),
-            Err(error) if error.code != ErrorCode::QueryPlanKilled => return Err(error),
-            // Nothing has been changed yet: by another way, if an index was dropped; there is nothing any more if the collection was.
-            Err(_) if work.storage.catalog().by_uuid(collection.uuid).is_none() => {
-                return Ok(Found { records: Vec::new(), is_final: false });
-            }
-            Err(_) => (work.interrupt)()?,
-        }
-    }
+    let spec = QuerySpec {
+        sort: target.sort.cloned(),
+        hint: target.hint.cloned(),
+        limit: Some(1),
+        ..QuerySpec::matching(Arc::clone(target.filter))
+    };
+    let mut record = None;
+    let mut query = Query::new(work.storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
+    query.run(work.interrupt, &mut |key, _| {
+        record = Some(RecordKey::from_slice(key));
+        Ok(Given::TakenLast)
+    })?;
+    Ok(Found { record, is_final: false })
 }
 
 /// One document under its lock, and the transaction that is to change it.
 struct Locked<'a> {
+    collection: &'a Arc<Collection>,
     transaction: &'a mut Transaction,
     record: &'a RecordKey,
     before: &'a RawDocument,
@@ -312,66 +320,63 @@ struct Changed {
     image: Option<RawDocumentBuf>,
 }
 
-/// Finds the documents of `target` and lets `change` fill one transaction for each; `None` if the one document found was
-/// changed by another writer meanwhile, so that it is to be looked for again. `reply` is what a retry answers.
-fn change_each(
+/// Finds a document of `target` and lets `change` fill a transaction for it; `None` if the one found was changed by another writer
+/// meanwhile, so that it is to be looked for again. `reply` is what a retry answers.
+fn change_one(
     work: &Work<'_>,
     collection: &Arc<Collection>,
     target: &Target<'_>,
     context: &Arc<Context>,
     retry: &mut Option<&mut Retry<'_>>,
-    reply: impl Fn() -> RawDocumentBuf,
-    mut change: impl FnMut(Locked<'_>) -> Result<Changed>,
+    reply: &dyn Fn() -> RawDocumentBuf,
+    change: &mut dyn FnMut(Locked<'_>) -> Result<Changed>,
 ) -> Result<Option<Written>> {
     refuse_view(collection)?;
     let found = find(work, collection, target, context)?;
     let mut written = Written::default();
-    // Of many documents only the end waits for the disk: one sync covers them all.
-    let each = Work { durability: if target.single { work.durability } else { Durability::Applied }, ..*work };
-    for record in &found.records {
-        let mut is_noted = false;
-        let outcome = loop {
-            (work.interrupt)()?;
-            let outcome = with_document(&each, collection, record, target.filter, |transaction, before, details| {
-                let statement = retry.as_ref().map(|retry| retry.statement());
-                let changed = change(Locked { transaction, record, before, details, statement })?;
-                if let Some(retry) = retry.as_mut().filter(|_| changed.modified) {
-                    retry.done(transaction, with_image(reply(), changed.image.as_deref()));
-                    is_noted = true;
-                }
-                Ok(changed)
-            });
-            // A key that another writer holds for long: begin again, unless this is not wanted any more.
-            if !matches!(&outcome, Err(error) if error.code == ErrorCode::WriteConflict) {
-                break outcome;
-            }
-        };
-        if outcome.is_err()
-            && let Some(retry) = retry.as_mut().filter(|_| is_noted)
-        {
-            retry.undo(work.storage)?;
-        }
-        let (changed, optime) = outcome?;
-        match changed {
-            Some(Changed { modified, image }) => {
-                written.matched += 1;
-                written.modified += u64::from(modified);
-                written.image = image;
-            }
-            None if target.single && !found.is_final => return Ok(None),
-            None => {}
-        }
-        if optime > written.optime {
-            written.optime = optime;
-            if let Some(retry) = retry {
-                retry.record.last = optime;
-            }
-        }
+    let Some(record) = &found.record else { return Ok(Some(written)) };
+    let (changed, optime) = change_record(work, collection, record, target.filter, retry, reply, change)?;
+    if changed.is_none() && !found.is_final {
+        return Ok(None);
     }
-    if !target.single && written.modified > 0 {
-        work.storage.queue().settle(work.durability);
-    }
+    written.add(changed, optime, retry);
     Ok(Some(written))
+}
+
+/// Lets `change` fill a transaction for one document, which is locked, and notes what a retry answers; commits it. `None` if the
+/// document is gone, or no longer matches.
+fn change_record(
+    work: &Work<'_>,
+    collection: &Arc<Collection>,
+    record: &RecordKey,
+    filter: &Matcher,
+    retry: &mut Option<&mut Retry<'_>>,
+    reply: &dyn Fn() -> RawDocumentBuf,
+    change: &mut dyn FnMut(Locked<'_>) -> Result<Changed>,
+) -> Result<(Option<Changed>, OpTime)> {
+    let mut is_noted = false;
+    let outcome = loop {
+        (work.interrupt)()?;
+        let outcome = with_document(work, collection, record, filter, |transaction, before, details| {
+            let statement = retry.as_ref().map(|retry| retry.statement());
+            let changed = change(Locked { collection, transaction, record, before, details, statement })?;
+            if let Some(retry) = retry.as_mut().filter(|_| changed.modified) {
+                retry.done(transaction, with_image(reply(), changed.image.as_deref()));
+                is_noted = true;
+            }
+            Ok(changed)
+        });
+        // A key that another writer holds for long: begin again, unless this is not wanted any more.
+        if !matches!(&outcome, Err(error) if error.code == ErrorCode::WriteConflict) {
+            break outcome;
+        }
+    };
+    if outcome.is_err()
+        && let Some(retry) = retry.as_mut().filter(|_| is_noted)
+    {
+        retry.undo(work.storage)?;
+    }
+    outcome
 }
 
 /// Locks a document, reads it, asks the filter, and lets `change` fill the transaction; commits what it filled in.
@@ -396,7 +401,9 @@ fn with_document<T>(
         change(&mut transaction, before, &details).map(Some)
     })();
     match attempt {
-        Ok(attempt) if !transaction.is_empty() => Ok((attempt, storage.commit(transaction, work.durability)?)),
+        Ok(attempt) if !transaction.is_empty() => {
+            Ok((attempt, work.pace.commit(storage, transaction, work.durability)?))
+        }
         Ok(attempt) => {
             storage.abandon(transaction);
             Ok((attempt, OpTime::ZERO))

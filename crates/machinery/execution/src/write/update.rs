@@ -1,8 +1,9 @@
 //! Updates and upserts.
 
 use super::attempts::Attempts;
+use super::many::{Guide, Matching, change_all};
 use super::{
-    Changed, Image, Locked, Retry, Target, Work, Written, change_each, check_size, prepare, refuse_view, validate,
+    Changed, Image, Locked, Retry, Target, Work, Written, change_one, check_size, prepare, refuse_view, validate,
     with_image,
 };
 use crate::query::Hint;
@@ -10,7 +11,7 @@ use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::sort::SortPattern;
 use baton_query::update::{OplogUpdate, Update};
-use baton_storage::{Collection, Inserted, RetryImage, Statement, Transaction};
+use baton_storage::{Inserted, RetryImage, Statement, Transaction};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawDocument, RawDocumentBuf, rawdoc};
@@ -66,11 +67,8 @@ pub fn update(
     let mut attempts = Attempts::default();
     loop {
         attempts.begin(work.interrupt)?;
-        let found = work.storage.with_collection(namespace, |collection| match collection {
-            Some(collection) => update_found(work, collection, statement, context, &mut retry),
-            None => Ok(Some(Written::default())),
-        })?;
-        let Some(written) = found else { continue };
+        work.keep_pace()?;
+        let Some(written) = update_found(work, namespace, statement, context, &mut retry)? else { continue };
         if written.matched > 0 || !statement.upsert {
             return Ok(written);
         }
@@ -82,47 +80,51 @@ pub fn update(
     }
 }
 
-/// Updates what is there; `None` as [`change_each`] says.
+/// Updates what is there; `None` as [`change_one`] says.
 fn update_found(
     work: &Work<'_>,
-    collection: &Arc<Collection>,
+    namespace: &Namespace,
     statement: &UpdateStatement,
     context: &Arc<Context>,
     retry: &mut Option<&mut Retry<'_>>,
 ) -> Result<Option<Written>> {
-    let target = Target {
-        filter: &statement.filter,
-        sort: statement.sort.as_ref(),
-        hint: statement.hint.as_ref(),
-        limit: if statement.multi { None } else { Some(1) },
-        single: !statement.multi,
-    };
     let reply = || rawdoc! { "n": 1, "nModified": 1 };
-    change_each(work, collection, &target, context, retry, reply, |locked| {
-        let before = locked.before;
-        let applied = statement.update.apply(before, Some(locked.details))?;
-        let Some(after) = applied.document else {
-            let image = (statement.image != Image::None).then(|| before.to_owned());
-            return Ok(Changed { modified: false, image });
-        };
-        check_size(&after)?;
-        if !statement.bypass_validation {
-            validate(collection, &after, Some(before))?;
-        }
-        let change: &RawDocument = match &applied.oplog {
-            OplogUpdate::Delta(delta) => delta,
-            OplogUpdate::Replacement | OplogUpdate::Unchanged => &after,
-        };
-        let Locked { transaction, record, statement: numbered, .. } = locked;
-        let numbered = numbered.map(|numbered| Statement { image: statement.image.for_retry(), ..numbered });
-        work.storage.update(transaction, collection, record, (before, &after), change, numbered)?;
-        let image = match statement.image {
-            Image::None => None,
-            Image::Before => Some(before.to_owned()),
-            Image::After => Some(after),
-        };
-        Ok(Changed { modified: true, image })
+    let mut change = |locked: Locked<'_>| update_locked(work, statement, locked);
+    if statement.multi {
+        let of = Matching { namespace, filter: &statement.filter, hint: statement.hint.as_ref(), moves: true };
+        let guide = Guide::to_the_end();
+        return change_all(work, &of, context, retry, &reply, guide, &mut change).map(Some);
+    }
+    let target = Target { filter: &statement.filter, sort: statement.sort.as_ref(), hint: statement.hint.as_ref() };
+    work.storage.with_collection(namespace, |collection| match collection {
+        Some(collection) => change_one(work, collection, &target, context, retry, &reply, &mut change),
+        None => Ok(Some(Written::default())),
     })
+}
+
+fn update_locked(work: &Work<'_>, of: &UpdateStatement, locked: Locked<'_>) -> Result<Changed> {
+    let Locked { collection, transaction, record, before, details, statement: numbered } = locked;
+    let applied = of.update.apply(before, Some(details))?;
+    let Some(after) = applied.document else {
+        let image = (of.image != Image::None).then(|| before.to_owned());
+        return Ok(Changed { modified: false, image });
+    };
+    check_size(&after)?;
+    if !of.bypass_validation {
+        validate(collection, &after, Some(before))?;
+    }
+    let change: &RawDocument = match &applied.oplog {
+        OplogUpdate::Delta(delta) => delta,
+        OplogUpdate::Replacement | OplogUpdate::Unchanged => &after,
+    };
+    let numbered = numbered.map(|numbered| Statement { image: of.image.for_retry(), ..numbered });
+    work.storage.update(transaction, collection, record, (before, &after), change, numbered)?;
+    let image = match of.image {
+        Image::None => None,
+        Image::Before => Some(before.to_owned()),
+        Image::After => Some(after),
+    };
+    Ok(Changed { modified: true, image })
 }
 
 fn upsert(
@@ -163,7 +165,7 @@ fn upsert(
             reply.append(cstr!("upserted"), baton_storage::id_of(&document)?);
             retry.done(&mut transaction, with_image(reply, image.as_deref()));
         }
-        let outcome = storage.commit(transaction, work.durability);
+        let outcome = work.pace.commit(storage, transaction, work.durability);
         let optime = match retry {
             Some(retry) => retry.committed(storage, outcome),
             None => outcome,

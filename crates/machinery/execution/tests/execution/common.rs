@@ -8,7 +8,7 @@ use baton_query::pipeline::Pipeline;
 use baton_query::sort::SortPattern;
 use baton_query::update::Update;
 use baton_storage::tasks::AlwaysOpen;
-use baton_storage::{Collection, Durability, IndexDefinition, Storage, StorageOptions};
+use baton_storage::{Collection, Durability, IndexDefinition, Pace, Storage, StorageOptions};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::cell::Cell;
@@ -19,6 +19,7 @@ use tempfile::TempDir;
 pub struct Ground {
     pub storage: Arc<Storage>,
     pub namespace: Namespace,
+    pace: Pace,
     _directory: TempDir,
 }
 
@@ -54,7 +55,12 @@ impl Ground {
         let directory = tempfile::tempdir().expect("a folder");
         let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
         let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).expect("the directory opens");
-        let ground = Self { storage, namespace: Namespace::new("test", "c").expect("a name"), _directory: directory };
+        let ground = Self {
+            storage,
+            namespace: Namespace::new("test", "c").expect("a name"),
+            pace: Pace::default(),
+            _directory: directory,
+        };
         let documents: Vec<RawDocumentBuf> = documents.into_iter().collect();
         let mut numbered = documents.iter().enumerate().map(|(at, document)| (at, &**document, 0));
         let mut failures = Vec::new();
@@ -87,7 +93,7 @@ impl Ground {
     }
 
     pub fn work<'a>(&'a self, interrupt: &'a dyn Fn() -> Result<()>) -> Work<'a> {
-        Work { storage: &self.storage, draw: &SystemDraw, interrupt, durability: Durability::Applied }
+        Work { storage: &self.storage, draw: &SystemDraw, interrupt, durability: Durability::Applied, pace: &self.pace }
     }
 
     pub fn query(&self, spec: QuerySpec) -> Query {

@@ -2,11 +2,15 @@
 //! nothing.
 
 use crate::common::{Ground, context, go_on, matcher, sorted_by};
-use baton_execution::QuerySpec;
-use baton_execution::write::{DeleteStatement, Image, UpdateStatement, delete, insert_one, update};
+use baton_execution::write::{DeleteStatement, Image, UpdateStatement, delete, delete_while, insert_one, update};
+use baton_execution::{Given, QuerySpec};
+use baton_query::Context;
 use baton_query::update::Update;
-use baton_types::ErrorCode;
+use baton_storage::IndexDefinition;
+use baton_types::{Error, ErrorCode, Namespace};
 use bson::{Bson, RawBsonRef, RawDocumentBuf, rawdoc};
+use std::cell::Cell;
+use std::sync::Arc;
 
 fn ten() -> Ground {
     Ground::new((0..10).map(|n| rawdoc! { "_id": n, "a": n, "b": 0 })).index("a_1", rawdoc! { "a": 1 })
@@ -120,5 +124,120 @@ fn writers_of_one_document_wait_for_each_other() {
         }
     });
     assert_eq!(ids_with(&ground, rawdoc! { "n": 200 }), [5]);
+    ground.assert_valid();
+}
+
+/// Deletes from so many documents; `meanwhile` is called after each slice with how many went so far. Gives how many went, and how it
+/// ended.
+fn delete_in_slices(documents: i32, meanwhile: impl Fn(&Ground, u64)) -> (Ground, u64, Option<Error>) {
+    let ground = Ground::new((0..documents).map(|n| rawdoc! { "_id": n }));
+    let statement =
+        DeleteStatement { filter: matcher(&rawdoc! {}), multi: true, hint: None, sort: None, image: Image::None };
+    let mut deleted = 0;
+    let outcome = delete_while(
+        &ground.work(&go_on),
+        &ground.namespace,
+        &statement,
+        &|_| Ok(true),
+        &mut |more| {
+            deleted += more;
+            meanwhile(&ground, deleted);
+        },
+        &context(),
+    );
+    (ground, deleted, outcome.err())
+}
+
+#[test]
+fn many_documents_go_in_slices_and_ddl_has_its_turn_between_two() {
+    let altered = Cell::new(0);
+    let (ground, deleted, failed) = delete_in_slices(1000, |ground, _| {
+        // Waits for nobody: else this never ended.
+        let index = rawdoc! { "key": { "a": 1 }, "name": format!("a_{}", altered.get()) };
+        let definition = IndexDefinition::parse(&index).unwrap();
+        ground.storage.create_index(&ground.namespace, definition, &mut |_, _| Ok(())).unwrap();
+        altered.set(altered.get() + 1);
+    });
+    assert!(failed.is_none() && altered.get() >= 7, "{failed:?}, {} slices", altered.get());
+    assert_eq!((deleted, ground.collection().counts().documents), (1000, 0));
+    ground.assert_valid();
+}
+
+#[test]
+fn a_collection_that_is_dropped_ends_what_changes_many_of_its_documents() {
+    let (ground, deleted, failed) = delete_in_slices(1000, |ground, _| {
+        ground.storage.drop_collection(&ground.namespace).unwrap();
+        // Another of its name is none of its business.
+        ground.storage.collection_or_create(&ground.namespace, || [3; 16]).unwrap();
+        insert_one(&ground.work(&go_on), &ground.namespace, &rawdoc! { "_id": 1 }).unwrap();
+    });
+    let failed = failed.unwrap();
+    assert_eq!(failed.code, ErrorCode::QueryPlanKilled);
+    assert!(failed.message.starts_with("collection dropped. UUID "), "{}", failed.message);
+    assert!((1..1000).contains(&deleted), "{deleted}");
+    assert_eq!(ground.collection().counts().documents, 1);
+}
+
+#[test]
+fn a_collection_that_is_renamed_ends_what_changes_many_of_its_documents() {
+    let other = Namespace::new("test", "renamed").unwrap();
+    let (ground, deleted, failed) = delete_in_slices(1000, |ground, _| {
+        ground
+            .storage
+            .rename_collection(&ground.namespace, &Namespace::new("test", "renamed").unwrap(), false)
+            .unwrap();
+    });
+    let failed = failed.unwrap();
+    assert_eq!(failed.code, ErrorCode::QueryPlanKilled);
+    assert!(
+        failed.message.starts_with("collection renamed from 'test.c' to 'test.renamed'. UUID "),
+        "{}",
+        failed.message
+    );
+    let left = ground.storage.collection(&other).unwrap().counts().documents;
+    assert_eq!(left as u64 + deleted, 1000);
+}
+
+#[test]
+fn a_query_ends_with_an_error_where_a_part_of_what_it_reads_was_dropped() {
+    for drops_index in [false, true] {
+        let ground = ten();
+        let mut query = ground.query(QuerySpec {
+            sort: sorted_by(&rawdoc! { "a": 1 }),
+            ..QuerySpec::matching(matcher(&rawdoc! { "a": { "$gte": 0 } }))
+        });
+        assert!(query.run(&go_on, &mut |_, _| Ok(Given::TakenLast)).unwrap());
+        if drops_index {
+            ground.storage.drop_index(&ground.collection(), "a_1").unwrap();
+        } else {
+            ground.storage.drop_collection(&ground.namespace).unwrap();
+        }
+        let failed = query.run(&go_on, &mut |_, _| Ok(Given::Taken)).unwrap_err();
+        assert_eq!(failed.code, ErrorCode::QueryPlanKilled);
+        let said = if drops_index { "index 'a_1' dropped" } else { "collection dropped. UUID " };
+        assert!(failed.message.contains(said), "{}", failed.message);
+    }
+}
+
+/// Fails if an update forgets which documents it has changed: each would come again, further on in the index.
+#[test]
+fn an_update_that_moves_documents_along_their_index_remembers_as_many_as_the_memory_allows() {
+    let ground = Ground::new((0..5000).map(|n| rawdoc! { "_id": n, "a": n })).index("a_1", rawdoc! { "a": 1 });
+    let all = rawdoc! { "a": { "$gte": 0 } };
+    let moved = ground.update(&all, &rawdoc! { "$inc": { "a": 10_000 } }, true, false).unwrap();
+    assert_eq!((moved.matched, moved.modified), (5000, 5000));
+    let mut scarce = Context::clone(&context());
+    scarce.memory_bytes_max = 64 * 1024;
+    let statement = UpdateStatement {
+        multi: true,
+        ..UpdateStatement::one(
+            matcher(&all),
+            Update::parse(RawBsonRef::Document(&rawdoc! { "$inc": { "a": 1 } }), &[] as &[RawDocumentBuf], &context())
+                .unwrap(),
+        )
+    };
+    let refused = update(&ground.work(&go_on), &ground.namespace, &statement, &Arc::new(scarce), None).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::ExceededMemoryLimit);
+    assert_eq!(ids_with(&ground, rawdoc! { "a": { "$lt": 10_000 } }), [] as [i32; 0]);
     ground.assert_valid();
 }

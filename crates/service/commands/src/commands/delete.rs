@@ -11,7 +11,7 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, Retry, Work};
 use baton_query::Context;
-use baton_storage::Durability;
+use baton_storage::{Durability, Pace};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
@@ -90,7 +90,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut repeated = false;
     let each = if single { durability(call) } else { Durability::Applied };
     let interrupt = || call.operation.check_interrupt();
-    let work = Work { storage: &call.server.storage, draw: &SystemDraw, interrupt: &interrupt, durability: each };
+    let pace = Pace::default();
+    let work =
+        Work { storage: &call.server.storage, draw: &SystemDraw, interrupt: &interrupt, durability: each, pace: &pace };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in deletes.iter().enumerate() {
             let stmt_id = retry::statement_id(call, index);

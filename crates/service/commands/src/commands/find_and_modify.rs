@@ -8,6 +8,7 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Work, Written};
 use baton_query::projection::{Mode, Projection};
+use baton_storage::Pace;
 use baton_types::{Error, Result};
 use bson::raw::RawBson;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -68,7 +69,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let stmt_id = retry::statement_id(call, 0);
     let storage = &call.server.storage;
     let interrupt = || call.operation.check_interrupt();
-    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: durability(call) };
+    let pace = Pace::default();
+    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: durability(call), pace: &pace };
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let mut act = |statements: Option<&mut Statements<'_>>| -> Result<Written> {

@@ -8,6 +8,7 @@ use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::write::{InsertRules, Work};
 use baton_execution::{SystemDraw, write};
+use baton_storage::Pace;
 use baton_types::Result;
 use bson::{RawDocument, cstr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +47,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     };
     let numbered = documents.iter().enumerate().map(|(i, document)| (i, document, ids.get(i).copied().unwrap_or(0)));
     let interrupt = || call.operation.check_interrupt();
-    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: durability(call) };
+    let pace = Pace::default();
+    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: durability(call), pace: &pace };
     let inserted = match &session {
         None => {
             let mut numbered = numbered;

@@ -49,6 +49,14 @@ const SECTIONS: &[Section] = &[
     }),
     ("connections", |server, w| (server.hooks.append_network_status)(w)),
     ("extra_info", |_, w| append_process(w)),
+    ("flowControl", |server, w| {
+        let figures = server.storage.flow_figures();
+        w.begin_document(cstr!("flowControl"));
+        w.append(cstr!("enabled"), figures.is_on);
+        w.append(cstr!("timeAcquiringMicros"), figures.wait_micros as i64);
+        w.append(cstr!("waits"), figures.waits as i64);
+        w.end();
+    }),
     ("globalLock", append_global_lock),
     ("logicalSessionRecordCache", |server, w| {
         w.begin_document(cstr!("logicalSessionRecordCache"));

@@ -11,7 +11,7 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, UpdateStatement, Work};
 use baton_query::update::Update;
-use baton_storage::Durability;
+use baton_storage::{Durability, Pace};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 
@@ -101,7 +101,8 @@ fn keep(call: &Call<'_>, defaults: &Defaults) -> Result<()> {
     let statement = UpdateStatement { upsert: true, ..UpdateStatement::one(filter, update) };
     let interrupt = || call.operation.check_interrupt();
     let storage = &call.server.storage;
-    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: Durability::Synced };
+    let pace = Pace::default();
+    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: Durability::Synced, pace: &pace };
     write::update(&work, &namespace()?, &statement, &context, None)?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use baton_execution::SystemDraw;
 use baton_execution::write::{self, Image, Retry, UpdateStatement, Work, Written};
 use baton_query::Context;
 use baton_query::update::Update;
-use baton_storage::Durability;
+use baton_storage::{Durability, Pace};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, RawArray, RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
@@ -192,7 +192,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // Of several statements only the end waits for the disk: one sync covers them all.
     let each = if single { durability(call) } else { Durability::Applied };
     let interrupt = || call.operation.check_interrupt();
-    let work = Work { storage: &call.server.storage, draw: &SystemDraw, interrupt: &interrupt, durability: each };
+    let pace = Pace::default();
+    let work =
+        Work { storage: &call.server.storage, draw: &SystemDraw, interrupt: &interrupt, durability: each, pace: &pace };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in updates.iter().enumerate() {
             let stmt_id = retry::statement_id(call, index);

@@ -185,6 +185,16 @@ pub static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     ),
+    setting(
+        "enableFlowControl",
+        |s| Bson::Boolean(s.storage.flow_figures().is_on),
+        |s, v| {
+            let is_on = AtomicBool::new(true);
+            set_bool(&is_on, v)?;
+            s.storage.switch_flow_control(is_on.into_inner());
+            Ok(())
+        },
+    ),
     startup(
         "enableTestCommands",
         |s| Bson::Boolean(s.parameters.enable_test_commands.load(Relaxed)),

@@ -1,0 +1,103 @@
+//! An operation that writes much stays close to what the set has committed.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use baton_storage::tasks::AlwaysOpen;
+use baton_storage::{CollectionOptions, CreateOutcome, Durability, Pace, Storage, StorageOptions, Transaction};
+use baton_types::{Namespace, Result};
+use bson::rawdoc;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const DOCUMENT_BYTES: usize = 4096;
+
+/// Inserts so many documents; `each` is called before each, with how many are in the log. The set commits what `commits` says.
+fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) -> Arc<Storage> {
+    let directory = tempfile::tempdir().unwrap();
+    let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
+    let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap();
+    let namespace = Namespace::new("test", "c").unwrap();
+    let created = storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap();
+    let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
+    storage.set_commit_point(storage.queue().applied());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while commits && !is_over.load(Ordering::Relaxed) {
+                storage.set_commit_point(storage.queue().durable());
+                std::thread::yield_now();
+            }
+        });
+        let pace = Pace::default();
+        let text = "x".repeat(DOCUMENT_BYTES);
+        for id in 0..documents {
+            pace.keep(&storage, &|| Ok(())).unwrap();
+            each(&storage, id);
+            let mut transaction = Transaction::default();
+            storage
+                .insert(&mut transaction, &collection, &rawdoc! { "_id": id as i64, "t": text.as_str() }, None)
+                .unwrap();
+            pace.commit(&storage, transaction, Durability::Applied).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    drop(directory);
+    storage
+}
+
+#[test]
+fn who_writes_much_waits_until_the_set_has_most_of_it() {
+    // Entries that no majority has, at the worst: three steps of 128 KB, of documents that are in the log and in their family.
+    let entries_max = 3 * 128 * 1024 / (2 * DOCUMENT_BYTES) + 3;
+    let (written, worst) = (Cell::new(Vec::new()), Cell::new(0));
+    let storage = insert_many(2000, true, |storage, _| {
+        let mut optimes = written.take();
+        optimes.push(storage.queue().applied().timestamp);
+        let committed = storage.commit_point().unwrap();
+        worst.set(worst.get().max(optimes.iter().rev().take_while(|optime| **optime > committed).count()));
+        written.set(optimes);
+    });
+    let figures = storage.flow_figures();
+    // A wait that is given up lets one step more pass: on a machine that stands still for long.
+    let given_up = figures.wait_micros as usize / 100_000;
+    assert!(worst.get() <= entries_max * (1 + given_up), "{} entries, {figures:?}", worst.get());
+    assert!(figures.waits > 0, "{figures:?}");
+}
+
+#[test]
+fn a_commit_point_that_stands_still_holds_nobody_up_for_good() {
+    let storage = insert_many(200, false, |_, _| ());
+    assert!(storage.flow_figures().wait_micros < 3_000_000, "{:?}", storage.flow_figures());
+}
+
+#[test]
+fn switched_off_it_never_waits() {
+    let storage = insert_many(200, false, |storage, _| storage.switch_flow_control(false));
+    assert_eq!((storage.flow_figures().waits, storage.flow_figures().is_on), (0, false));
+}
+
+#[test]
+fn a_wait_can_be_interrupted() {
+    let outcome: Cell<Option<Result<()>>> = Cell::new(None);
+    let directory = tempfile::tempdir().unwrap();
+    let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
+    let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap();
+    let namespace = Namespace::new("test", "c").unwrap();
+    let created = storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap();
+    let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
+    storage.set_commit_point(storage.queue().applied());
+    let pace = Pace::default();
+    let text = "x".repeat(200 * 1024);
+    for id in 0..10 {
+        let killed = || Err(baton_types::Error::new(baton_types::ErrorCode::Interrupted, "killed"));
+        if let Err(error) = pace.keep(&storage, &killed) {
+            outcome.set(Some(Err(error)));
+            break;
+        }
+        let mut transaction = Transaction::default();
+        storage.insert(&mut transaction, &collection, &rawdoc! { "_id": id, "t": text.as_str() }, None).unwrap();
+        pace.commit(&storage, transaction, Durability::Applied).unwrap();
+    }
+    let outcome = outcome.into_inner().unwrap();
+    assert_eq!(outcome.unwrap_err().code, baton_types::ErrorCode::Interrupted);
+}
