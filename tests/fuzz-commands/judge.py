@@ -58,7 +58,7 @@ ALLOWED = (
     (54, CHANGING, "cannot infer query fields to set"),
     (10003, CHANGING, "Cannot change the size of a document in a capped collection"),
     # A cursor, or the collection below it, that is gone.
-    (43, ("getMore",), ""), (175, ("getMore", "find", "aggregate", "count", "distinct"), ""), (136, ("getMore", "find"), ""),
+    (43, ("getMore",), ""), (175, READING + CHANGING + ("getMore", "delete"), ""), (136, ("getMore", "find"), ""),
     (2, ("find",), "error processing query: .* tailable cursor requested on non capped collection"),
     (167, ("find",), "tailable cursors are not supported on views"),
     (2, READING + CHANGING + ("getMore",), "cannot sort with keys that are parallel arrays"),
