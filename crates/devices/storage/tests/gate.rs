@@ -164,18 +164,19 @@ fn a_commit_does_not_truncate_the_oplog() {
     assert_eq!(ended(&storage, TaskKind::OplogTruncation), 1);
 }
 
-/// Writes a kilobyte at a time until so many flushes have ended; gives how many bytes that took.
+/// Writes a kilobyte at a time until a flush has begun; gives how many bytes that took.
 fn bytes_until_flushed(storage: &Storage, collection: &Arc<Collection>, ids: &mut i32) -> usize {
     let (flushes, text) = (ended(storage, TaskKind::Flush), "x".repeat(1000));
     let mut bytes = 0;
-    while ended(storage, TaskKind::Flush) == flushes {
+    let runs = || storage.tasks().running().iter().any(|task| task.kind == TaskKind::Flush);
+    while ended(storage, TaskKind::Flush) == flushes && !runs() {
         assert!(bytes < 200 << 20, "no memtable is flushed");
         *ids += 1;
         insert(storage, collection, &rawdoc! { "_id": *ids, "text": text.as_str() });
         bytes += 1000;
         if bytes % 100_000 == 0 {
             storage.tend_flushes().unwrap();
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
     bytes

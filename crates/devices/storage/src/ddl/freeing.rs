@@ -172,7 +172,7 @@ impl Storage {
                     freed += bytes;
                     task.progress(freed, known.bytes.max(freed));
                     task.rest();
-                    goes_on()
+                    goes_on() && task.may_go_on()
                 })?;
                 if !all {
                     return Ok(Outcome::Later);
