@@ -156,6 +156,10 @@ fn missing(collection: &Collection, specifications: &[RawDocumentBuf]) -> Result
     let mut wanted: Vec<RawDocumentBuf> = Vec::new();
     for specification in specifications {
         let name = specification.get_str("name").map_err(|error| Error::failed_to_parse(error.to_string()))?;
+        // Every collection has it, though a clustered one's may have a name of its own.
+        if specification::is_id_pattern(specification.get_document("key")?) {
+            continue;
+        }
         if compare(&existing, specification)? {
             // One that somebody else is building is waited for.
             if collection.index(name).is_some_and(|index| index.state() == IndexState::Building) {

@@ -79,6 +79,11 @@ fn a_clustered_index_goes_by_the_name_it_was_given() {
     insert(&member, "c", [doc! { "_id": 2 }, doc! { "_id": 1 }]);
     let found = member.batch("db", doc! { "find": "c", "filter": { "_id": { "$gt": 1 } }, "hint": "mine" });
     assert_eq!(found, [doc! { "_id": 2 }]);
+    // It is the index on `_id`: no other is made, which a member that follows would not have.
+    let made = member.ok("db", doc! { "createIndexes": "c", "indexes": [{ "key": { "_id": 1 }, "name": "other" }] });
+    assert_eq!([made.get_i32("numIndexesBefore").unwrap(), made.get_i32("numIndexesAfter").unwrap()], [1, 1]);
+    let used = doc! { "aggregate": "c", "pipeline": [{ "$indexStats": {} }], "cursor": {} };
+    assert_eq!(names(&member.batch("db", used)), ["mine"]);
     assert_eq!(member.code("db", doc! { "dropIndexes": "c", "index": "mine" }), 72);
     member.ok("db", doc! { "convertToCapped": "c", "size": 4096 });
     assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_"]);
