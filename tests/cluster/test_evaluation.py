@@ -162,3 +162,111 @@ def test_decimal_options_round_half_to_even(db):
     with pytest.raises(pymongo.errors.OperationFailure) as refused:
         list(db.c.aggregate([{"$sample": {"size": 0}}]))
     assert refused.value.code == 28747
+
+
+def test_a_search_of_many_attempts_is_killed_in_a_filter_a_schema_and_a_validator(client, db):
+    """PCRE2's own limit is one of each place where a match could begin: a text of some thousand letters has it take hours."""
+    text = "a" * 4_000
+    endless = "[ab]*[ab]*[bc]"
+    db.c.insert_one({"_id": 1, "s": text})
+    db.command("create", "v", validator={"$jsonSchema": {"properties": {"s": {"pattern": endless}}}})
+    for collection, command in [
+        ("c", {"find": "c", "filter": {"s": {"$regex": endless}}}),
+        ("c", {"find": "c", "filter": {"s": {"$in": [bson.Regex(endless)]}}}),
+        ("c", {"find": "c", "filter": {"$jsonSchema": {"properties": {"s": {"pattern": endless}}}}}),
+        ("c", {"find": "c", "filter": {}, "projection": {"a": {"$regexFindAll": {"input": "$s", "regex": endless}}}}),
+        ("v", {"insert": "v", "documents": [{"_id": 1, "s": text}]}),
+    ]:
+        outcome = []
+
+        def run(command=command, outcome=outcome):
+            try:
+                outcome.append(db.command(command))
+            except pymongo.errors.OperationFailure as error:
+                outcome.append(error.code)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        kill(client, db[collection].full_name)
+        killed = time.monotonic()
+        thread.join(30)
+        assert outcome == [11601], command
+        assert time.monotonic() - killed < 10
+        with pytest.raises(pymongo.errors.OperationFailure) as late:
+            db.command({**command, "maxTimeMS": 200})
+        assert late.value.code == 50, command
+    assert db.v.count_documents({}) == 0
+
+
+def test_keys_of_one_document_are_interrupted_and_bounded(small_member, small_db):
+    """Thirty indexes of thirty paths each through one long array: minutes, and gigabytes of keys."""
+    for index in range(30):
+        small_db.c.create_index([(f"b.f{index}_{n}", 1) for n in range(30)])
+    document = {"_id": 1, "b": [{"x": n} for n in range(200_000)]}
+    with pytest.raises(pymongo.errors.PyMongoError) as late:
+        small_db.command("insert", "c", documents=[document], maxTimeMS=1_000)
+    assert late.value.code == 50
+    with pytest.raises(pymongo.errors.PyMongoError) as refused:
+        small_db.d.create_index([("s", 1), ("b", 1)])
+        small_db.d.insert_one({"_id": 1, "s": "x" * 60_000, "b": list(range(20_000))})
+    assert refused.value.code == 201
+    assert small_db.c.count_documents({}) == small_db.d.count_documents({}) == 0
+    assert peak_bytes(small_member) < RESIDENT_BYTES_MAX
+
+
+LONG = 15_000_000
+
+
+def errors_of_long_values(db):
+    """What fails on a value of 15 MB, and tells of it."""
+    value = "x" * LONG
+    # For what is said several times.
+    part = "x" * (LONG // 4)
+    db.c.insert_one({"_id": value})
+    db.n.insert_one({"_id": 1, "a": value})
+    db.command("create", "v", validator={"$jsonSchema": {"properties": {"a": {"bsonType": "int"}, "b": {"bsonType": "int"}}}})
+    return {
+        "E11000": lambda: db.c.insert_one({"_id": value}),
+        "many E11000": lambda: db.c.insert_many([{"_id": value}, {"_id": value}, {"_id": value}], ordered=False),
+        "findAndModify": lambda: db.c.find_one_and_update({"_id": value, "a": 1}, {"$set": {"b": 1}}, upsert=True),
+        "$inc": lambda: db.n.update_one({"_id": 1}, {"$inc": {"a": 1}}),
+        "$inc of a long _id": lambda: db.c.update_one({}, [{"$set": {"a": {"$add": ["$_id", 1]}}}]),
+        "$toInt": lambda: db.n.aggregate([{"$project": {"b": {"$toInt": "$a"}}}]).to_list(),
+        "$toDate": lambda: db.n.aggregate([{"$project": {"b": {"$toDate": "$a"}}}]).to_list(),
+        "$toObjectId": lambda: db.n.aggregate([{"$project": {"b": {"$toObjectId": "$a"}}}]).to_list(),
+        "a path conflict": lambda: db.n.update_one({}, {"$set": {part: 1, f"{part}.b": 1}}),
+        "a path collision": lambda: db.n.find_one({}, {part: 1, f"{part}.b": 1}),
+        "an unknown operator": lambda: db.n.find_one({"a": {f"${value}": 1}}),
+        "an unknown expression": lambda: db.n.aggregate([{"$project": {"a": {f"${value}": 1}}}]).to_list(),
+        "an unknown stage": lambda: db.n.aggregate([{f"${value}": 1}]).to_list(),
+        "an unknown modifier": lambda: db.n.update_one({}, {f"${value}": {"a": 1}}),
+        "an unknown field": lambda: db.command("find", "n", **{value: 1}),
+        "an unknown command": lambda: db.command(value),
+        "an unknown variable": lambda: db.n.aggregate([{"$project": {"a": f"$${value}"}}]).to_list(),
+        "an unknown time zone": lambda: db.n.aggregate([{"$project": {"b": {"$hour": {"date": "$$NOW", "timezone": "$a"}}}}]).to_list(),
+        "a validator": lambda: db.v.insert_one({"a": value}),
+        "many that a validator refuses": lambda: db.v.insert_many([{"a": value}, {"a": value}, {"a": value}], ordered=False),
+        "a collection's name": lambda: db.command("create", value),
+        "an index": lambda: db.n.create_index([("b", part)]),
+        "a sort": lambda: db.n.find_one({}, sort=[(part, 1), (f"{part}.b", 1), (part, 2)]),
+    }
+
+
+def test_an_error_about_fifteen_megabytes_is_one_that_a_driver_reads(client, db):
+    for what, work in errors_of_long_values(db).items():
+        with pytest.raises(pymongo.errors.OperationFailure) as failed:
+            work()
+        details = failed.value.details
+        assert details, what
+        for error in details.get("writeErrors", []):
+            # The driver's own: the document that it sent.
+            error.pop("op", None)
+        assert len(bson.encode(details)) < 16 * 1024 * 1024, what
+        for error in details.get("writeErrors", [details]):
+            assert error["code"] > 0 and len(error["errmsg"]) < 64 * 1024, what
+            assert error["errmsg"], what
+    # Each error of many has its place and its code, if not all of its details.
+    with pytest.raises(pymongo.errors.BulkWriteError) as failed:
+        db.c.insert_many([{"_id": "x" * LONG}] * 3, ordered=False)
+    assert [error["code"] for error in failed.value.details["writeErrors"]] == [11000] * 3
+    assert client.admin.command("ping")["ok"] == 1

@@ -5,6 +5,7 @@ use crate::interruption::Interruption;
 use crate::spill::{Room, SpillKind, SpillSpace, SpillTotals};
 use baton_types::{Error, ErrorCode, MemoryAccount, MemoryPool, Result, Timestamp};
 use bson::{Bson, DateTime};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -19,7 +20,7 @@ pub struct Context {
     pub read_at: Option<Timestamp>,
     /// The command's `let` variables, by name without `$$`, already evaluated; the last of a name counts. Shared by the
     /// clones: every stage and every `$expr` has one.
-    variables: Arc<Vec<(String, Arc<Variable>)>>,
+    variables: Arc<HashMap<String, Arc<Variable>>>,
     /// Seed of `$rand`, `$sample` and `$sampleRate`; the caller draws it, once a request.
     pub seed: u64,
     /// How many random numbers the request has drawn so far; shared by the clones.
@@ -103,7 +104,7 @@ impl Context {
 
     /// The variable of that name, without `$$`.
     pub fn variable(&self, name: &str) -> Option<&Bson> {
-        self.variables.iter().rev().find(|(known, _)| known == name).map(|(_, variable)| &variable.value)
+        self.variables.get(name).map(|variable| &variable.value)
     }
 
     /// Gives a variable its value, in this context and those cloned from it later. `ExceededMemoryLimit` (146) if the
@@ -115,9 +116,8 @@ impl Context {
             let message = format!("the value of variable $${name} takes {bytes} bytes, more than there is room for");
             return Err(Error::new(ErrorCode::ExceededMemoryLimit, message));
         }
-        let variables = Arc::make_mut(&mut self.variables);
-        variables.retain(|(known, _)| known != name);
-        variables.push((name.to_owned(), Arc::new(Variable { value, _memory: memory })));
+        let variable = Arc::new(Variable { value, _memory: memory });
+        Arc::make_mut(&mut self.variables).insert(name.to_owned(), variable);
         Ok(())
     }
 

@@ -6,9 +6,9 @@
 //! `baton-execution` carries it out. Time, randomness and limits come in through [`Context`].
 
 pub mod accumulator;
+mod by_name;
 mod context;
 pub mod expression;
-pub mod interruption;
 pub mod matcher;
 mod pcre;
 pub mod pipeline;
@@ -20,5 +20,5 @@ pub mod spill;
 pub mod update;
 
 use baton_document::show;
+pub use baton_types::interruption::{self, Check, Interruption};
 pub use context::Context;
-pub use interruption::{Check, Interruption};

@@ -8,7 +8,7 @@ use baton_query::expression::Expression;
 use baton_query::pipeline::Pipeline;
 use baton_query::sort::SortPattern;
 use baton_query::update::Update;
-use baton_query::{Check, Context};
+use baton_query::{Check, Context, Interruption};
 use baton_types::{MemoryPool, Result};
 use bson::{Bson, DateTime, Document, RawBson, RawDocument, RawDocumentBuf, bson, doc};
 use std::sync::Arc;
@@ -177,6 +177,9 @@ fn what_multiplies_its_input_stops_at_a_bound() {
     // A sort by many fields through one long array.
     let pattern: Document = (0..200).map(|i| (format!("b.f{i}"), Bson::Int32(1))).collect();
     let sorted = raw(&doc! { "b": vec![doc! { "f0": 1 }; 20_000] });
-    SortPattern::parse(&raw(&pattern)).expect("well formed").key(&sorted).expect("well formed");
+    SortPattern::parse(&raw(&pattern))
+        .expect("well formed")
+        .key(&sorted, &Interruption::default())
+        .expect("well formed");
     assert!(peak_bytes() < PEAK_BYTES_MAX, "a sort key: the process took {} MB", peak_bytes() >> 20);
 }

@@ -197,9 +197,13 @@ impl Storage {
         let UnderWay { source, indexes, copy, view, noted } = &under_way;
         for index in indexes {
             let definition = index.definition.clone();
-            self.create_index_if(|catalog| Ok(catalog.by_id(copy.id).map(|copy| (copy, definition))), &mut |_, _| {
-                Ok(())
-            })?;
+            // There is nothing in it yet.
+            let nobody = Arc::default();
+            self.create_index_if(
+                |catalog| Ok(catalog.by_id(copy.id).map(|copy| (copy, definition))),
+                &nobody,
+                &mut |_, _| Ok(()),
+            )?;
         }
         self.copy_documents(view, source, copy, progress, &|| noted.slow_writers(noted.len() > NOTED_MAX / 2))?;
         crash_point!("copy-filled");

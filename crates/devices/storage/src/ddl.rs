@@ -26,14 +26,15 @@ pub use logged::{IndexModification, LoggedCommand, Modification};
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, IndexState, replaced};
 use crate::commit::Durability;
 use crate::format::{CollectionId, IndexId, family};
-use crate::index::{Entries, entries_of, entries_of_fact, entry_key};
+use crate::index::{Entries, Making, entries_of, entries_of_fact, entry_key};
 use crate::index_demands;
 use crate::oplog::{OplogEntry, OplogKind};
 use crate::storage::Storage;
 use crate::tasks::{TaskGuard, TaskKind};
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order};
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
+use crate::write::STEPS_OF_A_SEEK;
+use baton_types::{Error, ErrorCode, Interruption, Namespace, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use std::sync::Arc;
@@ -328,16 +329,19 @@ impl Storage {
         let missing = || Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}"));
         self.create_index_if(
             |catalog| Ok(Some((catalog.collection(namespace).ok_or_else(missing)?, definition))),
+            &Arc::default(),
             progress,
         )
         .map(|_| ())
     }
 
     /// Builds the index that `decide` wants of the collection that it holds, as it is when the index is registered; gives its id,
-    /// or `None` if none was wanted. Errors as those of [`Self::create_index`].
+    /// or `None` if none was wanted. `progress` hears of every batch of documents; `asked` is asked within each document. Errors as
+    /// those of [`Self::create_index`].
     pub fn create_index_if(
         &self,
         decide: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Result<Option<(Held<'g>, IndexDefinition)>>,
+        asked: &Arc<Interruption>,
         progress: IndexBuildProgress<'_>,
     ) -> Result<Option<IndexId>> {
         let (collection, index) = {
@@ -353,7 +357,7 @@ impl Storage {
         let task = self.tasks().admit_now(TaskKind::IndexBuild, name, collection.counts().documents.max(0) as u64);
         crash_point!("index-build-registered");
         let unfinished = UnfinishedIndex { storage: self, collection: collection.id, index: index.id };
-        self.fill_index(&collection, &index, &task, progress)?;
+        self.fill_index(&collection, &index, &task, asked, progress)?;
         self.lock_catalog().by_id(collection.id).ok_or_else(aborted)?.finish_index(index.id)?;
         std::mem::forget(unfinished);
         Ok(Some(index.id))
@@ -376,6 +380,7 @@ impl Storage {
         collection: &Arc<Collection>,
         index: &Arc<Index>,
         task: &TaskGuard,
+        asked: &Arc<Interruption>,
         progress: IndexBuildProgress<'_>,
     ) -> Result<()> {
         let total = collection.counts().documents.max(0) as u64;
@@ -400,10 +405,11 @@ impl Storage {
                 next.push(0);
                 next
             });
-            let mut transaction = Transaction::default();
+            let mut transaction = Transaction::asking(asked);
             for record in &records {
                 if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
-                    self.commit.commit_unasked(std::mem::take(&mut transaction), Durability::Applied);
+                    let before = std::mem::replace(&mut transaction, Transaction::asking(asked));
+                    self.commit.commit_unasked(before, Durability::Applied);
                     while !self.locks.lock(&mut transaction.locks, collection.id, record) {
                         progress(done, total.max(done))?;
                     }
@@ -413,7 +419,8 @@ impl Storage {
                 let entries = if crate::replay::is_under_way() {
                     Ok(entries_of_fact(index, document))
                 } else {
-                    index_demands::check(index, document).and_then(|()| entries_of(index, document))
+                    let mut making = Making::new(asked);
+                    index_demands::check(index, document, asked).and_then(|()| entries_of(index, document, &mut making))
                 };
                 let added = entries.and_then(|entries| {
                     self.add_entries(&mut transaction, collection, index, &entries, record, document)
@@ -442,20 +449,27 @@ impl Storage {
         record: &[u8],
         document: &RawDocument,
     ) -> Result<()> {
+        let asked = Arc::clone(&transaction.interruption);
         // Of an entry that another member logged nothing is asked: a copy that is not whole yet may have two documents of a key.
         if index.definition.unique && !crate::replay::is_under_way() {
             let keys = || entries.entries.iter().map(|entry| (index.id, entry.fields.as_slice()));
             if !self.locks.try_lock_all_new(&mut transaction.locks, keys()) {
                 // Somebody holds one of the keys, perhaps this very batch: let the batch become readable, then wait.
-                self.commit.commit_unasked(std::mem::take(transaction), Durability::Applied);
-                while !self.locks.lock(&mut transaction.locks, collection.id, record) {}
-                while !self.locks.lock_sorted(&mut transaction.locks, keys()) {}
+                self.commit
+                    .commit_unasked(std::mem::replace(transaction, Transaction::asking(&asked)), Durability::Applied);
+                while !self.locks.lock(&mut transaction.locks, collection.id, record) {
+                    asked.look()?;
+                }
+                while !self.locks.lock_sorted(&mut transaction.locks, keys()) {
+                    asked.look()?;
+                }
                 if self.get_locked(collection, record)?.is_none_or(|now| *now != *document.as_bytes()) {
                     // Changed meanwhile: the writer that did so has put the entries in.
                     return Ok(());
                 }
             }
             for entry in &entries.entries {
+                asked.steps(STEPS_OF_A_SEEK)?;
                 self.check_unique(collection, index, entry, record, document)?;
             }
         }

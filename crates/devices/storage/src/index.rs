@@ -6,15 +6,17 @@
 //! unique index is an ordinary one whose writers look before they write, under a lock on the fields.
 //!
 //! Invariant: for every document of a collection and every index of it, exactly the entries that [`entries_of`] gives
-//! are stored (while an index is being built: a subset of them).
+//! are stored (while an index is being built: a subset of them). A request that adds entries is asked whether to go on while
+//! they are made, and they are bounded in bytes; what is a fact already is not.
 
 use crate::catalog::{Index, IndexFieldKind};
 use crate::format::prefix;
 use baton_document::hash::index_hash;
-use baton_document::index_keys::index_keys;
+use baton_document::index_keys::visit_index_keys;
 use baton_document::keys::{self, Direction};
 use baton_document::path::Path;
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::interruption::BYTES_PER_STEP;
+use baton_types::{Error, ErrorCode, Interruption, Result};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument};
 use smallvec::SmallVec;
 
@@ -62,19 +64,73 @@ pub(crate) fn field_kinds(key: &RawDocument) -> Result<Vec<(Path, IndexFieldKind
     Ok(fields)
 }
 
+/// What all index entries of one document may take, in bytes of memory.
+pub(crate) const ENTRIES_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What an entry takes beside its bytes.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 32;
+
+/// What making entries asks: whether to go on, and whether there is room.
+pub(crate) struct Making<'a> {
+    asked: &'a Interruption,
+    bytes_left: usize,
+}
+
+impl<'a> Making<'a> {
+    /// For a document that is there: it has the entries it has.
+    pub(crate) fn of_a_fact(nobody: &'a Interruption) -> Self {
+        Self { asked: nobody, bytes_left: usize::MAX }
+    }
+
+    /// On behalf of a request.
+    pub(crate) fn new(asked: &'a Interruption) -> Self {
+        Self { asked, bytes_left: ENTRIES_BYTES_MAX }
+    }
+
+    /// `CannotBuildIndexKeys` (201) if the document's entries grow beyond measure; what the request's interruption says.
+    fn count(&mut self, entry: &Entry) -> Result<()> {
+        let bytes = ENTRY_BYTES + entry.fields.len() + entry.value.len();
+        self.asked.steps(1 + bytes / BYTES_PER_STEP)?;
+        match self.bytes_left.checked_sub(bytes) {
+            Some(left) => self.bytes_left = left,
+            None => {
+                let message = format!(
+                    "Maximum number of generated keys exceeded: the index entries of one document would take more than \
+                     {ENTRIES_BYTES_MAX} bytes"
+                );
+                return Err(Error::new(ErrorCode::CannotBuildIndexKeys, message));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a document puts into an index.
-pub(crate) fn entries_of(index: &Index, document: &RawDocument) -> Result<Entries> {
+pub(crate) fn entries_of(index: &Index, document: &RawDocument, making: &mut Making<'_>) -> Result<Entries> {
     let definition = &index.definition;
     if definition.fields.iter().any(|(_, kind)| *kind == IndexFieldKind::Unsearchable) {
         return Ok(Entries::default());
     }
     if let Some(partial) = &definition.partial
-        && !partial.matches(document)?
+        && !partial.matches_asking(document, making.asked)?
     {
         return Ok(Entries::default());
     }
-    let found = index_keys(document, &definition.paths, definition.sparse)?;
-    let hashed = definition.fields.iter().zip(&found.multikey_components);
+    let mut entries = Vec::new();
+    let mut failure = None;
+    let asked = making.asked;
+    let expanded = visit_index_keys(document, &definition.paths, definition.sparse, asked, &mut |key| {
+        // An array where none may be is told of first.
+        match encode_entry(&definition.fields, &key.values) {
+            Ok(entry) => {
+                making.count(&entry)?;
+                entries.push(entry);
+            }
+            Err(error) => failure = failure.take().or(Some(error)),
+        }
+        Ok(())
+    })?;
+    let hashed = definition.fields.iter().zip(&expanded);
     if let Some(((path, _), _)) =
         hashed.into_iter().find(|((_, kind), expanded)| *kind == IndexFieldKind::Hashed && !expanded.is_empty())
     {
@@ -82,13 +138,13 @@ pub(crate) fn entries_of(index: &Index, document: &RawDocument) -> Result<Entrie
             format!("Error: hashed indexes do not currently support array values. Found array at path: {path}");
         return Err(Error::new(ErrorCode(16766), message));
     }
-    let mut entries = Vec::with_capacity(found.keys.len());
-    for key in &found.keys {
-        entries.push(encode_entry(&definition.fields, &key.values)?);
+    if let Some(error) = failure {
+        return Err(error);
     }
-    entries.sort_unstable();
+    // Of values that are one key (`1` and `1.0`) the document's first is kept.
+    entries.sort_by(|a: &Entry, b| a.fields.cmp(&b.fields));
     entries.dedup_by(|a, b| a.fields == b.fields);
-    let expanded = found.multikey_components.iter().enumerate().filter(|(_, components)| !components.is_empty());
+    let expanded = expanded.iter().enumerate().filter(|(_, components)| !components.is_empty());
     let multikey = expanded.fold(0, |bits, (field, _)| bits | 1_u64.checked_shl(field as u32).unwrap_or(0));
     Ok(Entries { entries, multikey })
 }
@@ -96,7 +152,8 @@ pub(crate) fn entries_of(index: &Index, document: &RawDocument) -> Result<Entrie
 /// [`entries_of`], of a document that another member has taken: one that no index entry can be made of has none, as it passes
 /// through states that never were.
 pub(crate) fn entries_of_fact(index: &Index, document: &RawDocument) -> Entries {
-    entries_of(index, document).unwrap_or_default()
+    let nobody = Interruption::default();
+    entries_of(index, document, &mut Making::of_a_fact(&nobody)).unwrap_or_default()
 }
 
 fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) -> Result<Entry> {

@@ -8,7 +8,7 @@ use crate::catalog::Index;
 use baton_document::geometry::{check_on_plane, check_on_sphere};
 use baton_document::number::Number;
 use baton_document::path::Path;
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, Interruption, Result};
 use bson::{RawBsonRef, RawDocument};
 
 /// Words that text indexes of version 3 take for a language, with their codes.
@@ -74,13 +74,13 @@ pub(crate) fn demands(specification: &RawDocument) -> Result<Vec<Demand>> {
 }
 
 /// Refuses a document that an index could not take: 16755 (2dsphere), 13026 and its like (2d), 17261 and 17262 (text).
-pub(crate) fn check(index: &Index, document: &RawDocument) -> Result<()> {
+pub(crate) fn check(index: &Index, document: &RawDocument, asked: &Interruption) -> Result<()> {
     let definition = &index.definition;
     if definition.demands.is_empty() {
         return Ok(());
     }
     if let Some(partial) = &definition.partial
-        && !partial.matches(document)?
+        && !partial.matches_asking(document, asked)?
     {
         return Ok(());
     }

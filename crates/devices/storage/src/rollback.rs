@@ -30,7 +30,7 @@ use crate::copy::DocumentChange;
 use crate::entry_change::EntryChange;
 use crate::facts::Fact;
 use crate::format::{CollectionId, RecordKey, family, oplog_key, record_key};
-use crate::index::{entries_of, entries_of_fact, entry_key};
+use crate::index::{entries_of_fact, entry_key};
 use crate::machine::read_failure;
 use crate::oplog::optime_of;
 use crate::sessions::SessionRecord;
@@ -341,7 +341,7 @@ impl Storage {
                     self.forget_start(transaction, collection);
                 }
                 for index in collection.indexes().iter() {
-                    let entries = entries_of(index, old)?;
+                    let entries = entries_of_fact(index, old);
                     self.note_multikey(transaction, collection, index, entries.multikey);
                     for entry in &entries.entries {
                         let key = entry_key(index, &entry.fields, record);

@@ -16,7 +16,7 @@ use crate::in_flight::Ticket;
 use crate::locks::LockSet;
 use crate::oplog::OplogEntry;
 use crate::sessions::SessionUpdate;
-use baton_types::OpTime;
+use baton_types::{Interruption, OpTime};
 use bson::RawDocument;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -81,6 +81,8 @@ pub struct Transaction {
     /// Where the last document changed has its key and its new version in the arena, and how many were changed.
     change: Option<(Range<usize>, Option<Range<usize>>)>,
     changes: usize,
+    /// What long work for it asks whether to go on.
+    pub(crate) interruption: Arc<Interruption>,
     /// The version left for the next writer of the document.
     pub(crate) in_flight: Option<Ticket>,
 }
@@ -89,6 +91,11 @@ impl Transaction {
     /// A transaction that writes nothing; committed as synced, it makes all before it durable.
     pub fn empty() -> Self {
         Self::default()
+    }
+
+    /// A transaction of a request: what takes long while it is filled asks `interruption`.
+    pub fn asking(interruption: &Arc<Interruption>) -> Self {
+        Self { interruption: Arc::clone(interruption), ..Self::default() }
     }
 
     /// Whether it writes nothing.

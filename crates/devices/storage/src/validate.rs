@@ -7,13 +7,13 @@ use crate::catalog::{Collection, CollectionKind, ID_INDEX, Index, IndexState};
 use crate::commit::Durability;
 use crate::counters::Counts;
 use crate::format::{counts_key, family, prefix, record_key};
-use crate::index::{entries_of, entry_key};
+use crate::index::{Making, entries_of, entry_key};
 use crate::machine::read_failure;
 use crate::storage::Storage;
 use crate::tasks::TaskKind;
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order, View};
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, Interruption, Result};
 use std::sync::Arc;
 
 /// How many faults of one kind are spelled out; the rest are counted.
@@ -62,6 +62,9 @@ impl ValidateReport {
         }
     }
 }
+
+/// Documents, and index entries, between two calls that tell of progress.
+const LOOKS_PER_PROGRESS: u64 = 1024;
 
 /// One index while a collection is checked.
 struct Checked<'i> {
@@ -180,6 +183,8 @@ impl Storage {
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Counts> {
         let mut counts = Counts::default();
+        let mut looked_up = 0_u64;
+        let nobody = Interruption::default();
         let mut options = view.options(family::INDEXES);
         options.set_verify_checksums(true);
         let mut documents = view.documents(collection, &Bounds::default(), Order::Forward);
@@ -201,7 +206,8 @@ impl Storage {
             }
             for Checked { index, expected } in &mut *indexes {
                 let name = &index.definition.name;
-                let entries = match entries_of(index, document) {
+                // The document is there, whatever it takes.
+                let entries = match entries_of(index, document, &mut Making::of_a_fact(&nobody)) {
                     Ok(entries) => entries,
                     Err(error) => {
                         report.fault(format!("index {name}: the document with _id {id:?} has no key: {error}"));
@@ -215,6 +221,10 @@ impl Storage {
                 }
                 for entry in entries.entries {
                     expected.entries += 1;
+                    looked_up += 1;
+                    if looked_up.is_multiple_of(LOOKS_PER_PROGRESS) {
+                        progress(report.documents)?;
+                    }
                     let key = entry_key(index, &entry.fields, record);
                     let stored = self.db().get_pinned_cf_opt(self.family(family::INDEXES), key, &options);
                     if stored.map_err(read_failure)?.is_none_or(|value| *value != *entry.value) {
@@ -224,7 +234,7 @@ impl Storage {
                     }
                 }
             }
-            if report.documents.is_multiple_of(1024) {
+            if report.documents.is_multiple_of(LOOKS_PER_PROGRESS) {
                 progress(report.documents)?;
             }
         }

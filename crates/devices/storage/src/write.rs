@@ -7,19 +7,22 @@
 use crate::catalog::{Collection, CollectionKind, Index};
 use crate::copy::DocumentChange;
 use crate::format::{document_key, family, record_key};
-use crate::index::{Entry, encodes_to, entries_of, entries_of_fact, entry_key};
+use crate::index::{Entry, Making, encodes_to, entries_of, entries_of_fact, entry_key};
 use crate::index_demands;
 use crate::machine::read_failure;
 use crate::oplog::{OplogEntry, OplogKind, RetryImage, RetryableFields};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::Stored;
-use baton_document::index_keys::index_keys;
+use baton_document::index_keys::visit_index_keys;
 use baton_document::show;
-use baton_types::{Error, ErrorCode, OpTime, Result};
+use baton_types::{Error, ErrorCode, Interruption, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use std::sync::Arc;
+
+/// What it counts for to look for a key that is there already.
+pub(crate) const STEPS_OF_A_SEEK: usize = 32;
 
 /// Makes a change part of a retryable write.
 #[derive(Clone, Copy)]
@@ -109,13 +112,15 @@ impl Storage {
         may_wait: bool,
         statement: Option<Statement<'_>>,
     ) -> Result<Inserted> {
+        let asked = Arc::clone(&transaction.interruption);
+        let mut making = Making::new(&asked);
         let mut added = Vec::new();
         for index in collection.indexes().iter() {
             let entries = if transaction.is_of_facts() {
                 entries_of_fact(index, document)
             } else {
-                index_demands::check(index, document)?;
-                entries_of(index, document)?
+                index_demands::check(index, document, &asked)?;
+                entries_of(index, document, &mut making)?
             };
             added.push((Arc::clone(index), entries));
         }
@@ -135,6 +140,7 @@ impl Storage {
             }
             for (index, entries) in &unique {
                 for entry in &entries.entries {
+                    asked.steps(STEPS_OF_A_SEEK)?;
                     self.check_unique(collection, index, entry, record, document)?;
                 }
             }
@@ -168,13 +174,15 @@ impl Storage {
         statement: Option<Statement<'_>>,
     ) -> Result<()> {
         let id = id_of(after)?;
+        let asked = Arc::clone(&transaction.interruption);
+        let mut making = Making::new(&asked);
         let mut plan = Vec::new();
         for index in collection.indexes().iter() {
             let (old, new) = if transaction.is_of_facts() {
                 (entries_of_fact(index, before), entries_of_fact(index, after))
             } else {
-                index_demands::check(index, after)?;
-                (entries_of(index, before)?, entries_of(index, after)?)
+                index_demands::check(index, after, &asked)?;
+                (entries_of_fact(index, before), entries_of(index, after, &mut making)?)
             };
             let gone: Vec<Entry> =
                 old.entries.iter().filter(|e| new.entries.binary_search(e).is_err()).cloned().collect();
@@ -195,6 +203,7 @@ impl Storage {
             }
             for (index, _, fresh, _) in unique() {
                 for entry in fresh {
+                    asked.steps(STEPS_OF_A_SEEK)?;
                     self.check_unique(collection, index, entry, record, after)?;
                 }
             }
@@ -303,10 +312,17 @@ impl Storage {
             }
             if &key[low.len()..] != record {
                 let mut values = RawDocumentBuf::new();
-                let keys = index_keys(document, &index.definition.paths, index.definition.sparse)?;
+                let definition = &index.definition;
                 // Several keys: the one that collided is the one that encodes to this entry.
-                let collided = keys.keys.iter().find(|key| encodes_to(index, &key.values, entry)).or(keys.keys.first());
-                for (path, value) in index.definition.paths.iter().zip(collided.map_or(&[][..], |key| &key.values)) {
+                let mut collided = None;
+                let nobody = Interruption::default();
+                visit_index_keys(document, &definition.paths, definition.sparse, &nobody, &mut |key| {
+                    if collided.is_none() && encodes_to(index, &key.values, entry) {
+                        collided = Some(key.values);
+                    }
+                    Ok(())
+                })?;
+                for (path, value) in definition.paths.iter().zip(collided.as_deref().unwrap_or_default()) {
                     values.append(bson::raw::CString::try_from(path.as_str())?, *value);
                 }
                 return Err(duplicate_key(collection, Some(index), &values));

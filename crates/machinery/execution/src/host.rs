@@ -1,7 +1,6 @@
 //! The stages that need storage: `$lookup` and `$unionWith` here, `$out` and `$merge` in [`crate::stages`]. And opening a
 //! collection or view as the input of a pipeline, which all of them and the `aggregate` command share.
 
-use crate::Interrupt;
 use crate::access::Given;
 use crate::aggregation::{Aggregation, Input};
 use crate::interrupt::{Check, Interruption};
@@ -99,8 +98,9 @@ impl StorageHost {
     }
 
     /// What a stage's writes are carried out with: the command itself waits for the disk, at its end.
-    pub(crate) fn work<'a>(&'a self, interrupt: Interrupt<'a>, pace: &'a Pace) -> Work<'a> {
-        Work { storage: &self.storage, draw: &*self.draw, interrupt, durability: Durability::Applied, pace }
+    pub(crate) fn work<'a>(&'a self, pace: &'a Pace) -> Work<'a> {
+        let interruption = &self.interruption;
+        Work { storage: &self.storage, draw: &*self.draw, interruption, durability: Durability::Applied, pace }
     }
 
     /// A pipeline over a collection or view, ready to run. `depth` counts views on the way.

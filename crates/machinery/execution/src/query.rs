@@ -303,7 +303,7 @@ impl Query {
                 progress.matched += 1;
                 progress.sorted_bytes += document.as_bytes().len() as u64;
                 context.interruption.steps(1 + document.as_bytes().len() / BYTES_PER_STEP)?;
-                let key = pattern.key(document)?;
+                let key = pattern.key(document, &context.interruption)?;
                 if sorter.threshold().is_none_or(|worst| key.as_slice() < worst) {
                     let bytes = document.as_bytes().len();
                     let found = Found { record: RecordKey::from_slice(record), document: document.to_owned() };

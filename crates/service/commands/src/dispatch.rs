@@ -11,7 +11,7 @@ use crate::aftermath;
 use crate::call::{Call, Reply, Standing};
 use crate::concerns::{Acknowledgement, ReadLevel};
 use crate::crud;
-use crate::crud::errors::ends_command;
+use crate::crud::errors::{DETAILS_BYTES_MAX, ends_command};
 use crate::envelope::Envelope;
 use crate::fields::{Fields, number_as_i64};
 use crate::mutant::{self, Mutant};
@@ -657,6 +657,8 @@ fn write_error(
     } else if retryable && is_retryable(error.code) && !error.labels.contains(&"RetryableWriteError") {
         error.labels.push("RetryableWriteError");
     }
+    // The message tells the beginning of it.
+    error.info = error.info.filter(|info| info.as_bytes().len() <= DETAILS_BYTES_MAX);
     builder.error(&error);
     let mut body = builder.resume_body();
     append_labels(&mut body, beside.labels.as_deref().unwrap_or_default());

@@ -143,9 +143,10 @@ fn delete_expired(
         let Some(secs) = index.definition.expire_after_secs else { return Ok(false) };
         Ok(expired(index, secs, now)?.is_some_and(|now| *now == *filter))
     };
-    let interrupt = || operation.check_interrupt();
+    let interruption = operation.interruption();
     let pace = Pace::default();
-    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: Durability::Applied, pace: &pace };
+    let work =
+        Work { storage, draw: &SystemDraw, interruption: &interruption, durability: Durability::Applied, pace: &pace };
     let namespace = &collection.namespace;
     write::delete_while(
         &work,

@@ -3,13 +3,15 @@
 //! One key per combination of the indexed fields' values. An array on a path multiplies the keys, one per element; the
 //! paths of a compound index may all go through the same array, never through two (code 171), so the number of keys is
 //! that of one array's elements at each level, not a product. A missing field counts as null, an empty array at a
-//! path's end as undefined, both as in MongoDB. A numeric component selects one element and multiplies nothing.
+//! path's end as undefined, both as in MongoDB. A numeric component selects one element and multiplies nothing. Each key
+//! counts steps, so that a long array can be interrupted.
 //!
 //! What it deliberately does not do: encode (see `keys`), hash, or apply partial filters.
 
 use crate::order;
 use crate::path::{Container, Part, Path};
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::interruption::BYTES_PER_STEP;
+use baton_types::{Error, ErrorCode, Interruption, Result};
 use bson::{RawArray, RawBsonRef, RawDocument};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -40,10 +42,15 @@ impl IndexKeys<'_> {
 }
 
 /// The keys of a document in an index on these paths. Errors: 171 if two paths go through different arrays, 16746 if a
-/// numeric component is both an index into an array and a field of one of its documents.
-pub fn index_keys<'a>(document: &'a RawDocument, paths: &[Path], sparse: bool) -> Result<IndexKeys<'a>> {
+/// numeric component is both an index into an array and a field of one of its documents; what `asked` says.
+pub fn index_keys<'a>(
+    document: &'a RawDocument,
+    paths: &[Path],
+    sparse: bool,
+    asked: &Interruption,
+) -> Result<IndexKeys<'a>> {
     let mut keys = Vec::new();
-    let multikey_components = visit_index_keys(document, paths, sparse, &mut |key| {
+    let multikey_components = visit_index_keys(document, paths, sparse, asked, &mut |key| {
         keys.push(key);
         Ok(())
     })?;
@@ -64,12 +71,13 @@ pub fn visit_index_keys<'a>(
     document: &'a RawDocument,
     paths: &[Path],
     sparse: bool,
+    asked: &Interruption,
     visit: &mut dyn FnMut(IndexKey<'a>) -> Result<()>,
 ) -> Result<Vec<BTreeSet<usize>>> {
     let fields: Vec<Field<'a, '_>> =
         paths.iter().map(|path| Field { path, rest: path.parts(), value: RawBsonRef::Null }).collect();
     let no_positions = vec![None; paths.len()];
-    let mut generator = Generator { sparse, visit, multikey: vec![BTreeSet::new(); paths.len()] };
+    let mut generator = Generator { sparse, asked, visit, multikey: vec![BTreeSet::new(); paths.len()] };
     generator.expand(Some(document), fields, 0, &no_positions)?;
     Ok(generator.multikey)
 }
@@ -111,6 +119,7 @@ struct Position<'a, 'p> {
 
 struct Generator<'f, 'a> {
     sparse: bool,
+    asked: &'f Interruption,
     visit: &'f mut dyn FnMut(IndexKey<'a>) -> Result<()>,
     multikey: Vec<BTreeSet<usize>>,
 }
@@ -125,6 +134,9 @@ impl<'a> Generator<'_, 'a> {
         mut missing_count: usize,
         positions: &[Option<Position<'a, 'p>>],
     ) -> Result<()> {
+        // Each path is looked for among the fields, from the first on.
+        let bytes = document.map_or(0, |document| document.as_bytes().len());
+        self.asked.steps(fields.len() * (1 + bytes / BYTES_PER_STEP))?;
         let mut array: Option<(&'a RawArray, usize)> = None;
         let mut through_array = vec![false; fields.len()];
         let mut may_expand = true;
@@ -194,6 +206,7 @@ impl<'a> Generator<'_, 'a> {
         may_expand: bool,
     ) -> Result<()> {
         let mut positions = vec![None; fields.len()];
+        self.asked.steps(fields.len() * (1 + array.as_bytes().len() / BYTES_PER_STEP))?;
         for (i, field) in fields.iter().enumerate().filter(|(i, _)| through_array[*i]) {
             let Some(part) = field.rest.first() else {
                 if may_expand {
@@ -290,7 +303,7 @@ mod tests {
     fn keys(document: bson::Document, paths: &[&str], sparse: bool) -> (Vec<String>, Vec<Vec<usize>>) {
         let raw = RawDocumentBuf::try_from(&document).unwrap();
         let paths: Vec<Path> = paths.iter().map(|path| Path::parse(path)).collect();
-        let keys = index_keys(&raw, &paths, sparse).unwrap();
+        let keys = index_keys(&raw, &paths, sparse, &Interruption::default()).unwrap();
         let text = |key: &IndexKey<'_>| {
             let values: Vec<String> = key.values.iter().map(|v| Bson::try_from(*v).unwrap().to_string()).collect();
             values.join(",")
@@ -343,10 +356,11 @@ mod tests {
     #[test]
     fn parallel_arrays_are_refused() {
         let raw = RawDocumentBuf::try_from(&doc! { "a": [1], "b": { "c": [2] } }).unwrap();
-        let error = index_keys(&raw, &[Path::parse("a"), Path::parse("b.c")], false).unwrap_err();
+        let error =
+            index_keys(&raw, &[Path::parse("a"), Path::parse("b.c")], false, &Interruption::default()).unwrap_err();
         assert_eq!(error.code.0, 171);
         assert_eq!(error.message, "cannot index parallel arrays [c] [a]");
         let raw = RawDocumentBuf::try_from(&doc! { "a": [{ "0": 1 }] }).unwrap();
-        assert_eq!(index_keys(&raw, &[Path::parse("a.0")], false).unwrap_err().code.0, 16746);
+        assert_eq!(index_keys(&raw, &[Path::parse("a.0")], false, &Interruption::default()).unwrap_err().code.0, 16746);
     }
 }

@@ -12,6 +12,7 @@ use baton_document::bson::{self, Binary, Bson, Document, RawBsonRef, RawDocument
 use baton_document::decimal::{Decimal, EXPONENT_MAX, EXPONENT_MIN};
 use baton_document::keys::{self, Direction};
 use baton_document::{Number, Path, index_keys, order, path, validate};
+use baton_types::Interruption;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -332,7 +333,7 @@ proptest! {
             ControlFlow::Continue(())
         });
         prop_assert!(flow.unwrap().is_continue());
-        let found = index_keys::index_keys(&document, &[path], false).unwrap();
+        let found = index_keys::index_keys(&document, &[path], false, &Interruption::default()).unwrap();
         if found.is_multikey() {
             // The array itself is visited last, and indexed only as undefined, if empty.
             visited.pop();
@@ -357,7 +358,7 @@ proptest! {
         for path in &paths {
             prop_assert!(path::visit(&document, path, &mut |_| ControlFlow::Continue(())).is_ok());
         }
-        match index_keys::index_keys(&document, &paths, sparse) {
+        match index_keys::index_keys(&document, &paths, sparse, &Interruption::default()) {
             Ok(keys) => prop_assert!(sparse || !keys.keys.is_empty()),
             Err(error) => prop_assert!([171, 16746].contains(&error.code.0), "{error}"),
         }

@@ -217,12 +217,31 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
+/// The longest message, in bytes. Names and values that a client sends are in messages, and may take 16 MB.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// What is kept of the end of a longer one: often it says what is wrong with what stands before.
+const MESSAGE_END_BYTES: usize = 4 * 1024;
+
+/// A message without its middle, if it is too long.
+fn bounded(mut message: String) -> String {
+    const CUT: &str = " ... ";
+    if message.len() > MESSAGE_BYTES_MAX {
+        let end = message.split_off(message.ceil_char_boundary(message.len() - MESSAGE_END_BYTES));
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX - MESSAGE_END_BYTES - CUT.len()));
+        message.push_str(CUT);
+        message.push_str(&end);
+        message.shrink_to_fit();
+    }
+    message
+}
+
 /// A failure to report to the client.
 #[derive(Clone, Debug)]
 pub struct Error {
     /// MongoDB's code.
     pub code: ErrorCode,
-    /// What is wrong, with the field and what to do about it.
+    /// What is wrong, with the field and what to do about it. Some kilobytes at the most, whatever it tells of.
     pub message: String,
     /// Further top-level fields of the error reply (`keyPattern` and `keyValue` of a duplicate key, `errInfo`, …).
     pub info: Option<Box<RawDocumentBuf>>,
@@ -233,7 +252,7 @@ pub struct Error {
 impl Error {
     /// An error without further fields or labels.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), info: None, labels: Vec::new() }
+        Self { code, message: bounded(message.into()), info: None, labels: Vec::new() }
     }
 
     /// `BadValue` (2).
@@ -269,7 +288,7 @@ impl Error {
 
     /// The same error as the cause of another: its message after what failed, as MongoDB says it.
     pub fn in_context(mut self, what: impl fmt::Display) -> Self {
-        self.message = format!("{what} :: caused by :: {}", self.message);
+        self.message = bounded(format!("{what} :: caused by :: {}", self.message));
         self
     }
 
@@ -291,5 +310,26 @@ impl std::error::Error for Error {}
 impl From<bson::error::Error> for Error {
     fn from(e: bson::error::Error) -> Self {
         Self::new(ErrorCode::InvalidBSON, e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_tells_both_ends_of_what_is_too_long() {
+        for value in ["x".repeat(16 << 20), "\u{20ac}".repeat(5 << 20)] {
+            let error = Error::bad_value(format!("Failed to parse number '{value}' in $convert: Bad digit"));
+            assert!(
+                error.message.starts_with("Failed to parse number '")
+                    && error.message.ends_with("' in $convert: Bad digit")
+            );
+            assert!((MESSAGE_BYTES_MAX - 8..=MESSAGE_BYTES_MAX).contains(&error.message.len()));
+            let error = error.in_context(value);
+            assert!(error.message.ends_with("Bad digit") && error.message.len() <= MESSAGE_BYTES_MAX);
+        }
+        let whole = "\u{20ac}".repeat(MESSAGE_BYTES_MAX / 3);
+        assert_eq!(Error::bad_value(whole.as_str()).message, whole);
     }
 }

@@ -9,7 +9,7 @@
 
 use super::value;
 use crate::Context;
-use crate::interruption::BYTES_PER_STEP;
+use crate::interruption::{BYTES_PER_STEP, Interruption};
 use baton_types::{Error, ErrorCode, MemoryAccount, Result};
 use bson::{Bson, Document};
 use std::cell::{Cell, RefCell};
@@ -23,6 +23,7 @@ const CHARGE_BYTES: usize = 256 * 1024;
 /// See the file's header. One for each evaluation, on its stack.
 pub(crate) struct Meter<'c> {
     ctx: &'c Context,
+    asked: &'c Interruption,
     /// What is held now.
     bytes: Cell<usize>,
     /// What may be held before the pool has to be asked.
@@ -32,17 +33,27 @@ pub(crate) struct Meter<'c> {
 
 impl<'c> Meter<'c> {
     pub fn new(ctx: &'c Context) -> Self {
-        Self { ctx, bytes: Cell::new(0), granted: Cell::new(FREE_BYTES), account: RefCell::new(None) }
+        Self::asking(ctx, &ctx.interruption)
+    }
+
+    /// One that asks somebody else than the context does.
+    pub fn asking(ctx: &'c Context, asked: &'c Interruption) -> Self {
+        Self { ctx, asked, bytes: Cell::new(0), granted: Cell::new(FREE_BYTES), account: RefCell::new(None) }
     }
 
     /// Counts a step, and asks now and then whether to go on.
     pub fn step(&self) -> Result<()> {
-        self.ctx.interruption.step()
+        self.asked.step()
+    }
+
+    /// Whom it asks.
+    pub fn asked(&self) -> &'c Interruption {
+        self.asked
     }
 
     /// Counts steps.
     pub fn steps(&self, steps: usize) -> Result<()> {
-        self.ctx.interruption.steps(steps)
+        self.asked.steps(steps)
     }
 
     /// Counts the steps that so many bytes take.

@@ -50,6 +50,7 @@ pub use dependencies::Dependencies;
 pub(crate) use node::InPlace;
 
 use crate::Context;
+use crate::interruption::Interruption;
 use baton_types::Result;
 use bson::{Bson, RawBsonRef, RawDocument};
 use meter::Meter;
@@ -98,7 +99,12 @@ impl Expression {
 
     /// The value by MongoDB's truth: missing, `null`, `undefined`, `false` and zeroes are false, all else is true.
     pub fn evaluate_bool(&self, doc: &RawDocument, ctx: &Context) -> Result<bool> {
-        self.node.evaluate_bool(&Scope::new(doc, ctx, &Meter::new(ctx)))
+        self.evaluate_bool_asking(doc, ctx, &ctx.interruption)
+    }
+
+    /// [`Self::evaluate_bool`], on behalf of a request that is not the context's own.
+    pub(crate) fn evaluate_bool_asking(&self, doc: &RawDocument, ctx: &Context, asked: &Interruption) -> Result<bool> {
+        self.node.evaluate_bool(&Scope::new(doc, ctx, &Meter::asking(ctx, asked)))
     }
 
     /// Which fields of the document the value depends on.

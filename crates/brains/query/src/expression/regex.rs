@@ -8,7 +8,7 @@ use super::node::{Node, Scope};
 use super::parse::Parser;
 use super::table::Operator;
 use super::value::{self, Value};
-use crate::pcre::{Pattern, Spans};
+use crate::pcre::{Failure, Pattern, Spans};
 use baton_types::{Error, Result};
 use bson::{Bson, Document, RawBsonRef};
 use std::sync::Arc;
@@ -112,12 +112,12 @@ impl RegexCall {
             }));
         };
         match self.name {
-            "$regexMatch" => match regex.is_found_in(input) {
+            "$regexMatch" => match regex.is_found_in(input, scope.meter.asked()) {
                 Ok(found) => Ok(Some(Bson::Boolean(found))),
-                Err(e) => Err(self.failed(&e)),
+                Err(failure) => Err(self.failed(failure)),
             },
             "$regexFindAll" => self.find_all(input, &regex, scope),
-            _ => match self.find(&regex, input, 0)? {
+            _ => match self.find(&regex, input, 0, scope)? {
                 Some(found) => Ok(Some(described(input, &found.spans, found.characters_before(input, 0)))),
                 None => Ok(Some(Bson::Null)),
             },
@@ -130,9 +130,7 @@ impl RegexCall {
         // How far code points have been counted.
         let (mut counted_bytes, mut counted) = (0, 0);
         let mut from = 0;
-        while let Some(found) = self.find(regex, input, from)? {
-            // A match may take long.
-            scope.meter.steps(32)?;
+        while let Some(found) = self.find(regex, input, from, scope)? {
             counted += found.characters_before(input, counted_bytes);
             counted_bytes = found.start;
             let described = described(input, &found.spans, counted);
@@ -159,14 +157,19 @@ impl RegexCall {
     }
 
     /// The first match from a byte on.
-    fn find(&self, pattern: &Pattern, input: &str, from: usize) -> Result<Option<Found>> {
-        let Some(spans) = pattern.find(input, from).map_err(|e| self.failed(&e))? else { return Ok(None) };
+    fn find(&self, pattern: &Pattern, input: &str, from: usize, scope: &Scope<'_>) -> Result<Option<Found>> {
+        let found = pattern.find(input, from, scope.meter.asked()).map_err(|failure| self.failed(failure))?;
+        let Some(spans) = found else { return Ok(None) };
         Ok(spans.first().cloned().flatten().map(|whole| Found { start: whole.start, end: whole.end, spans }))
     }
 
-    fn failed(&self, error: &str) -> Error {
+    fn failed(&self, failure: Failure) -> Error {
+        let why = match failure {
+            Failure::Interrupted(error) => return error,
+            Failure::GivenUp(why) => why,
+        };
         let name = self.name;
-        let message = format!("Error occurred while executing the regular expression in {name}. Result code: {error}");
+        let message = format!("Error occurred while executing the regular expression in {name}. Result code: {why}");
         Error::location(51156, message)
     }
 }

@@ -7,10 +7,13 @@ use super::{Node, Operator, Predicate};
 use baton_document::path::Path;
 use baton_types::{Error, ErrorCode, Result};
 use bson::Bson;
+use std::collections::HashMap;
 
 /// Collects the equalities of a tree.
 pub(super) fn collect(root: &Node) -> Result<Vec<(String, Bson)>> {
     let mut found: Vec<(&Path, Bson)> = Vec::new();
+    // The paths there are, and those that are a beginning of one.
+    let (mut whole, mut below): (HashMap<&str, &Path>, HashMap<&str, &Path>) = Default::default();
     for node in root.conjuncts() {
         let Node::Field(field) = node else { continue };
         let value = match &field.predicate {
@@ -21,10 +24,15 @@ pub(super) fn collect(root: &Node) -> Result<Vec<(String, Bson)>> {
             },
             _ => continue,
         };
-        if let Some((other, _)) =
-            found.iter().find(|(other, _)| other.is_prefix_of(&field.path) || field.path.is_prefix_of(other))
-        {
+        let path = field.path.as_str();
+        let ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);
+        let met = ends.clone().find_map(|end| whole.get(&path[..end])).or_else(|| below.get(path));
+        if let Some(other) = met {
             return Err(conflict(other, &field.path));
+        }
+        whole.insert(path, &field.path);
+        for end in ends {
+            below.entry(&path[..end]).or_insert(&field.path);
         }
         found.push((&field.path, Bson::try_from(value.as_raw_bson_ref())?));
     }

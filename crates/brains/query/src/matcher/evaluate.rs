@@ -10,9 +10,6 @@ use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocument};
 use std::ops::ControlFlow;
 
-/// What a match of a regular expression counts for: it may backtrack for long.
-const STEPS_OF_A_REGEX: usize = 32;
-
 /// Where in the document the filter matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatchDetails {
@@ -44,11 +41,8 @@ impl Node {
             Self::True => Ok(true),
             Self::False => Ok(false),
             Self::Field(field) => field.evaluate(doc, details, asked),
-            Self::Expr(expr) => expr.evaluate(as_document(doc)?),
-            Self::Schema(schema) => {
-                asked.steps(1 + doc.as_bytes().len() / BYTES_PER_STEP)?;
-                schema.matches(as_document(doc)?)
-            }
+            Self::Expr(expr) => expr.evaluate(as_document(doc)?, asked),
+            Self::Schema(schema) => schema.matches(as_document(doc)?, asked),
             Self::SampleRate(rate) => Ok(rate.draw()),
         }
     }
@@ -68,7 +62,7 @@ impl Node {
             Self::Nor(children) => any(children, |child| child.evaluate_value(value, asked)).map(|found| !found),
             Self::Not(child) => child.evaluate_value(value, asked).map(|holds| !holds),
             Self::Field(field) if field.path.as_str().is_empty() => {
-                asked.steps(field.predicate.steps())?;
+                asked.step()?;
                 Ok(field.predicate.test_at(Some(value), asked)?.is_some())
             }
             Self::Field(_) | Self::True | Self::False | Self::Expr(_) | Self::Schema(_) | Self::SampleRate(_) => {
@@ -102,7 +96,6 @@ impl FieldNode {
     fn evaluate(&self, doc: Container<'_>, details: Option<&mut MatchDetails>, asked: &Interruption) -> Result<bool> {
         // The way to the value passes over the fields before it.
         asked.steps(1 + doc.as_bytes().len() / BYTES_PER_STEP)?;
-        let steps = self.predicate.steps();
         let leaf = match self.predicate {
             Predicate::Size(_) | Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => LeafArrays::Keep,
             Predicate::Compare(_)
@@ -115,7 +108,7 @@ impl FieldNode {
         };
         let mut failure: Option<Error> = None;
         let mut position = None;
-        let test = |value| asked.steps(steps).and_then(|()| self.predicate.test_at(value, asked));
+        let test = |value| asked.step().and_then(|()| self.predicate.test_at(value, asked));
         let flow = path::visit_with(doc, &self.path, leaf, &mut |found: Found<'_>| match test(found.value) {
             Ok(None) => ControlFlow::Continue(()),
             Ok(Some(own)) => {
@@ -143,34 +136,18 @@ impl Predicate {
         Ok(self.test_at(value, &Interruption::default())?.is_some())
     }
 
-    /// How many steps a look at a value counts for.
-    fn steps(&self) -> usize {
-        match self {
-            Self::Regex(_) => STEPS_OF_A_REGEX,
-            Self::In(list) => 1 + STEPS_OF_A_REGEX * list.regexes().len(),
-            Self::Compare(_)
-            | Self::Exists
-            | Self::Type(_)
-            | Self::Mod(_)
-            | Self::Bits(_)
-            | Self::Size(_)
-            | Self::ElemMatchObject(_)
-            | Self::ElemMatchValue(_) => 1,
-        }
-    }
-
     /// As [`Self::test`]; some if it does, and within it the position that `$elemMatch` chose.
     fn test_at(&self, value: Option<RawBsonRef<'_>>, asked: &Interruption) -> Result<Option<Option<usize>>> {
         let holds = match self {
             Self::Compare(comparison) => comparison.test(value),
-            Self::In(list) => list.test(value)?,
+            Self::In(list) => list.test(value, asked)?,
             Self::Exists => value.is_some(),
             Self::Type(types) => value.is_some_and(|value| types.contains(value.element_type())),
             Self::Mod(modulo) => modulo.test(value),
-            Self::Regex(regex) => regex.test(value)?,
+            Self::Regex(regex) => regex.test(value, asked)?,
             Self::Bits(bits) => bits.test(value),
             Self::Size(size) => match value {
-                Some(RawBsonRef::Array(array)) => has_size(array, *size)?,
+                Some(RawBsonRef::Array(array)) => has_size(array, *size, asked)?,
                 _ => false,
             },
             Self::ElemMatchObject(node) | Self::ElemMatchValue(node) => {
@@ -199,9 +176,10 @@ fn element_matches(node: &Node, element: RawBsonRef<'_>, own_fields: bool, asked
 }
 
 /// Whether an array has exactly `size` elements, without counting further than needed.
-fn has_size(array: &RawArray, size: i64) -> Result<bool> {
+fn has_size(array: &RawArray, size: i64, asked: &Interruption) -> Result<bool> {
     let mut left = size;
     for element in array.iter_elements() {
+        asked.step()?;
         element?;
         left -= 1;
         if left < 0 {

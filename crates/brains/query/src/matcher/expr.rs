@@ -2,6 +2,7 @@
 
 use crate::Context;
 use crate::expression::Expression;
+use crate::interruption::Interruption;
 use baton_types::Result;
 use bson::{Bson, RawBsonRef, RawDocument};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ impl ExprNode {
         &self.expression
     }
 
-    pub(super) fn evaluate(&self, doc: &RawDocument) -> Result<bool> {
-        self.expression.evaluate_bool(doc, &self.ctx)
+    pub(super) fn evaluate(&self, doc: &RawDocument, asked: &Interruption) -> Result<bool> {
+        self.expression.evaluate_bool_asking(doc, &self.ctx, asked)
     }
 }

@@ -4,6 +4,7 @@
 //! values also means missing and undefined.
 
 use super::regex::RegexPredicate;
+use crate::interruption::Interruption;
 use baton_document::order;
 use baton_types::Result;
 use bson::{RawBson, RawBsonRef};
@@ -41,7 +42,7 @@ impl InList {
     }
 
     /// Whether a value, or missing, is among the values or matches one of the regular expressions.
-    pub fn test(&self, value: Option<RawBsonRef<'_>>) -> Result<bool> {
+    pub fn test(&self, value: Option<RawBsonRef<'_>>, asked: &Interruption) -> Result<bool> {
         let value = match value {
             None | Some(RawBsonRef::Undefined) => return Ok(self.has_null),
             Some(value) => value,
@@ -50,7 +51,8 @@ impl InList {
             return Ok(true);
         }
         for regex in &self.regexes {
-            if regex.test(Some(value))? {
+            asked.step()?;
+            if regex.test(Some(value), asked)? {
                 return Ok(true);
             }
         }

@@ -103,6 +103,12 @@ impl Matcher {
         self.root.evaluate(doc, None, &self.interruption)
     }
 
+    /// [`Self::matches`], on behalf of a request that is not the one it was parsed for: a validator, the filter of a partial
+    /// index.
+    pub fn matches_asking(&self, doc: &RawDocument, asked: &Interruption) -> Result<bool> {
+        self.root.evaluate(doc, None, asked)
+    }
+
     /// Whether a value by itself matches: the operators of [`Self::parse_operators`] apply to it without entering an
     /// array; a filter on fields applies to it if it is a document.
     pub fn matches_value(&self, value: RawBsonRef<'_>) -> Result<bool> {

@@ -3,6 +3,7 @@
 //! Invariants: a document is one of operators if its *first* field begins with `$` (and is none of a database
 //! reference's); recursion is bounded by [`DEPTH_MAX`].
 
+use super::regex::Options;
 use super::{
     BitOperator, BitTest, Comparison, DEPTH_MAX, ExprNode, InList, Modulo, Node, Operator, Predicate, RegexPredicate,
     SampleRate, Schema, TypeSet, arrays, integer, regex,
@@ -164,28 +165,30 @@ impl Parser<'_> {
     /// A document of operators on one path.
     pub(super) fn operators(&self, path: &Path, doc: &RawDocument, depth: usize) -> Result<Node> {
         check_depth(depth, doc)?;
+        let has_regex = doc.get("$regex")?.is_some();
+        let options = Options::beside(doc)?;
         let mut children = Vec::new();
         for element in doc.iter_elements() {
             let element = element?;
             let name = element.key().as_str();
             if name == "$comment" || name == "$options" {
-                if name == "$options" && doc.get("$regex")?.is_none() {
+                if name == "$options" && !has_regex {
                     return Err(Error::bad_value("$options needs a $regex"));
                 }
                 continue;
             }
-            children.push(self.operator(path, name, element.value()?, doc, depth)?);
+            children.push(self.operator(path, name, element.value()?, options, depth)?);
         }
         Ok(Node::and(children))
     }
 
-    /// One operator on a path, among its `siblings`.
+    /// One operator on a path, and the `$options` beside it.
     fn operator(
         &self,
         path: &Path,
         name: &str,
         value: RawBsonRef<'_>,
-        siblings: &RawDocument,
+        options: Options<'_>,
         depth: usize,
     ) -> Result<Node> {
         let field = |predicate| Node::field(path, predicate);
@@ -208,7 +211,7 @@ impl Parser<'_> {
             "$exists" => field(Predicate::Exists).not(),
             "$type" => field(Predicate::Type(TypeSet::parse(path.as_str(), value)?)),
             "$mod" => field(Predicate::Mod(Modulo::parse(value)?)),
-            "$regex" => field(Predicate::Regex(Box::new(regex::parse(value, siblings)?))),
+            "$regex" => field(Predicate::Regex(Box::new(regex::parse(value, options)?))),
             "$all" => arrays::all(self, path, value, depth)?,
             "$elemMatch" => field(arrays::elem_match(self, value, depth)?),
             "$size" => field(arrays::size(value)?),

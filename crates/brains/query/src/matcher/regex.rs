@@ -4,7 +4,8 @@
 //! expression of the same pattern and options. A search beyond the engine's limits fails: MongoDB takes such a text for
 //! one in which nothing is found, and leaves the document out without a word.
 
-use crate::pcre::Pattern;
+use crate::interruption::Interruption;
+use crate::pcre::{Failure, Pattern};
 use baton_types::{Error, Result};
 use bson::raw::RawRegexRef;
 use bson::{RawBsonRef, RawDocument};
@@ -57,9 +58,9 @@ impl RegexPredicate {
     }
 
     /// Whether a value is a string the pattern is found in, or the same regular expression.
-    pub fn test(&self, value: Option<RawBsonRef<'_>>) -> Result<bool> {
+    pub fn test(&self, value: Option<RawBsonRef<'_>>, asked: &Interruption) -> Result<bool> {
         match value {
-            Some(RawBsonRef::String(text) | RawBsonRef::Symbol(text)) => self.is_found_in(text),
+            Some(RawBsonRef::String(text) | RawBsonRef::Symbol(text)) => self.is_found_in(text, asked),
             Some(RawBsonRef::RegularExpression(literal)) => {
                 Ok(literal.pattern.as_str() == self.pattern && literal.options.as_str() == self.options)
             }
@@ -68,18 +69,46 @@ impl RegexPredicate {
     }
 
     /// Whether the pattern is found in a text.
-    pub fn is_found_in(&self, text: &str) -> Result<bool> {
-        self.compiled.is_found_in(text).map_err(|e| {
-            let message = format!("Error occurred while executing the regular expression '{}': {e}", self.pattern);
-            Error::location(SEARCH_FAILED_CODE, message)
+    pub fn is_found_in(&self, text: &str, asked: &Interruption) -> Result<bool> {
+        self.compiled.is_found_in(text, asked).map_err(|failure| match failure {
+            Failure::Interrupted(error) => error,
+            Failure::GivenUp(why) => {
+                let message =
+                    format!("Error occurred while executing the regular expression '{}': {why}", self.pattern);
+                Error::location(SEARCH_FAILED_CODE, message)
+            }
         })
     }
 }
 
-/// Parses `$regex` with the `$options` beside it among its `siblings`, if any. Options may stand in both places only where
-/// those that stand first are empty.
-pub(super) fn parse(value: RawBsonRef<'_>, siblings: &RawDocument) -> Result<RegexPredicate> {
-    let options = match siblings.get("$options")? {
+/// The `$options` among the operators on one path.
+#[derive(Clone, Copy)]
+pub(super) struct Options<'a> {
+    value: Option<RawBsonRef<'a>>,
+    /// Whether a `$regex` comes before.
+    is_after_regex: bool,
+}
+
+impl<'a> Options<'a> {
+    /// Those in a document of operators.
+    pub(super) fn beside(operators: &'a RawDocument) -> Result<Self> {
+        let mut is_after_regex = false;
+        for element in operators.iter_elements() {
+            let element = element?;
+            match element.key().as_str() {
+                "$regex" => is_after_regex = true,
+                "$options" => return Ok(Self { value: Some(element.value()?), is_after_regex }),
+                _ => {}
+            }
+        }
+        Ok(Self { value: None, is_after_regex })
+    }
+}
+
+/// Parses `$regex` with the `$options` beside it, if any. Options may stand in both places only where those that stand first
+/// are empty.
+pub(super) fn parse(value: RawBsonRef<'_>, beside: Options<'_>) -> Result<RegexPredicate> {
+    let options = match beside.value {
         None => None,
         Some(RawBsonRef::String(options)) => Some(options),
         Some(_) => return Err(Error::bad_value("$options has to be a string")),
@@ -90,14 +119,10 @@ pub(super) fn parse(value: RawBsonRef<'_>, siblings: &RawDocument) -> Result<Reg
         _ => return Err(Error::bad_value("$regex has to be a string")),
     };
     let (pattern, own) = (literal.pattern.as_str(), literal.options.as_str());
-    let comes_first = |name: &str| {
-        let mut names = siblings.iter_elements().flatten().map(|element| element.key().as_str());
-        names.find(|found| matches!(*found, "$regex" | "$options")) == Some(name)
-    };
     match options {
         Some(options) if own.is_empty() => RegexPredicate::new(pattern, options),
-        Some(options) if comes_first("$regex") || !options.is_empty() => {
-            let code = if comes_first("$regex") { 51075 } else { 51074 };
+        Some(options) if beside.is_after_regex || !options.is_empty() => {
+            let code = if beside.is_after_regex { 51075 } else { 51074 };
             Err(Error::location(code, "options set in both $regex and $options"))
         }
         _ => RegexPredicate::new(pattern, own),

@@ -42,6 +42,7 @@ pub fn violation(validator: &RawDocument, document: &RawDocument, ctx: &Context)
         let details = match teller.clauses(validator).and_then(|clause| teller.tell(&clause, document, false)) {
             Ok(details) => details,
             Err(error) => {
+                ctx.interruption.look()?;
                 let note = "failed to generate document validation error";
                 return Ok(with_id(doc! { "note": note, "details": described(&error) })?);
             }
@@ -155,7 +156,7 @@ impl Teller<'_> {
             Clause::Nor(clauses) => any(clauses, true).map(|found| !found),
             Clause::Not(clause) => self.holds(clause, document).map(|holds| !holds),
             Clause::Leaf(leaf) => leaf.holds(document),
-            Clause::Schema(schema) => super::Schema::parse(schema, self.ctx)?.matches(document),
+            Clause::Schema(schema) => super::Schema::parse(schema, self.ctx)?.matches(document, &self.ctx.interruption),
         }
     }
 
@@ -184,8 +185,11 @@ impl Teller<'_> {
     ) -> Result<Document> {
         let mut told = Vec::new();
         for (index, clause) in clauses.iter().enumerate() {
-            // A clause that cannot be decided is a reason.
-            let is_reason = self.holds(clause, document).map_or(true, |holds| holds == inverted);
+            let is_reason = match self.holds(clause, document) {
+                Ok(holds) => holds == inverted,
+                // A clause that cannot be decided is a reason, unless there is no time for it.
+                Err(_) => self.ctx.interruption.look().map(|()| true)?,
+            };
             if is_reason || !only_reasons {
                 told.push(doc! { "index": count(index), "details": self.tell(clause, document, inverted)? });
             }

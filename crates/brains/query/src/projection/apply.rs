@@ -151,7 +151,7 @@ impl Scope<'_> {
             Node::Below(below) if below.computed => {
                 raw::put_header(out, ElementType::EmbeddedDocument, name);
                 let start = raw::begin(out);
-                for (name, node) in &below.children {
+                for (name, node) in below.children.iter() {
                     self.computed(name, node, out)?;
                 }
                 raw::end(out, start);
@@ -217,7 +217,7 @@ impl Scope<'_> {
             return if fields.computed {
                 raw::put_header(out, ElementType::EmbeddedDocument, key);
                 let start = raw::begin(out);
-                for (name, node) in &fields.children {
+                for (name, node) in fields.children.iter() {
                     self.computed(name, node, out)?;
                 }
                 raw::end(out, start);

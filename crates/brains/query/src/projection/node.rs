@@ -1,13 +1,10 @@
 //! The tree of a projection: what becomes of each field that it names.
 
 use super::slice::Slice;
+use crate::by_name::ByName;
 use crate::expression::{self, Dependencies, Expression};
 use crate::matcher::Matcher;
 use baton_types::{Error, Result};
-use std::collections::HashMap;
-
-/// So many names are found as fast by looking at each.
-const CHILDREN_FEW: usize = 16;
 
 /// What becomes of one field.
 #[derive(Debug)]
@@ -31,9 +28,7 @@ pub(super) enum Node {
 /// Nodes by field name, in the specification's order.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
-    pub children: Vec<(Box<str>, Node)>,
-    /// The children's places by name, where there are too many to look through.
-    places: HashMap<Box<str>, usize>,
+    pub children: ByName<Node>,
     /// Whether some field at or below here is computed.
     pub computed: bool,
     /// Whether some field at or below here is [`Node::Positional`].
@@ -47,20 +42,7 @@ impl Fields {
 
     /// The child of that name.
     pub fn position(&self, name: &str) -> Option<usize> {
-        if self.children.len() <= CHILDREN_FEW {
-            return self.children.iter().position(|(n, _)| &**n == name);
-        }
-        self.places.get(name).copied()
-    }
-
-    fn push(&mut self, name: &str, node: Node) {
-        self.children.push((name.into(), node));
-        let known = if self.children.len() == CHILDREN_FEW + 1 { 0 } else { self.children.len() - 1 };
-        if self.children.len() > CHILDREN_FEW {
-            for (place, (name, _)) in self.children.iter().enumerate().skip(known) {
-                self.places.insert(name.clone(), place);
-            }
-        }
+        self.children.position(name)
     }
 
     /// Puts a node at a dotted path. Collisions are 31250 and 31249.
@@ -78,14 +60,11 @@ impl Fields {
                 if found.is_some() {
                     return Err(Error::location(31250, format!("Path collision at {path}")));
                 }
-                fields.push(name, node);
+                fields.children.push(name, node);
                 return Ok(());
             };
-            let index = found.unwrap_or_else(|| {
-                fields.push(name, Node::Below(Self::default()));
-                fields.children.len() - 1
-            });
-            match &mut fields.children[index].1 {
+            let index = found.unwrap_or_else(|| fields.children.push(name, Node::Below(Self::default())));
+            match fields.children.at_mut(index) {
                 Node::Below(inner) => fields = inner,
                 _ => {
                     // As MongoDB puts it: the path but for its first component, wherever they meet.
@@ -105,7 +84,7 @@ impl Fields {
     }
 
     fn summarize(&mut self) {
-        for (_, node) in &mut self.children {
+        for node in self.children.values_mut() {
             match node {
                 Node::Below(fields) => {
                     fields.summarize();
@@ -121,7 +100,7 @@ impl Fields {
 
     /// Adds what the nodes read; `prefix` is the path of this node.
     pub fn collect_dependencies(&self, prefix: &str, needed: &mut Dependencies) {
-        for (name, node) in &self.children {
+        for (name, node) in self.children.iter() {
             let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
             match node {
                 Node::Include | Node::ElemMatch(_) | Node::Slice(_) | Node::Positional => {

@@ -48,8 +48,11 @@ pub(super) fn parse(spec: &RawDocument, filter: Option<&Matcher>, ctx: &Context,
     if kind == Kind::Inclusion && !parser.id_named {
         fields.add("_id", Node::Include)?;
     }
-    if kind == Kind::Exclusion && parser.id_included {
-        fields.children.retain(|(name, _)| &**name != "_id");
+    if kind == Kind::Exclusion
+        && parser.id_included
+        && let Some(at) = fields.position("_id")
+    {
+        fields.children.remove(at);
     }
     Ok((kind, fields))
 }

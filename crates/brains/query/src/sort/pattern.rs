@@ -8,6 +8,7 @@
 //! What it deliberately does not do: `$meta` sorts (text score and the like) are not implemented, and `$natural` is no
 //! sort but a hint ([`natural_direction`]).
 
+use crate::interruption::Interruption;
 use crate::pipeline::field::check_path;
 use crate::show;
 use baton_document::keys::{self, Direction};
@@ -15,6 +16,7 @@ use baton_document::path::{self, Part, Path};
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 /// The code of an index that cannot hold a document because two paths run through different arrays.
 const PARALLEL_ARRAYS: i32 = 171;
@@ -66,10 +68,11 @@ impl SortPattern {
     /// Parses `{field: ±1, …}`; the codes are those of MongoDB's `$sort`: 15974, 15975, 15976, 17312, 31138, 7472500.
     pub fn parse(spec: &RawDocument) -> Result<Self> {
         let mut parts: Vec<SortPart> = Vec::new();
+        let mut fields = HashSet::new();
         for element in spec.iter() {
             let (name, value) = element?;
             let part = parse_part(name.as_str(), value)?;
-            if parts.iter().any(|p| p.field == part.field) {
+            if !fields.insert(name.as_str()) {
                 let message = format!("$sort key must not contain duplicate keys (field: '{}')", part.field);
                 return Err(Error::location(7472500, message));
             }
@@ -92,21 +95,21 @@ impl SortPattern {
         &self.spec
     }
 
-    /// The key `doc` sorts by. `BadValue` (2) when two fields of the pattern run through different arrays.
-    pub fn key(&self, doc: &RawDocument) -> Result<SortKey> {
+    /// The key `doc` sorts by. `BadValue` (2) when two fields of the pattern run through different arrays; what `asked` says.
+    pub fn key(&self, doc: &RawDocument, asked: &Interruption) -> Result<SortKey> {
         let mut key = Vec::with_capacity(16 * self.parts.len());
         for part in &self.parts {
             match plain_value(doc, part.path.parts())? {
                 Plain::Value(value) => keys::encode(&mut key, value, part.direction),
                 Plain::Missing => keys::encode(&mut key, RawBsonRef::Null, part.direction),
-                Plain::Array => return self.key_through_arrays(doc),
+                Plain::Array => return self.key_through_arrays(doc, asked),
             }
         }
         Ok(key)
     }
 
     /// Of all the keys an index on the pattern would hold for `doc`, the one that sorts first.
-    fn key_through_arrays(&self, doc: &RawDocument) -> Result<SortKey> {
+    fn key_through_arrays(&self, doc: &RawDocument, asked: &Interruption) -> Result<SortKey> {
         let mut least: Option<SortKey> = None;
         let mut key = Vec::with_capacity(16 * self.parts.len());
         let mut offer = |tuple: path::IndexKey<'_>| {
@@ -119,7 +122,7 @@ impl SortPattern {
             }
             Ok(())
         };
-        path::visit_index_keys(doc, &self.paths, false, &mut offer).map_err(|e| match e.code {
+        path::visit_index_keys(doc, &self.paths, false, asked, &mut offer).map_err(|e| match e.code {
             ErrorCode(PARALLEL_ARRAYS) => Error::bad_value("cannot sort with keys that are parallel arrays"),
             _ => e,
         })?;
@@ -128,7 +131,8 @@ impl SortPattern {
 
     /// Which of two documents sorts first. For many documents take their keys once instead.
     pub fn compare(&self, a: &RawDocument, b: &RawDocument) -> Result<Ordering> {
-        Ok(self.key(a)?.cmp(&self.key(b)?))
+        let asked = Interruption::default();
+        Ok(self.key(a, &asked)?.cmp(&self.key(b, &asked)?))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::spill::{Room, Spillable, tests::space};
-use baton_types::MemoryAccount;
+use baton_types::{Interruption, MemoryAccount};
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn sorted(spec: Document, docs: &[Document]) -> Vec<u32> {
     let mut sorter = Sorter::new(None, Room::of_bytes(usize::MAX));
     for doc in docs {
         let doc = raw(doc);
-        let key = pattern.key(&doc).expect("a key");
+        let key = pattern.key(&doc, &Interruption::default()).expect("a key");
         let id = doc.get_i32("_id").expect("an id").unsigned_abs();
         sorter.push(key, id, 4).expect("within memory");
     }
@@ -70,7 +70,8 @@ fn types_sort_in_mongodbs_order() {
 
 #[test]
 fn parallel_arrays_cannot_be_sorted_by() {
-    let error = pattern(doc! { "a": 1, "b": 1 }).key(&raw(&doc! { "a": [1, 2], "b": [3, 4] }));
+    let error =
+        pattern(doc! { "a": 1, "b": 1 }).key(&raw(&doc! { "a": [1, 2], "b": [3, 4] }), &Interruption::default());
     assert_eq!(error.expect_err("parallel arrays").code.0, 2);
 }
 

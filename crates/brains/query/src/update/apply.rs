@@ -17,7 +17,6 @@ use baton_types::{Error, ErrorCode, Result};
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// How many nulls an update may add to reach an array index.
@@ -110,29 +109,6 @@ pub(super) fn apply<'a>(tree: &Node, scope: &Scope<'a>, changes: &mut Vec<Change
     Ok(changed.then_some(out))
 }
 
-/// Where the child of a name is: looked for among few, looked up among many.
-enum Places<'n> {
-    Few(&'n Children),
-    Many(HashMap<&'n str, usize>),
-}
-
-impl<'n> Places<'n> {
-    fn new(children: &'n Children) -> Self {
-        const CHILDREN_FEW: usize = 16;
-        if children.len() <= CHILDREN_FEW {
-            return Self::Few(children);
-        }
-        Self::Many(children.iter().enumerate().map(|(i, (name, _))| (&**name, i)).collect())
-    }
-
-    fn of(&self, key: &str) -> Option<usize> {
-        match self {
-            Self::Few(children) => children.iter().position(|(name, _)| &**name == key),
-            Self::Many(places) => places.get(key).copied(),
-        }
-    }
-}
-
 /// Which children have met their field. A word for the common case, a vector beyond.
 enum Seen {
     Few(u64),
@@ -173,7 +149,6 @@ fn object<'a>(
     let children = &*resolve_positional(children, trail, scope)?;
     let bytes = doc.as_bytes();
     scope.pass(bytes.len())?;
-    let places = Places::new(children);
     let start = raw::begin(out);
     let mut seen = Seen::new(children.len());
     let mut left = children.len();
@@ -186,7 +161,7 @@ fn object<'a>(
         }
         let element = element?;
         let key = element.key();
-        let Some(i) = places.of(key).filter(|i| !seen.contains(*i)) else {
+        let Some(i) = children.position(key).filter(|i| !seen.contains(*i)) else {
             continue;
         };
         seen.insert(i);
@@ -241,7 +216,7 @@ fn resolve_positional<'n>(
     trail: Option<&Trail<'_>>,
     scope: &Scope<'_>,
 ) -> Result<Cow<'n, Children>> {
-    let Some(at) = children.iter().position(|(name, _)| &**name == POSITIONAL) else {
+    let Some(at) = children.position(POSITIONAL) else {
         return Ok(Cow::Borrowed(children));
     };
     let Some(index) = scope.array_index else {
@@ -249,12 +224,14 @@ fn resolve_positional<'n>(
     };
     let index = index.to_string();
     let mut resolved = children.clone();
-    let (_, node) = resolved.remove(at);
-    match resolved.iter_mut().find(|(name, _)| **name == *index) {
-        Some((_, own)) => *own = own.merge(&node, &child_path(trail, &index))?,
-        None => resolved.push((index.into(), node)),
+    let node = resolved.remove(at);
+    match resolved.position(&index) {
+        Some(at) => *resolved.at_mut(at) = resolved[at].1.merge(&node, &child_path(trail, &index))?,
+        None => {
+            resolved.push(&index, node);
+        }
     }
-    resolved.sort_by(|(a, _), (b, _)| super::tree::compare_names(a, b));
+    resolved.sort_by(super::tree::compare_names);
     Ok(Cow::Owned(resolved))
 }
 
@@ -482,7 +459,7 @@ fn by_filter(
         scope.pass(element.value_bytes().len())?;
         scope.check_growth(out)?;
         let mut node: Option<Cow<'_, Node>> = None;
-        for (identifier, child) in children {
+        for (identifier, child) in children.iter() {
             if scope.filters.selects(identifier, element.element_type(), element.value_bytes())? {
                 node = Some(match node {
                     None => Cow::Borrowed(child),

@@ -3,6 +3,7 @@
 //! Each filter is an ordinary filter on one top-level name, the identifier; an element is selected if the document
 //! `{identifier: element}` matches. Every filter must be used by some path, and every identifier must have a filter.
 
+use crate::by_name::ByName;
 use crate::raw;
 use crate::{Context, matcher::Matcher, show};
 use baton_types::{Error, Result};
@@ -12,12 +13,11 @@ use bson::{RawBsonRef, RawDocument};
 /// The filters of one update, by identifier.
 #[derive(Debug, Default)]
 pub(super) struct ArrayFilters {
-    filters: Vec<ArrayFilter>,
+    filters: ByName<ArrayFilter>,
 }
 
 #[derive(Debug)]
 struct ArrayFilter {
-    identifier: Box<str>,
     matcher: Matcher,
     used: bool,
 }
@@ -25,7 +25,7 @@ struct ArrayFilter {
 impl ArrayFilters {
     /// Parses the command's `arrayFilters`.
     pub fn parse<D: AsRef<RawDocument>>(filters: &[D], ctx: &Context) -> Result<Self> {
-        let mut parsed: Vec<ArrayFilter> = Vec::with_capacity(filters.len());
+        let mut parsed = ByName::default();
         for filter in filters {
             let filter = filter.as_ref();
             let identifier = identifier_of(filter)?;
@@ -36,12 +36,12 @@ impl ArrayFilters {
                     "The top-level field name must be an alphanumeric string beginning with a lowercase letter, found '{identifier}'"
                 ))));
             }
-            if parsed.iter().any(|f| *f.identifier == *identifier) {
+            if parsed.position(identifier).is_some() {
                 return Err(Error::failed_to_parse(format!(
                     "Found multiple array filters with the same top-level field name {identifier}"
                 )));
             }
-            parsed.push(ArrayFilter { identifier: identifier.into(), matcher, used: false });
+            parsed.push(identifier, ArrayFilter { matcher, used: false });
         }
         Ok(Self { filters: parsed })
     }
@@ -51,9 +51,9 @@ impl ArrayFilters {
         if identifier.is_empty() {
             return Ok(());
         }
-        match self.filters.iter_mut().find(|f| &*f.identifier == identifier) {
-            Some(filter) => {
-                filter.used = true;
+        match self.filters.position(identifier) {
+            Some(at) => {
+                self.filters.at_mut(at).used = true;
                 Ok(())
             }
             None => {
@@ -64,11 +64,10 @@ impl ArrayFilters {
 
     /// Fails if a filter is used by no path of `update`.
     pub fn check_all_used(&self, update: &RawDocument) -> Result<()> {
-        match self.filters.iter().find(|f| !f.used) {
+        match self.filters.iter().find(|(_, filter)| !filter.used) {
             None => Ok(()),
-            Some(filter) => Err(Error::failed_to_parse(format!(
-                "The array filter for identifier '{}' was not used in the update {}",
-                filter.identifier,
+            Some((identifier, _)) => Err(Error::failed_to_parse(format!(
+                "The array filter for identifier '{identifier}' was not used in the update {}",
                 show::document(update)
             ))),
         }
@@ -79,7 +78,7 @@ impl ArrayFilters {
         if identifier.is_empty() {
             return Ok(true);
         }
-        let Some(filter) = self.filters.iter().find(|f| &*f.identifier == identifier) else {
+        let Some(filter) = self.filters.get(identifier) else {
             // Parsing has checked that every identifier has its filter.
             return Ok(false);
         };

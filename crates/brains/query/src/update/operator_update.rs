@@ -141,9 +141,7 @@ impl OperatorUpdate {
     /// Whether an operator is given for a top-level field itself.
     fn writes_whole(&self, name: &str) -> bool {
         match &self.tree {
-            Node::Object(children) => {
-                children.iter().any(|(child, node)| &**child == name && matches!(node, Node::Leaf(_)))
-            }
+            Node::Object(children) => children.get(name).is_some_and(|node| matches!(node, Node::Leaf(_))),
             Node::Array(_) | Node::Leaf(_) => false,
         }
     }

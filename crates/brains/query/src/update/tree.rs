@@ -11,6 +11,7 @@
 use super::array_filter::ArrayFilters;
 use super::operators::Operator;
 use super::storage_rules::DEPTH_MAX;
+use crate::by_name::ByName;
 use crate::raw;
 use baton_types::{Error, ErrorCode, Result};
 use std::cmp::Ordering;
@@ -23,7 +24,7 @@ pub(super) const POSITIONAL: &str = "$";
 const PATH_COMPONENTS_MAX: usize = 200;
 
 /// Children by name.
-pub(super) type Children = Vec<(Box<str>, Node)>;
+pub(super) type Children = ByName<Node>;
 
 /// A node of the tree. Cheap to clone: operators are shared.
 #[derive(Clone, Debug)]
@@ -48,8 +49,8 @@ impl Node {
     /// Sorts the children, all the way down.
     pub fn sort(&mut self) {
         if let Self::Object(children) | Self::Array(children) = self {
-            children.sort_by(|(a, _), (b, _)| compare_names(a, b));
-            children.iter_mut().for_each(|(_, child)| child.sort());
+            children.sort_by(compare_names);
+            children.values_mut().for_each(Self::sort);
         }
     }
 
@@ -75,13 +76,15 @@ impl Node {
 
 fn merge_children(a: &Children, b: &Children, path: &str) -> Result<Children> {
     let mut merged = a.clone();
-    for (name, node) in b {
-        match merged.iter_mut().find(|(n, _)| n == name) {
-            Some((_, own)) => *own = own.merge(node, &format!("{path}.{name}"))?,
-            None => merged.push((name.clone(), node.clone())),
+    for (name, node) in b.iter() {
+        match merged.position(name) {
+            Some(at) => *merged.at_mut(at) = merged[at].1.merge(node, &format!("{path}.{name}"))?,
+            None => {
+                merged.push(name, node.clone());
+            }
         }
     }
-    merged.sort_by(|(a, _), (b, _)| compare_names(a, b));
+    merged.sort_by(compare_names);
     Ok(merged)
 }
 
@@ -114,7 +117,7 @@ pub(super) struct Builder<'f> {
 
 impl<'f> Builder<'f> {
     pub fn new(filters: &'f mut ArrayFilters) -> Self {
-        Self { root: Node::Object(Vec::new()), filters }
+        Self { root: Node::Object(Children::default()), filters }
     }
 
     /// The finished tree, its fields in the order they were added.
@@ -164,26 +167,18 @@ impl<'f> Builder<'f> {
                 Node::Object(children) | Node::Array(children) => children,
                 Node::Leaf(_) => return conflict(i),
             };
-            let found = children.iter().position(|(n, _)| &**n == name);
+            let found = children.position(name);
             let Some(next) = components.get(i + 1) else {
                 if found.is_some() {
                     return conflict(i + 1);
                 }
-                children.push((name.into(), Node::Leaf(Arc::new(Leaf { operator, path: path.into() }))));
+                children.push(name, Node::Leaf(Arc::new(Leaf { operator, path: path.into() })));
                 return Ok(());
             };
             let by_filter = filter_identifier(next).is_some();
-            let index = match found {
-                Some(index) => index,
-                None => {
-                    children.push((
-                        name.into(),
-                        if by_filter { Node::Array(Vec::new()) } else { Node::Object(Vec::new()) },
-                    ));
-                    children.len() - 1
-                }
-            };
-            node = &mut children[index].1;
+            let fresh = || if by_filter { Node::Array(Children::default()) } else { Node::Object(Children::default()) };
+            let index = found.unwrap_or_else(|| children.push(name, fresh()));
+            node = children.at_mut(index);
             match node {
                 Node::Object(_) if !by_filter => (),
                 Node::Array(_) if by_filter => (),

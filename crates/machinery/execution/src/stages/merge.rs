@@ -72,9 +72,7 @@ impl Merge {
             bypass_validation: self.host.bypass_validation,
             ..UpdateStatement::one(filter, update)
         };
-        let check = self.host.check();
-        let written =
-            write::update(&self.host.work(&*check, &self.pace), &self.target, &statement, &self.context, None)?;
+        let written = write::update(&self.host.work(&self.pace), &self.target, &statement, &self.context, None)?;
         if written.matched == 0 && self.spec.when_not_matched == WhenNotMatched::Fail {
             return Err(Error::new(
                 ErrorCode::MergeStageNoMatchingDocument,
@@ -87,12 +85,11 @@ impl Merge {
 
     /// The unique index that is to find a partner refuses the insert, and says which key it was.
     fn insert(&self, document: &RawDocument) -> Result<()> {
-        let check = self.host.check();
         let rules =
             InsertRules { ordered: true, bypass_validation: self.host.bypass_validation, keeps_empty_timestamps: true };
         let mut failure = None;
         let mut documents = std::iter::once((0, document, 0));
-        let work = self.host.work(&*check, &self.pace);
+        let work = self.host.work(&self.pace);
         write::insert_many(&work, &self.target, &mut documents, rules, None, &mut |_, error| failure = Some(error))?;
         failure.map_or(Ok(()), Err)
     }

@@ -95,12 +95,11 @@ impl Writing {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let check = self.host.check();
         let rules =
             InsertRules { ordered: true, bypass_validation: self.host.bypass_validation, keeps_empty_timestamps: true };
         let mut failure = None;
         let mut documents = self.batch.iter().enumerate().map(|(at, document)| (at, &**document, 0));
-        let work = self.host.work(&*check, &self.pace);
+        let work = self.host.work(&self.pace);
         write::insert_many(&work, &self.scratch.namespace, &mut documents, rules, None, &mut |_, error| {
             failure.get_or_insert(error);
         })?;

@@ -40,7 +40,7 @@ pub fn delete(
     let target = Target { filter: &statement.filter, sort: statement.sort.as_ref(), hint: statement.hint.as_ref() };
     let mut attempts = Attempts::default();
     loop {
-        attempts.begin(work.interrupt)?;
+        attempts.begin(&|| work.interruption.look())?;
         work.keep_pace()?;
         let found = work.storage.with_collection(namespace, |collection| match collection {
             Some(collection) => change_one(work, collection, &target, context, &mut retry, &reply, &mut |locked| {

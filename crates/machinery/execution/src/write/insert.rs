@@ -32,14 +32,14 @@ pub fn insert_many(
     mut retry: Option<Retry<'_>>,
     failed: &mut dyn FnMut(usize, Error),
 ) -> Result<(u64, OpTime)> {
-    let Work { storage, draw, interrupt, durability, pace } = *work;
+    let Work { storage, draw, interruption, durability, pace } = *work;
     let collection = storage.collection_or_create(namespace, || draw.uuid())?;
     refuse_view(&collection)?;
     let mut inserted = 0;
     let mut last = OpTime::ZERO;
     let mut documents = documents.peekable();
     while documents.peek().is_some() {
-        interrupt()?;
+        interruption.look()?;
         work.keep_pace()?;
         // The collection may be dropped between two batches; then it is made anew.
         storage.collection_or_create(namespace, || draw.uuid())?;
@@ -51,7 +51,7 @@ pub fn insert_many(
                 failed(at, error);
                 return Ok(!rules.ordered);
             }
-            let mut transaction = Transaction::default();
+            let mut transaction = Transaction::asking(interruption);
             let mut count = 0;
             let mut stop = false;
             while let Some((at, document, stmt_id)) = documents.peek().copied() {
@@ -66,7 +66,7 @@ pub fn insert_many(
                         prepared = fill_timestamps(prepared, draw)?;
                     }
                     if !rules.bypass_validation {
-                        validate(collection, &prepared, None)?;
+                        validate(collection, &prepared, None, interruption)?;
                     }
                     storage.insert(&mut transaction, collection, &prepared, retry.as_ref().map(Retry::statement))
                 });
@@ -79,6 +79,10 @@ pub fn insert_many(
                         }
                     }
                     Ok(Inserted::CommitFirst) => break,
+                    Err(_) if interruption.look().is_err() => {
+                        stop = true;
+                        break;
+                    }
                     Err(error) => {
                         documents.next();
                         failed(at, error);
@@ -101,6 +105,10 @@ pub fn insert_many(
                 }?;
             }
             inserted += count as u64;
+            if stop {
+                // It is not the document that failed.
+                interruption.look()?;
+            }
             Ok(!stop)
         })?;
         if !outcome {

@@ -78,7 +78,7 @@ impl Source {
         let Self { query, memory, .. } = self;
         let is_bounded = records_max != usize::MAX;
         let mut bytes = 0;
-        query.run(work.interrupt, &mut |record, _| {
+        query.run(&|| work.interruption.look(), &mut |record, _| {
             records.push(RecordKey::from_slice(record));
             bytes += size_of::<RecordKey>() + record.len();
             if !is_bounded && records.len().is_multiple_of(1024) && !memory.set(bytes) {
@@ -180,7 +180,7 @@ fn begin(
             Ok(begun) => return Ok(Some(begun)),
             Err(error) if error.code != ErrorCode::QueryPlanKilled => return Err(error),
             Err(_) if work.storage.catalog().by_uuid(collection.uuid).is_none() => return Ok(None),
-            Err(_) => (work.interrupt)()?,
+            Err(_) => work.interruption.look()?,
         }
     }
 }

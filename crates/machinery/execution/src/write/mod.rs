@@ -15,7 +15,7 @@ pub use delete::{DeleteStatement, delete, delete_while};
 pub use insert::{InsertRules, insert_many, insert_one};
 pub use update::{UpdateStatement, update};
 
-use crate::Interrupt;
+use crate::Interruption;
 use crate::access::Given;
 use crate::host::Draw;
 use crate::query::{Hint, Query, QuerySpec};
@@ -45,7 +45,7 @@ pub struct Work<'a> {
     /// What draws identifiers and times.
     pub draw: &'a dyn Draw,
     /// What ends it early.
-    pub interrupt: Interrupt<'a>,
+    pub interruption: &'a Arc<Interruption>,
     /// How safe it is when it returns.
     pub durability: Durability,
     /// How far what it writes runs ahead of the set.
@@ -55,7 +55,7 @@ pub struct Work<'a> {
 impl Work<'_> {
     /// Waits until it may go on writing; for who holds nothing that others wait for.
     fn keep_pace(&self) -> Result<()> {
-        self.pace.keep(self.storage, self.interrupt)
+        self.pace.keep(self.storage, &|| self.interruption.look())
     }
 }
 
@@ -223,21 +223,32 @@ fn check_size(document: &RawDocument) -> Result<()> {
 }
 
 /// `DocumentValidationFailure` (121) unless the document satisfies the collection's validator.
-fn validate(collection: &Collection, document: &RawDocument, before: Option<&RawDocument>) -> Result<()> {
+fn validate(
+    collection: &Collection,
+    document: &RawDocument,
+    before: Option<&RawDocument>,
+    asked: &Arc<Interruption>,
+) -> Result<()> {
     let (Some(validator), Some((source, strict))) = (&collection.validator, &collection.options.validator) else {
         return Ok(());
     };
-    // What cannot be evaluated does not conform.
-    if validator.matches(document).unwrap_or(false) {
+    let conforms = |document| match validator.matches_asking(document, asked) {
+        Ok(conforms) => Ok(conforms),
+        // What cannot be evaluated does not conform, unless there is no time for it.
+        Err(_) => asked.look().map(|()| false),
+    };
+    if conforms(document)? {
         return Ok(());
     }
     if collection.options.validation_moderate
         && let Some(before) = before
-        && !validator.matches(before).unwrap_or(false)
+        && !conforms(before)?
     {
         return Ok(());
     }
-    let details = violation(source, document, &Context::new(bson::DateTime::now(), 0))?;
+    let mut context = Context::new(bson::DateTime::now(), 0);
+    context.interruption = Arc::clone(asked);
+    let details = violation(source, document, &context)?;
     if !strict {
         let details = bson::Document::try_from(&*details)?;
         tracing::warn!(
@@ -295,7 +306,7 @@ fn find(work: &Work<'_>, collection: &Arc<Collection>, target: &Target<'_>, cont
     };
     let mut record = None;
     let mut query = Query::new(work.storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
-    query.run(work.interrupt, &mut |key, _| {
+    query.run(&|| work.interruption.look(), &mut |key, _| {
         record = Some(RecordKey::from_slice(key));
         Ok(Given::TakenLast)
     })?;
@@ -356,7 +367,7 @@ fn change_record(
 ) -> Result<(Option<Changed>, OpTime)> {
     let mut is_noted = false;
     let outcome = loop {
-        (work.interrupt)()?;
+        work.interruption.look()?;
         let outcome = with_document(work, collection, record, filter, |transaction, before, details| {
             let statement = retry.as_ref().map(|retry| retry.statement());
             let changed = change(Locked { collection, transaction, record, before, details, statement })?;
@@ -389,9 +400,9 @@ fn with_document<T>(
     change: impl FnOnce(&mut Transaction, &RawDocument, &MatchDetails) -> Result<T>,
 ) -> Result<(Option<T>, OpTime)> {
     let storage = work.storage;
-    let mut transaction = Transaction::default();
+    let mut transaction = Transaction::asking(work.interruption);
     while !storage.lock_document(&mut transaction, collection, record) {
-        (work.interrupt)()?;
+        work.interruption.look()?;
     }
     let attempt = (|| {
         let Some(bytes) = storage.get_locked(collection, record)? else { return Ok(None) };

@@ -66,7 +66,7 @@ pub fn update(
 ) -> Result<Written> {
     let mut attempts = Attempts::default();
     loop {
-        attempts.begin(work.interrupt)?;
+        attempts.begin(&|| work.interruption.look())?;
         work.keep_pace()?;
         let Some(written) = update_found(work, namespace, statement, context, &mut retry)? else { continue };
         if written.matched > 0 || !statement.upsert {
@@ -111,7 +111,7 @@ fn update_locked(work: &Work<'_>, of: &UpdateStatement, locked: Locked<'_>) -> R
     };
     check_size(&after)?;
     if !of.bypass_validation {
-        validate(collection, &after, Some(before))?;
+        validate(collection, &after, Some(before), work.interruption)?;
     }
     let change: &RawDocument = match &applied.oplog {
         OplogUpdate::Delta(delta) => delta,
@@ -150,15 +150,15 @@ fn upsert(
         };
         refuse_view(collection)?;
         if !statement.bypass_validation {
-            validate(collection, &document, None)?;
+            validate(collection, &document, None, work.interruption)?;
         }
         let image = (statement.image == Image::After).then(|| document.clone());
-        let mut transaction = Transaction::default();
+        let mut transaction = Transaction::asking(work.interruption);
         let of_insert = image.as_ref().map(|_| RetryImage::After);
         let numbered = retry.as_ref().map(|retry| Statement { image: of_insert, ..retry.statement() });
         while storage.insert(&mut transaction, collection, &document, numbered)? == Inserted::CommitFirst {
-            transaction = Transaction::default();
-            (work.interrupt)()?;
+            transaction = Transaction::asking(work.interruption);
+            work.interruption.look()?;
         }
         if let Some(retry) = retry {
             let mut reply = rawdoc! { "n": 1, "nModified": 0 };

@@ -4,6 +4,7 @@
 use crate::common::{self, Ground, go_on, ids, matcher, sorted_by};
 use baton_execution::{Given, Hint, QuerySpec};
 use bson::{RawDocumentBuf, rawdoc};
+use std::sync::Arc;
 
 fn hundred() -> impl Iterator<Item = RawDocumentBuf> {
     (0..100).map(|n| rawdoc! { "_id": n, "a": n % 10, "b": [n, n + 1], "c": 100 - n })
@@ -145,10 +146,16 @@ fn a_query_goes_on_where_it_was_while_documents_come_and_go() {
             sort: None,
             image: Default::default(),
         };
-        baton_execution::write::delete(&ground.work(&go_on), &ground.namespace, &delete, &common::context(), None)
-            .expect("deleted");
+        baton_execution::write::delete(
+            &ground.work(&Arc::default()),
+            &ground.namespace,
+            &delete,
+            &common::context(),
+            None,
+        )
+        .expect("deleted");
     }
-    baton_execution::write::insert_one(&ground.work(&go_on), &ground.namespace, &rawdoc! { "_id": 1_000 })
+    baton_execution::write::insert_one(&ground.work(&Arc::default()), &ground.namespace, &rawdoc! { "_id": 1_000 })
         .expect("inserted");
     let rest = ids(&mut query, 7);
     let expected: Vec<i32> = (50..100).filter(|id| *id != 60).chain([1_000]).collect();

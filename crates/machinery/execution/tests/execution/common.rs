@@ -9,10 +9,10 @@ use baton_query::sort::SortPattern;
 use baton_query::update::Update;
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Collection, Durability, IndexDefinition, Pace, Storage, StorageOptions};
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
-use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
 /// A storage with the collection `test.c`, and indexes as they are made.
@@ -29,12 +29,20 @@ pub fn go_on() -> Result<()> {
 }
 
 /// Says no at the nth question, counted from 1.
-pub fn no_at(nth: u32) -> impl Fn() -> Result<()> {
-    let asked = Cell::new(0);
+pub fn no_at(nth: u32) -> impl Fn() -> Result<()> + Send + Sync {
+    let asked = AtomicU32::new(0);
     move || {
-        asked.set(asked.get() + 1);
-        if asked.get() < nth { Ok(()) } else { Err(Error::new(ErrorCode::Interrupted, "operation was interrupted")) }
+        if asked.fetch_add(1, Ordering::Relaxed) + 1 < nth {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorCode::Interrupted, "operation was interrupted"))
+        }
     }
+}
+
+/// What asks that.
+pub fn asking(check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Arc<Interruption> {
+    Interruption::asking(&(Arc::new(check) as baton_execution::Check))
 }
 
 pub fn context() -> Arc<Context> {
@@ -65,8 +73,15 @@ impl Ground {
         let mut numbered = documents.iter().enumerate().map(|(at, document)| (at, &**document, 0));
         let mut failures = Vec::new();
         let failed = &mut |at, error| failures.push((at, error));
-        insert_many(&ground.work(&go_on), &ground.namespace, &mut numbered, InsertRules::default(), None, failed)
-            .expect("inserted");
+        insert_many(
+            &ground.work(&Arc::default()),
+            &ground.namespace,
+            &mut numbered,
+            InsertRules::default(),
+            None,
+            failed,
+        )
+        .expect("inserted");
         assert!(failures.is_empty(), "{failures:?}");
         ground
     }
@@ -92,8 +107,9 @@ impl Ground {
         self.storage.collection(&self.namespace).expect("the collection is there")
     }
 
-    pub fn work<'a>(&'a self, interrupt: &'a dyn Fn() -> Result<()>) -> Work<'a> {
-        Work { storage: &self.storage, draw: &SystemDraw, interrupt, durability: Durability::Applied, pace: &self.pace }
+    pub fn work<'a>(&'a self, interruption: &'a Arc<Interruption>) -> Work<'a> {
+        let pace = &self.pace;
+        Work { storage: &self.storage, draw: &SystemDraw, interruption, durability: Durability::Applied, pace }
     }
 
     pub fn query(&self, spec: QuerySpec) -> Query {
@@ -132,7 +148,7 @@ impl Ground {
 
     /// Updates one document, or all that match.
     pub fn update(&self, filter: &RawDocument, change: &RawDocument, multi: bool, upsert: bool) -> Result<Written> {
-        self.update_asking(filter, change, multi, upsert, &go_on)
+        self.update_asking(filter, change, multi, upsert, &Arc::default())
     }
 
     pub fn update_asking(
@@ -141,11 +157,11 @@ impl Ground {
         change: &RawDocument,
         multi: bool,
         upsert: bool,
-        interrupt: &dyn Fn() -> Result<()>,
+        interruption: &Arc<Interruption>,
     ) -> Result<Written> {
         let parsed = Update::parse::<RawDocumentBuf>(RawBsonRef::Document(change), &[], &context())?;
         let statement = UpdateStatement { multi, upsert, ..UpdateStatement::one(matcher(filter), parsed) };
-        update(&self.work(interrupt), &self.namespace, &statement, &context(), None)
+        update(&self.work(interruption), &self.namespace, &statement, &context(), None)
     }
 
     /// Every index agrees with the documents.

@@ -1,6 +1,6 @@
 //! Whatever takes long on storage asks whether to go on, also where it gives nothing; and stops at the first no.
 
-use crate::common::{self, Ground, context, matcher, no_at, sorted_by};
+use crate::common::{self, Ground, asking, context, matcher, no_at, sorted_by};
 use baton_execution::write::{DeleteStatement, delete};
 use baton_execution::{Check, Given, NoOwnDocuments, Query, QuerySpec, StorageHost, SystemDraw};
 use baton_query::pipeline::Pipeline;
@@ -146,7 +146,8 @@ fn aggregations_stop_in_their_stages_and_in_the_pipelines_within() {
 #[test]
 fn an_update_of_many_stops_between_documents_and_leaves_whole_ones() {
     let ground = thousand().index("a_1", rawdoc! { "a": 1 });
-    let outcome = ground.update_asking(&rawdoc! {}, &rawdoc! { "$inc": { "a": 10_000 } }, true, false, &no_at(300));
+    let outcome =
+        ground.update_asking(&rawdoc! {}, &rawdoc! { "$inc": { "a": 10_000 } }, true, false, &asking(no_at(300)));
     interrupted(outcome);
     let changed = ground.ids(QuerySpec::matching(matcher(&rawdoc! { "a": { "$gte": 10_000 } }))).len();
     assert!((1..1_000).contains(&changed), "{changed} were changed");
@@ -163,7 +164,7 @@ fn a_delete_of_many_stops_between_documents() {
         sort: None,
         image: Default::default(),
     };
-    interrupted(delete(&ground.work(&no_at(100)), &ground.namespace, &statement, &context(), None));
+    interrupted(delete(&ground.work(&asking(no_at(100))), &ground.namespace, &statement, &context(), None));
     let left = ground.collection().counts().documents;
     assert!((501..1_000).contains(&left), "{left} are left");
     ground.assert_valid();

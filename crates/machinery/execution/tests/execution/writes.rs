@@ -63,7 +63,7 @@ fn a_duplicate_key_changes_nothing() {
     ground.update(&rawdoc! { "_id": 1 }, &rawdoc! { "$set": { "u": "x" } }, false, false).expect("updated");
     let refused = ground.update(&rawdoc! { "_id": 2 }, &rawdoc! { "$set": { "u": "x", "b": 9 } }, false, false);
     assert_eq!(refused.err().map(|error| error.code), Some(ErrorCode::DuplicateKey));
-    let inserted = insert_one(&ground.work(&go_on), &ground.namespace, &rawdoc! { "_id": 50, "u": "x" });
+    let inserted = insert_one(&ground.work(&Arc::default()), &ground.namespace, &rawdoc! { "_id": 50, "u": "x" });
     assert_eq!(inserted.err().map(|error| error.code), Some(ErrorCode::DuplicateKey));
     assert_eq!(ids_with(&ground, rawdoc! { "$or": [{ "b": 9 }, { "_id": 50 }] }), [] as [i32; 0]);
     ground.assert_valid();
@@ -89,7 +89,8 @@ fn the_image_is_the_document_before_or_after() {
         let set = rawdoc! { "$inc": { "b": 1 } };
         let parsed = Update::parse::<RawDocumentBuf>(RawBsonRef::Document(&set), &[], &context()).expect("an update");
         let statement = UpdateStatement { image, ..UpdateStatement::one(matcher(&rawdoc! { "_id": 3 }), parsed) };
-        let written = update(&ground.work(&go_on), &ground.namespace, &statement, &context(), None).expect("updated");
+        let written =
+            update(&ground.work(&Arc::default()), &ground.namespace, &statement, &context(), None).expect("updated");
         written.image.map(|image| image.get_i32("b").expect("a number"))
     };
     assert_eq!((change(Image::Before), change(Image::After), change(Image::None)), (Some(0), Some(2), None));
@@ -100,7 +101,9 @@ fn a_delete_takes_one_by_its_sort_or_all() {
     let ground = ten();
     let remove = |filter: RawDocumentBuf, multi, sort| {
         let statement = DeleteStatement { filter: matcher(&filter), multi, hint: None, sort, image: Image::None };
-        delete(&ground.work(&go_on), &ground.namespace, &statement, &context(), None).expect("deleted").modified
+        delete(&ground.work(&Arc::default()), &ground.namespace, &statement, &context(), None)
+            .expect("deleted")
+            .modified
     };
     assert_eq!(remove(rawdoc! { "b": 0 }, false, sorted_by(&rawdoc! { "a": -1 })), 1);
     assert_eq!(ids_with(&ground, rawdoc! { "a": { "$gte": 8 } }), [8]);
@@ -135,7 +138,7 @@ fn delete_in_slices(documents: i32, meanwhile: impl Fn(&Ground, u64)) -> (Ground
         DeleteStatement { filter: matcher(&rawdoc! {}), multi: true, hint: None, sort: None, image: Image::None };
     let mut deleted = 0;
     let outcome = delete_while(
-        &ground.work(&go_on),
+        &ground.work(&Arc::default()),
         &ground.namespace,
         &statement,
         &|_| Ok(true),
@@ -169,7 +172,7 @@ fn a_collection_that_is_dropped_ends_what_changes_many_of_its_documents() {
         ground.storage.drop_collection(&ground.namespace).unwrap();
         // Another of its name is none of its business.
         ground.storage.collection_or_create(&ground.namespace, || [3; 16]).unwrap();
-        insert_one(&ground.work(&go_on), &ground.namespace, &rawdoc! { "_id": 1 }).unwrap();
+        insert_one(&ground.work(&Arc::default()), &ground.namespace, &rawdoc! { "_id": 1 }).unwrap();
     });
     let failed = failed.unwrap();
     assert_eq!(failed.code, ErrorCode::QueryPlanKilled);
@@ -236,7 +239,8 @@ fn an_update_that_moves_documents_along_their_index_remembers_as_many_as_the_mem
                 .unwrap(),
         )
     };
-    let refused = update(&ground.work(&go_on), &ground.namespace, &statement, &Arc::new(scarce), None).unwrap_err();
+    let refused =
+        update(&ground.work(&Arc::default()), &ground.namespace, &statement, &Arc::new(scarce), None).unwrap_err();
     assert_eq!(refused.code, ErrorCode::ExceededMemoryLimit);
     assert_eq!(ids_with(&ground, rawdoc! { "a": { "$lt": 10_000 } }), [] as [i32; 0]);
     ground.assert_valid();

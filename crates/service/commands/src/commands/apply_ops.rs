@@ -308,7 +308,7 @@ fn drop_indexes(storage: &Storage, namespace: &Namespace, index: RawBsonRef<'_>)
 
 fn build(server: &Server, operation: &Operation, namespace: &Namespace, specs: &[&RawDocument]) -> Result<()> {
     let specs = specs.iter().map(|spec| specification::normalise(spec, true)).collect::<Result<Vec<_>>>()?;
-    indexes::build(&server.storage, namespace, &specs, &mut |name, done, total| {
+    indexes::build(&server.storage, namespace, &specs, &operation.interruption(), &mut |name, done, total| {
         operation.set_progress(format!("Index Build: {name}"), done, total);
         operation.check_interrupt()
     })

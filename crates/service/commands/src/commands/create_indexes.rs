@@ -35,7 +35,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     super::create::check_name(&namespace)?;
     let operation = &call.operation;
-    let built = indexes::build(&call.server.storage, &namespace, &wanted, &mut |name, done, total| {
+    let asked = operation.interruption();
+    let built = indexes::build(&call.server.storage, &namespace, &wanted, &asked, &mut |name, done, total| {
         operation.set_progress(format!("Index Build: {name}"), done, total);
         operation.check_interrupt()
     })?;

@@ -89,10 +89,15 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let each = if single { durability(call) } else { Durability::Applied };
-    let interrupt = || call.operation.check_interrupt();
     let pace = Pace::default();
-    let work =
-        Work { storage: &call.server.storage, draw: &SystemDraw, interrupt: &interrupt, durability: each, pace: &pace };
+    let interruption = call.operation.interruption();
+    let work = Work {
+        storage: &call.server.storage,
+        draw: &SystemDraw,
+        interruption: &interruption,
+        durability: each,
+        pace: &pace,
+    };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in deletes.iter().enumerate() {
             let stmt_id = retry::statement_id(call, index);

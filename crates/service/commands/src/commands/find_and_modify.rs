@@ -68,9 +68,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let session = retry::session(call)?;
     let stmt_id = retry::statement_id(call, 0);
     let storage = &call.server.storage;
-    let interrupt = || call.operation.check_interrupt();
     let pace = Pace::default();
-    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: durability(call), pace: &pace };
+    let interruption = call.operation.interruption();
+    let work =
+        Work { storage, draw: &SystemDraw, interruption: &interruption, durability: durability(call), pace: &pace };
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let mut act = |statements: Option<&mut Statements<'_>>| -> Result<Written> {

@@ -46,9 +46,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Vec::new()
     };
     let numbered = documents.iter().enumerate().map(|(i, document)| (i, document, ids.get(i).copied().unwrap_or(0)));
-    let interrupt = || call.operation.check_interrupt();
     let pace = Pace::default();
-    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: durability(call), pace: &pace };
+    let interruption = call.operation.interruption();
+    let work =
+        Work { storage, draw: &SystemDraw, interruption: &interruption, durability: durability(call), pace: &pace };
     let inserted = match &session {
         None => {
             let mut numbered = numbered;

@@ -99,10 +99,11 @@ fn keep(call: &Call<'_>, defaults: &Defaults) -> Result<()> {
     let filter = matcher(Some(&rawdoc! { "_id": DOCUMENT_ID }), &context)?;
     let update = Update::parse::<&RawDocument>(RawBsonRef::Document(&document), &[], &context)?;
     let statement = UpdateStatement { upsert: true, ..UpdateStatement::one(filter, update) };
-    let interrupt = || call.operation.check_interrupt();
+    let interruption = call.operation.interruption();
     let storage = &call.server.storage;
     let pace = Pace::default();
-    let work = Work { storage, draw: &SystemDraw, interrupt: &interrupt, durability: Durability::Synced, pace: &pace };
+    let work =
+        Work { storage, draw: &SystemDraw, interruption: &interruption, durability: Durability::Synced, pace: &pace };
     write::update(&work, &namespace()?, &statement, &context, None)?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use baton_storage::{
     Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, IndexDefinition, IndexId, IndexState,
     Storage,
 };
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +56,7 @@ pub fn build(
     storage: &Arc<Storage>,
     namespace: &Namespace,
     specifications: &[RawDocumentBuf],
+    asked: &Arc<Interruption>,
     progress: Progress<'_>,
 ) -> Result<Built> {
     let (collection, created_collection) = match storage.collection(namespace) {
@@ -76,7 +77,7 @@ pub fn build(
         // What was decided above is decided again when the index is registered: others build and drop too.
         let is_wanted = |held: &Held<'_>| Ok(!missing(held, std::slice::from_ref(&specification))?.is_empty());
         let gone = || Error::new(ErrorCode::IndexBuildAborted, format!("Index build aborted: {namespace} was dropped"));
-        match build_one(storage, collection.uuid, &definition, is_wanted, progress)
+        match build_one(storage, collection.uuid, &definition, is_wanted, asked, progress)
             .and_then(|built| built.ok_or_else(gone))
         {
             Ok(id) => built.extend(id),
@@ -127,6 +128,7 @@ pub(super) fn build_one(
     collection: [u8; 16],
     definition: &IndexDefinition,
     is_wanted: impl Fn(&Held<'_>) -> Result<bool>,
+    asked: &Arc<Interruption>,
     progress: Progress<'_>,
 ) -> Result<Option<Option<IndexId>>> {
     let name = definition.name.as_str();
@@ -140,6 +142,7 @@ pub(super) fn build_one(
                 is_being_built = held.index(name).is_some_and(|index| index.state() == IndexState::Building);
                 Ok((is_wanted && !is_being_built).then(|| (held, definition.clone())))
             },
+            asked,
             &mut |done, total| progress(name, done, total),
         )?;
         if !is_being_built {

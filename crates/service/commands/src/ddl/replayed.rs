@@ -183,10 +183,17 @@ fn build_indexes(
                 Ok(false)
             }
         };
-        indexes::build_one(storage, collection.uuid, definition, is_wanted, &mut |name, done, total| {
-            operation.set_progress(format!("Index Build: {name}"), done, total);
-            operation.check_interrupt()
-        })?;
+        indexes::build_one(
+            storage,
+            collection.uuid,
+            definition,
+            is_wanted,
+            &operation.interruption(),
+            &mut |name, done, total| {
+                operation.set_progress(format!("Index Build: {name}"), done, total);
+                operation.check_interrupt()
+            },
+        )?;
     }
     Ok(())
 }

@@ -5,8 +5,10 @@ use crate::ttl;
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, InsertRules, Work};
 use baton_storage::{Durability, IndexDefinition, Pace};
-use baton_types::{Error, ErrorCode, Namespace};
+use baton_types::{Check, Error, ErrorCode, Interruption, Namespace};
 use bson::{Bson, DateTime, Document, doc, rawdoc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn names(entries: &[Document]) -> Vec<&str> {
     entries.iter().map(|entry| entry.get_str("name").unwrap()).collect()
@@ -606,23 +608,25 @@ fn a_build_goes_on_under_the_name_its_collection_gets_meanwhile() {
 /// The document was logged for the view, and no member that follows could apply it. Found by the fuzzer of commands.
 #[test]
 fn what_becomes_a_view_between_two_batches_of_an_insert_takes_no_document() {
-    let member = Member::new();
+    let member = Arc::new(Member::new());
     let namespace = Namespace::new("db", "c").unwrap();
     // The second waits until the first, which has its `_id`, is committed. Before that the collection is looked for again.
     let documents = [rawdoc! { "_id": 2.0 }, rawdoc! { "_id": 2 }];
-    let batches = std::cell::Cell::new(0);
-    let interrupt = || {
-        batches.set(batches.get() + 1);
-        if batches.get() == 2 {
-            member.ok("db", doc! { "drop": "c" });
-            member.ok("db", doc! { "create": "c", "viewOn": "other", "pipeline": [] });
-        }
-        Ok(())
+    let batches = Arc::new(AtomicU32::new(0));
+    let check: Check = {
+        let (member, batches) = (Arc::clone(&member), Arc::clone(&batches));
+        Arc::new(move || {
+            if batches.fetch_add(1, Ordering::Relaxed) + 1 == 2 {
+                member.ok("db", doc! { "drop": "c" });
+                member.ok("db", doc! { "create": "c", "viewOn": "other", "pipeline": [] });
+            }
+            Ok(())
+        })
     };
     let work = Work {
         storage: &member.server.storage,
         draw: &SystemDraw,
-        interrupt: &interrupt,
+        interruption: &Interruption::asking(&check),
         durability: Durability::Applied,
         pace: &Pace::default(),
     };
@@ -631,6 +635,6 @@ fn what_becomes_a_view_between_two_batches_of_an_insert_takes_no_document() {
     let rules = InsertRules { ordered: true, ..InsertRules::default() };
     let failed = &mut |at, error: Error| failures.push((at, error.code));
     let (inserted, _) = write::insert_many(&work, &namespace, &mut each, rules, None, failed).unwrap();
-    assert_eq!((batches.get(), inserted), (2, 1));
+    assert_eq!((batches.load(Ordering::Relaxed), inserted), (2, 1));
     assert_eq!(failures, [(1, ErrorCode::CommandNotSupportedOnView)]);
 }

@@ -9,7 +9,7 @@
 //! [`Operation::check_interrupt`], which everything that can take long does.
 
 use crate::envelope::SessionId;
-use baton_types::{Class, Error, ErrorCode, Result};
+use baton_types::{Class, Error, ErrorCode, Interruption, Result};
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -212,6 +212,11 @@ impl Operation {
     pub fn check(&self) -> Arc<dyn Fn() -> Result<()> + Send + Sync> {
         let (slot, deadline) = (Arc::clone(&self.slot), self.deadline);
         Arc::new(move || may_go_on(&slot, deadline))
+    }
+
+    /// [`Self::check`], asked once in so many steps.
+    pub fn interruption(&self) -> Arc<Interruption> {
+        Interruption::asking(&self.check())
     }
 
     /// When `maxTimeMS` ends it.

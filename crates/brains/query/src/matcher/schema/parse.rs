@@ -1,30 +1,33 @@
 //! From a `$jsonSchema` document to its schema; the table of keywords is here.
 
 use super::{Additional, Bound, Dependency, Items, Schema, comparable, json_types};
+use crate::interruption::{BYTES_PER_STEP, Interruption};
 use crate::matcher::{DEPTH_MAX, RegexPredicate, TypeSet, integer};
 use baton_document::number::Number;
 use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocument};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Keywords of draft 4 that MongoDB knows and refuses.
 const REFUSED: [&str; 6] = ["$ref", "$schema", "default", "definitions", "format", "id"];
 
 /// Parses one schema.
-pub(super) fn schema(doc: &RawDocument, depth: usize) -> Result<Schema> {
+pub(super) fn schema(doc: &RawDocument, depth: usize, asked: &Interruption) -> Result<Schema> {
     if depth > DEPTH_MAX {
         return Err(Error::bad_value(format!("exceeded maximum $jsonSchema depth of {DEPTH_MAX}")));
     }
     let mut schema = Schema::default();
     for element in doc.iter_elements() {
         let element = element?;
+        // Some keywords look for others.
+        asked.steps(1 + doc.as_bytes().len() / BYTES_PER_STEP)?;
         let (name, value) = (element.key().as_str(), element.value()?);
-        let known = general_keyword(&mut schema, doc, name, value, depth)?
+        let known = general_keyword(&mut schema, doc, name, value, depth, asked)?
             || number_keyword(&mut schema, doc, name, value)?
             || string_keyword(&mut schema, name, value)?
-            || array_keyword(&mut schema, name, value, depth)?
-            || object_keyword(&mut schema, name, value, depth)?;
+            || array_keyword(&mut schema, name, value, depth, asked)?
+            || object_keyword(&mut schema, name, value, depth, asked)?;
         if known {
             continue;
         }
@@ -45,6 +48,7 @@ fn general_keyword(
     name: &str,
     value: RawBsonRef<'_>,
     depth: usize,
+    asked: &Interruption,
 ) -> Result<bool> {
     match name {
         "title" | "description" => {
@@ -59,7 +63,7 @@ fn general_keyword(
         "enum" => {
             let mut members = BTreeSet::new();
             for member in nonempty(name, value)? {
-                if !members.insert(comparable(member?)?) {
+                if !members.insert(comparable(member?, asked)?) {
                     return Err(Error::failed_to_parse(format!(
                         "$jsonSchema keyword '{name}' array cannot contain duplicate values."
                     )));
@@ -67,10 +71,10 @@ fn general_keyword(
             }
             schema.enumeration = Some(members);
         }
-        "allOf" => schema.all_of = schemas(name, value, depth)?,
-        "anyOf" => schema.any_of = schemas(name, value, depth)?,
-        "oneOf" => schema.one_of = schemas(name, value, depth)?,
-        "not" => schema.not = Some(Box::new(super::parse::schema(object(name, value)?, depth + 1)?)),
+        "allOf" => schema.all_of = schemas(name, value, depth, asked)?,
+        "anyOf" => schema.any_of = schemas(name, value, depth, asked)?,
+        "oneOf" => schema.one_of = schemas(name, value, depth, asked)?,
+        "not" => schema.not = Some(Box::new(super::parse::schema(object(name, value)?, depth + 1, asked)?)),
         _ => return Ok(false),
     }
     Ok(true)
@@ -113,23 +117,29 @@ fn string_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>) -> Res
     Ok(true)
 }
 
-fn array_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<bool> {
+fn array_keyword(
+    schema: &mut Schema,
+    name: &str,
+    value: RawBsonRef<'_>,
+    depth: usize,
+    asked: &Interruption,
+) -> Result<bool> {
     let arrays = &mut schema.arrays;
     match name {
         "items" => {
             arrays.items = Some(match value {
-                RawBsonRef::Document(doc) => Items::Every(Box::new(super::parse::schema(doc, depth + 1)?)),
+                RawBsonRef::Document(doc) => Items::Every(Box::new(super::parse::schema(doc, depth + 1, asked)?)),
                 RawBsonRef::Array(array) => {
                     let mut each = Vec::new();
                     for member in array {
-                        each.push(super::parse::schema(object(name, member?)?, depth + 1)?);
+                        each.push(super::parse::schema(object(name, member?)?, depth + 1, asked)?);
                     }
                     Items::Each(each)
                 }
                 other => return Err(wrong_type(name, "an array or an object", other)),
             });
         }
-        "additionalItems" => arrays.additional_items = Some(additional(name, value, depth)?),
+        "additionalItems" => arrays.additional_items = Some(additional(name, value, depth, asked)?),
         "minItems" => arrays.count_min = Some(size(name, value)?),
         "maxItems" => arrays.count_max = Some(size(name, value)?),
         "uniqueItems" => arrays.is_unique = boolean(name, value)?,
@@ -138,7 +148,13 @@ fn array_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth: 
     Ok(true)
 }
 
-fn object_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<bool> {
+fn object_keyword(
+    schema: &mut Schema,
+    name: &str,
+    value: RawBsonRef<'_>,
+    depth: usize,
+    asked: &Interruption,
+) -> Result<bool> {
     let objects = &mut schema.objects;
     match name {
         "required" => objects.required = names(name, value)?,
@@ -146,7 +162,8 @@ fn object_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth:
             for element in object(name, value)?.iter_elements() {
                 let element = element?;
                 let inner = object(name, element.value()?)?;
-                objects.properties.push((element.key().as_str().into(), super::parse::schema(inner, depth + 1)?));
+                let inner = super::parse::schema(inner, depth + 1, asked)?;
+                objects.properties.entry(element.key().as_str().into()).or_insert(inner);
             }
         }
         "patternProperties" => {
@@ -154,10 +171,10 @@ fn object_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth:
                 let element = element?;
                 let pattern = RegexPredicate::new(element.key().as_str(), "")?;
                 let inner = object(name, element.value()?)?;
-                objects.pattern_properties.push((pattern, super::parse::schema(inner, depth + 1)?));
+                objects.pattern_properties.push((pattern, super::parse::schema(inner, depth + 1, asked)?));
             }
         }
-        "additionalProperties" => objects.additional = Some(additional(name, value, depth)?),
+        "additionalProperties" => objects.additional = Some(additional(name, value, depth, asked)?),
         "minProperties" => objects.count_min = Some(size(name, value)?),
         "maxProperties" => objects.count_max = Some(size(name, value)?),
         "dependencies" => {
@@ -165,7 +182,9 @@ fn object_keyword(schema: &mut Schema, name: &str, value: RawBsonRef<'_>, depth:
                 let element = element?;
                 let dependency = match element.value()? {
                     RawBsonRef::String(_) if matches!(element.key().as_str(), "title" | "description") => continue,
-                    RawBsonRef::Document(doc) => Dependency::Schema(Box::new(super::parse::schema(doc, depth + 1)?)),
+                    RawBsonRef::Document(doc) => {
+                        Dependency::Schema(Box::new(super::parse::schema(doc, depth + 1, asked)?))
+                    }
                     other => Dependency::Properties(names(name, other)?),
                 };
                 objects.dependencies.push((element.key().as_str().into(), dependency));
@@ -224,9 +243,10 @@ fn bound(doc: &RawDocument, name: &str) -> Result<Bound> {
 /// A nonempty array of distinct names.
 fn names(name: &str, value: RawBsonRef<'_>) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
+    let mut known = HashSet::new();
     for member in nonempty(name, value)? {
         let member = text(name, member?)?;
-        if names.iter().any(|known| known == member) {
+        if !known.insert(member) {
             return Err(Error::failed_to_parse(format!(
                 "$jsonSchema keyword '{name}' array cannot contain duplicate values"
             )));
@@ -236,10 +256,10 @@ fn names(name: &str, value: RawBsonRef<'_>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn schemas(name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<Vec<Schema>> {
+fn schemas(name: &str, value: RawBsonRef<'_>, depth: usize, asked: &Interruption) -> Result<Vec<Schema>> {
     let mut schemas = Vec::new();
     for member in array(name, value)? {
-        schemas.push(schema(object(name, member?)?, depth + 1)?);
+        schemas.push(schema(object(name, member?)?, depth + 1, asked)?);
     }
     if schemas.is_empty() {
         return Err(Error::bad_value(format!("$jsonSchema keyword '{name}' must be a non-empty array")));
@@ -247,11 +267,11 @@ fn schemas(name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<Vec<Schema
     Ok(schemas)
 }
 
-fn additional(name: &str, value: RawBsonRef<'_>, depth: usize) -> Result<Additional> {
+fn additional(name: &str, value: RawBsonRef<'_>, depth: usize, asked: &Interruption) -> Result<Additional> {
     match value {
         RawBsonRef::Boolean(true) => Ok(Additional::Allowed),
         RawBsonRef::Boolean(false) => Ok(Additional::Forbidden),
-        RawBsonRef::Document(doc) => Ok(Additional::Restricted(Box::new(schema(doc, depth + 1)?))),
+        RawBsonRef::Document(doc) => Ok(Additional::Restricted(Box::new(schema(doc, depth + 1, asked)?))),
         other => Err(wrong_type(name, "an object or a boolean", other)),
     }
 }

@@ -185,7 +185,7 @@ impl<'v> Leaf<'v> {
         details.insert("operatorName", self.operator);
         teller.specify(&mut details, Document::try_from(&*self.rule)?);
         if matches!(self.operator, "$expr" | "$sampleRate") {
-            self.tell_result(&mut details, document, inverted);
+            self.tell_result(&mut details, document, inverted)?;
             return Ok(details);
         }
         let found = WORDING.iter().find(|wording| wording.operator == self.operator);
@@ -221,7 +221,7 @@ impl<'v> Leaf<'v> {
     }
 
     /// The value of `$expr`, or why it has none.
-    fn tell_result(&self, details: &mut Document, document: &RawDocument, inverted: bool) {
+    fn tell_result(&self, details: &mut Document, document: &RawDocument, inverted: bool) -> Result<()> {
         let result = match self.operator {
             "$expr" => Expression::parse(self.argument, &self.ctx).and_then(|e| e.evaluate(document, &self.ctx)),
             _ => Ok(Some(Bson::Boolean(inverted))),
@@ -235,10 +235,12 @@ impl<'v> Leaf<'v> {
                 }
             }
             Err(error) => {
+                self.ctx.interruption.look()?;
                 details.insert("reason", "failed to evaluate aggregation expression");
                 details.insert("details", described(&error));
             }
         }
+        Ok(())
     }
 }
 

@@ -88,7 +88,7 @@ impl Teller<'_> {
         if schema.get(exclusive)? == Some(RawBsonRef::Boolean(true)) {
             rule.insert(exclusive, true);
         }
-        if Schema::parse(&RawDocumentBuf::try_from(&rule)?, self.ctx)?.accepts(value)? {
+        if Schema::parse(&RawDocumentBuf::try_from(&rule)?, self.ctx)?.accepts(value, &self.ctx.interruption)? {
             return Ok(());
         }
         let mut told = doc! { "operatorName": keyword };
@@ -111,7 +111,9 @@ impl Teller<'_> {
         }
         let before = failed.len();
         self.single(schema, "uniqueItems", "found a duplicate item", value, failed)?;
-        if let (Some(told), Some(duplicate)) = (failed.get_mut(before), first_duplicate(&elements)?) {
+        if let (Some(told), Some(duplicate)) =
+            (failed.get_mut(before), first_duplicate(&elements, &self.ctx.interruption)?)
+        {
             told.insert("duplicatedValue", Bson::try_from(duplicate)?);
         }
         let mut positions = None;
@@ -166,7 +168,7 @@ impl Teller<'_> {
     ) -> Result<Option<Document>> {
         let parsed = Schema::parse(schema, self.ctx)?;
         for (index, element) in elements.iter().enumerate().skip(from) {
-            if !parsed.accepts(*element)? {
+            if !parsed.accepts(*element, &self.ctx.interruption)? {
                 let mut told = doc! { "operatorName": keyword };
                 annotate(&mut told, schema)?;
                 told.insert("reason", reason);
@@ -254,7 +256,7 @@ impl Teller<'_> {
             };
             let mut is_known = is_named;
             for (_, regex, _) in &patterns {
-                is_known = is_known || regex.is_found_in(name.as_str())?;
+                is_known = is_known || regex.is_found_in(name.as_str(), &self.ctx.interruption)?;
             }
             if !is_known {
                 additional.push((name.as_str(), value));
@@ -270,7 +272,7 @@ impl Teller<'_> {
             Some(RawBsonRef::Document(each)) => {
                 let parsed = Schema::parse(each, self.ctx)?;
                 for (name, value) in additional {
-                    if !parsed.accepts(value)? {
+                    if !parsed.accepts(value, &self.ctx.interruption)? {
                         let mut told = doc! { "operatorName": "additionalProperties" };
                         annotate(&mut told, each)?;
                         told.insert("reason", "at least one additional property did not match the subschema");
@@ -288,7 +290,9 @@ impl Teller<'_> {
             let parsed = Schema::parse(schema, self.ctx)?;
             for element in object {
                 let (name, value) = element?;
-                if regex.is_found_in(name.as_str())? && !parsed.accepts(value)? {
+                if regex.is_found_in(name.as_str(), &self.ctx.interruption)?
+                    && !parsed.accepts(value, &self.ctx.interruption)?
+                {
                     let mut told = doc! { "propertyName": name.as_str() };
                     annotate(&mut told, schema)?;
                     told.insert("regexMatched", *pattern);
@@ -375,7 +379,7 @@ impl Teller<'_> {
 
     /// Whether a value conforms to a schema.
     fn conforms(&self, schema: &RawDocument, value: RawBsonRef<'_>) -> Result<bool> {
-        Schema::parse(schema, self.ctx)?.accepts(value)
+        Schema::parse(schema, self.ctx)?.accepts(value, &self.ctx.interruption)
     }
 
     /// Whether a value conforms to a single keyword.

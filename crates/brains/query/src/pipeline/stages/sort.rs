@@ -4,6 +4,7 @@
 //! memory bound, and spills the rest.
 
 use crate::Context;
+use crate::interruption::Interruption;
 use crate::pipeline::stage::{Flow, Stage};
 use crate::sort::{SortPattern, Sorted, Sorter};
 use crate::spill::{Room, SpillKind};
@@ -41,6 +42,7 @@ impl SortSpec {
     pub(crate) fn start(&self, ctx: &Context) -> SortStage {
         SortStage {
             pattern: Arc::clone(&self.pattern),
+            interruption: Arc::clone(&ctx.interruption),
             state: State::Collecting(Sorter::new(self.limit, ctx.stage_room(SpillKind::Sort))),
         }
     }
@@ -54,13 +56,14 @@ enum State {
 /// `$sort` at work.
 pub(crate) struct SortStage {
     pattern: Arc<SortPattern>,
+    interruption: Arc<Interruption>,
     state: State,
 }
 
 impl Stage for SortStage {
     fn push(&mut self, doc: RawDocumentBuf, _: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
         let State::Collecting(sorter) = &mut self.state else { return Ok(Flow::Done) };
-        let key = self.pattern.key(&doc)?;
+        let key = self.pattern.key(&doc, &self.interruption)?;
         let bytes = doc.as_bytes().len();
         sorter.push(key, doc, bytes)?;
         Ok(Flow::More)

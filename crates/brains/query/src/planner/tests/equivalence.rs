@@ -7,6 +7,7 @@ use crate::planner::{Hint, IndexField, IndexSpec, KeyOrder, Plan, Projected, Que
 use crate::sort::SortPattern;
 use baton_document::keys::Direction;
 use baton_document::path::{self, Path};
+use baton_types::Interruption;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, Regex, bson, doc};
 use std::collections::HashSet;
@@ -226,7 +227,8 @@ fn check(store: &Store, filter: &Document, query: &Query<'_>, candidate: &Plan) 
     assert!(found.len() == rows.len(), "a document twice: {}", explain(store, filter, candidate));
     assert!(found == wanted, "{} instead of {}: {}", found.len(), wanted.len(), explain(store, filter, candidate));
     if let Some(pattern) = query.sort {
-        let keys: Vec<Vec<u8>> = rows.iter().map(|row| pattern.key(&store.documents[&row.id]).unwrap()).collect();
+        let keys: Vec<Vec<u8>> =
+            rows.iter().map(|row| pattern.key(&store.documents[&row.id], &Interruption::default()).unwrap()).collect();
         assert!(keys.is_sorted(), "out of order ({:?}): {}", pattern.spec(), explain(store, filter, candidate));
     }
     if let Some(Projected { fields: Some(fields), .. }) = &query.projection {
@@ -258,7 +260,7 @@ fn every_candidate_gives_what_matches_in_the_order_asked_for() {
             let matcher = parse(&filter);
             let mut query = Query::new(&matcher);
             let pattern = sort(&mut draw);
-            let sortable = |document: &RawDocumentBuf| pattern.key(document).is_ok();
+            let sortable = |document: &RawDocumentBuf| pattern.key(document, &Interruption::default()).is_ok();
             if draw.chance(40) && store.documents.values().all(sortable) {
                 query.sort = Some(&pattern);
             }

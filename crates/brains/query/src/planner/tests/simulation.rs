@@ -3,7 +3,7 @@
 use crate::planner::{HashFunction, IndexScan, IndexSpec, KeyOrder, Plan, Query};
 use baton_document::keys::{self, Direction};
 use baton_document::path::{Path, index_keys};
-use baton_types::Result;
+use baton_types::{Interruption, Result};
 use bson::raw::RawDocumentBuf;
 use bson::{RawBson, RawBsonRef};
 use std::collections::{BTreeMap, HashSet};
@@ -38,7 +38,9 @@ impl Store {
     pub(super) fn new(documents: Vec<RawDocumentBuf>, specs: Vec<IndexSpec>) -> Self {
         let paths: Vec<Vec<Path>> =
             specs.iter().map(|spec| spec.key.iter().map(|field| field.path.clone()).collect()).collect();
-        let fits = |document: &RawDocumentBuf| paths.iter().all(|paths| index_keys(document, paths, false).is_ok());
+        let fits = |document: &RawDocumentBuf| {
+            paths.iter().all(|paths| index_keys(document, paths, false, &Interruption::default()).is_ok())
+        };
         let documents: BTreeMap<Vec<u8>, RawDocumentBuf> = documents
             .into_iter()
             .filter(fits)
@@ -51,7 +53,7 @@ impl Store {
                 if spec.partial.as_ref().is_some_and(|partial| !partial.matches(document).unwrap()) {
                     continue;
                 }
-                let found = index_keys(document, &paths, spec.sparse).unwrap();
+                let found = index_keys(document, &paths, spec.sparse, &Interruption::default()).unwrap();
                 for (i, components) in found.multikey_components.iter().enumerate() {
                     spec.multikey |= u64::from(!components.is_empty()) << i;
                 }
@@ -115,7 +117,9 @@ impl Store {
             }
             Plan::Sort { input, pattern, limit } => {
                 let mut rows = self.run(input)?;
-                rows.sort_by_cached_key(|row| pattern.key(row.document.as_ref().unwrap()).unwrap());
+                rows.sort_by_cached_key(|row| {
+                    pattern.key(row.document.as_ref().unwrap(), &Interruption::default()).unwrap()
+                });
                 rows.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
                 rows
             }

@@ -1,13 +1,13 @@
 //! Whether to go on: how a kill or a deadline reaches work that is under way.
 //!
-//! Invariants: whatever a query language can make take long counts its steps, in [`Interruption::steps`], and is asked
+//! Invariants: whatever a client can make take long (evaluation, keys of indexes) counts its steps, in [`Interruption::steps`], and is asked
 //! whether to go on once in [`STEPS_PER_LOOK`] of them; a step is one value looked at or some hundred bytes moved, so
 //! that the answer comes within milliseconds. Who is asked is the operation that runs the work at that moment: a cursor
 //! lives longer than the request that opened it.
 //!
 //! Not here: a clock, or what was killed. The [`Check`] that is handed in knows.
 
-use baton_types::Result;
+use crate::Result;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +33,13 @@ pub struct Interruption {
 }
 
 impl Interruption {
+    /// One that asks `check`.
+    pub fn asking(check: &Check) -> Arc<Self> {
+        let interruption = Self::default();
+        interruption.set(check);
+        Arc::new(interruption)
+    }
+
     /// From now on `check` is asked.
     pub fn set(&self, check: &Check) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(check));
@@ -79,7 +86,7 @@ impl fmt::Debug for Interruption {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_types::{Error, ErrorCode};
+    use crate::{Error, ErrorCode};
 
     #[test]
     fn it_looks_once_in_so_many_steps_however_they_are_counted() {
