@@ -96,7 +96,7 @@ def test_work_within_one_document_is_killed(client, db, work):
         "filter": {"find": "c", "filter": {"$or": [{f"b.y{n}.z": 1} for n in range(5_000)]}},
         "update": {"update": "c", "updates": [{"q": {}, "u": [{"$set": {"a": loop}}]}]},
         "pipeline": {"aggregate": "c", "cursor": {}, "pipeline": [
-            {"$unwind": "$b"}, {"$set": {"c": {"$range": [0, 20_000]}}}, {"$unwind": "$c"}, {"$match": {"none": 1}}]},
+            {"$unwind": "$b"}, {"$set": {"c": {"$range": [0, 20_000]}}}, {"$unwind": "$c"}, {"$match": {"c": -1}}]},
         "variables": {"aggregate": "c", "cursor": {}, "pipeline": [], "let": {"v": {"$map": {
             "input": {"$range": [0, 3_000]}, "in": {"$size": {"$filter": {"input": {"$range": [0, 100_000]}, "cond": False}}}}}}},
     }[work]
