@@ -449,14 +449,15 @@ impl Storage {
         record: &[u8],
         document: &RawDocument,
     ) -> Result<()> {
-        let asked = Arc::clone(&transaction.interruption);
+        let interruption = transaction.interruption.clone();
+        let asked = interruption.as_deref().unwrap_or(Interruption::nobody());
         // Of an entry that another member logged nothing is asked: a copy that is not whole yet may have two documents of a key.
         if index.definition.unique && !crate::replay::is_under_way() {
             let keys = || entries.entries.iter().map(|entry| (index.id, entry.fields.as_slice()));
             if !self.locks.try_lock_all_new(&mut transaction.locks, keys()) {
                 // Somebody holds one of the keys, perhaps this very batch: let the batch become readable, then wait.
-                self.commit
-                    .commit_unasked(std::mem::replace(transaction, Transaction::asking(&asked)), Durability::Applied);
+                let next = transaction.next_of_request();
+                self.commit.commit_unasked(std::mem::replace(transaction, next), Durability::Applied);
                 while !self.locks.lock(&mut transaction.locks, collection.id, record) {
                     asked.look()?;
                 }

@@ -123,11 +123,11 @@ impl Ahead {
     }
 }
 
-/// The pace of one operation: whatever it writes goes through here.
+/// Holds one operation to the set's pace: whatever it writes goes through here.
 #[derive(Debug, Default)]
-pub struct Pace(Mutex<Ahead>);
+pub struct Throttle(Mutex<Ahead>);
 
-impl Pace {
+impl Throttle {
     /// Commits a transaction as [`Storage::commit`] does, and notes it.
     pub fn commit(&self, storage: &Storage, transaction: Transaction, durability: Durability) -> Result<OpTime> {
         let ends_step = storage.has_pace() && self.0.lock().fills(transaction.bytes(), transaction.oplog_entries());
@@ -144,7 +144,7 @@ impl Pace {
     ///
     /// # Errors
     /// What `interrupt` says.
-    pub fn keep(&self, storage: &Storage, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
+    pub fn wait(&self, storage: &Storage, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
         let next = self.0.lock().next_wait();
         let Some(step) = next else { return Ok(()) };
         storage.flow.await_commit(storage, step, interrupt)

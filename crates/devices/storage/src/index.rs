@@ -152,8 +152,8 @@ pub(crate) fn entries_of(index: &Index, document: &RawDocument, making: &mut Mak
 /// [`entries_of`], of a document that another member has taken: one that no index entry can be made of has none, as it passes
 /// through states that never were.
 pub(crate) fn entries_of_fact(index: &Index, document: &RawDocument) -> Entries {
-    let nobody = Interruption::default();
-    entries_of(index, document, &mut Making::of_a_fact(&nobody)).unwrap_or_default()
+    let nobody = Interruption::nobody();
+    entries_of(index, document, &mut Making::of_a_fact(nobody)).unwrap_or_default()
 }
 
 fn encode_entry(fields: &[(Path, IndexFieldKind)], values: &[RawBsonRef<'_>]) -> Result<Entry> {

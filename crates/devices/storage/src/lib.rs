@@ -78,7 +78,7 @@ pub use counters::Counts;
 pub use ddl::{CatalogGuard, CreateOutcome, Held, IndexBuildProgress, IndexModification, LoggedCommand, Modification};
 pub use entry_change::{CarriedOut, EntryChange, updated};
 pub use facts::Fact;
-pub use flow::{FlowFigures, Pace};
+pub use flow::{FlowFigures, Throttle};
 pub use format::{CollectionId, IndexId, RecordKey, record_key};
 pub use incoming::{Incoming, take_over};
 pub use incoming_file::IncomingFile;

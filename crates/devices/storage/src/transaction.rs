@@ -81,8 +81,8 @@ pub struct Transaction {
     /// Where the last document changed has its key and its new version in the arena, and how many were changed.
     change: Option<(Range<usize>, Option<Range<usize>>)>,
     changes: usize,
-    /// What long work for it asks whether to go on.
-    pub(crate) interruption: Arc<Interruption>,
+    /// What long work for it asks whether to go on, if it is a request's.
+    pub(crate) interruption: Option<Arc<Interruption>>,
     /// The version left for the next writer of the document.
     pub(crate) in_flight: Option<Ticket>,
 }
@@ -95,7 +95,12 @@ impl Transaction {
 
     /// A transaction of a request: what takes long while it is filled asks `interruption`.
     pub fn asking(interruption: &Arc<Interruption>) -> Self {
-        Self { interruption: Arc::clone(interruption), ..Self::default() }
+        Self { interruption: Some(Arc::clone(interruption)), ..Self::default() }
+    }
+
+    /// An empty one of the same request.
+    pub(crate) fn next_of_request(&self) -> Self {
+        Self { interruption: self.interruption.clone(), ..Self::default() }
     }
 
     /// Whether it writes nothing.

@@ -184,7 +184,7 @@ impl Storage {
     ) -> Result<Counts> {
         let mut counts = Counts::default();
         let mut looked_up = 0_u64;
-        let nobody = Interruption::default();
+        let nobody = Interruption::nobody();
         let mut options = view.options(family::INDEXES);
         options.set_verify_checksums(true);
         let mut documents = view.documents(collection, &Bounds::default(), Order::Forward);
@@ -207,7 +207,7 @@ impl Storage {
             for Checked { index, expected } in &mut *indexes {
                 let name = &index.definition.name;
                 // The document is there, whatever it takes.
-                let entries = match entries_of(index, document, &mut Making::of_a_fact(&nobody)) {
+                let entries = match entries_of(index, document, &mut Making::of_a_fact(nobody)) {
                     Ok(entries) => entries,
                     Err(error) => {
                         report.fault(format!("index {name}: the document with _id {id:?} has no key: {error}"));

@@ -112,14 +112,15 @@ impl Storage {
         may_wait: bool,
         statement: Option<Statement<'_>>,
     ) -> Result<Inserted> {
-        let asked = Arc::clone(&transaction.interruption);
-        let mut making = Making::new(&asked);
+        let asked = transaction.interruption.clone();
+        let asked = asked.as_deref().unwrap_or(Interruption::nobody());
+        let mut making = Making::new(asked);
         let mut added = Vec::new();
         for index in collection.indexes().iter() {
             let entries = if transaction.is_of_facts() {
                 entries_of_fact(index, document)
             } else {
-                index_demands::check(index, document, &asked)?;
+                index_demands::check(index, document, asked)?;
                 entries_of(index, document, &mut making)?
             };
             added.push((Arc::clone(index), entries));
@@ -174,14 +175,15 @@ impl Storage {
         statement: Option<Statement<'_>>,
     ) -> Result<()> {
         let id = id_of(after)?;
-        let asked = Arc::clone(&transaction.interruption);
-        let mut making = Making::new(&asked);
+        let asked = transaction.interruption.clone();
+        let asked = asked.as_deref().unwrap_or(Interruption::nobody());
+        let mut making = Making::new(asked);
         let mut plan = Vec::new();
         for index in collection.indexes().iter() {
             let (old, new) = if transaction.is_of_facts() {
                 (entries_of_fact(index, before), entries_of_fact(index, after))
             } else {
-                index_demands::check(index, after, &asked)?;
+                index_demands::check(index, after, asked)?;
                 (entries_of_fact(index, before), entries_of(index, after, &mut making)?)
             };
             let gone: Vec<Entry> =
@@ -315,8 +317,7 @@ impl Storage {
                 let definition = &index.definition;
                 // Several keys: the one that collided is the one that encodes to this entry.
                 let mut collided = None;
-                let nobody = Interruption::default();
-                visit_index_keys(document, &definition.paths, definition.sparse, &nobody, &mut |key| {
+                visit_index_keys(document, &definition.paths, definition.sparse, Interruption::nobody(), &mut |key| {
                     if collided.is_none() && encodes_to(index, &key.values, entry) {
                         collided = Some(key.values);
                     }

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use baton_storage::tasks::AlwaysOpen;
-use baton_storage::{CollectionOptions, CreateOutcome, Durability, Pace, Storage, StorageOptions, Transaction};
+use baton_storage::{
+    Collection, CollectionOptions, CreateOutcome, Durability, Storage, StorageOptions, Throttle, Transaction,
+};
 use baton_types::{Namespace, Result};
 use bson::rawdoc;
 use std::cell::Cell;
@@ -12,8 +14,8 @@ use std::time::Duration;
 
 const DOCUMENT_BYTES: usize = 4096;
 
-/// Inserts so many documents; `each` is called before each, with how many are in the log. The set commits what `commits` says.
-fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) -> Arc<Storage> {
+/// A storage whose set has committed all there is, and a collection.
+fn open() -> (Arc<Storage>, Arc<Collection>, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
     let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap();
@@ -21,6 +23,12 @@ fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) 
     let created = storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
     storage.set_commit_point(storage.queue().applied());
+    (storage, collection, directory)
+}
+
+/// Inserts so many documents; `each` is called before each, with how many are in the log. The set commits what `commits` says.
+fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) -> Arc<Storage> {
+    let (storage, collection, _directory) = open();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -30,20 +38,19 @@ fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) 
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        let pace = Pace::default();
+        let throttle = Throttle::default();
         let text = "x".repeat(DOCUMENT_BYTES);
         for id in 0..documents {
-            pace.keep(&storage, &|| Ok(())).unwrap();
+            throttle.wait(&storage, &|| Ok(())).unwrap();
             each(&storage, id);
             let mut transaction = Transaction::default();
             storage
                 .insert(&mut transaction, &collection, &rawdoc! { "_id": id as i64, "t": text.as_str() }, None)
                 .unwrap();
-            pace.commit(&storage, transaction, Durability::Applied).unwrap();
+            throttle.commit(&storage, transaction, Durability::Applied).unwrap();
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    drop(directory);
     storage
 }
 
@@ -81,24 +88,18 @@ fn switched_off_it_never_waits() {
 #[test]
 fn a_wait_can_be_interrupted() {
     let outcome: Cell<Option<Result<()>>> = Cell::new(None);
-    let directory = tempfile::tempdir().unwrap();
-    let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap();
-    let namespace = Namespace::new("test", "c").unwrap();
-    let created = storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap();
-    let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
-    storage.set_commit_point(storage.queue().applied());
-    let pace = Pace::default();
+    let (storage, collection, _directory) = open();
+    let throttle = Throttle::default();
     let text = "x".repeat(200 * 1024);
     for id in 0..10 {
         let killed = || Err(baton_types::Error::new(baton_types::ErrorCode::Interrupted, "killed"));
-        if let Err(error) = pace.keep(&storage, &killed) {
+        if let Err(error) = throttle.wait(&storage, &killed) {
             outcome.set(Some(Err(error)));
             break;
         }
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, &collection, &rawdoc! { "_id": id, "t": text.as_str() }, None).unwrap();
-        pace.commit(&storage, transaction, Durability::Applied).unwrap();
+        throttle.commit(&storage, transaction, Durability::Applied).unwrap();
     }
     let outcome = outcome.into_inner().unwrap();
     assert_eq!(outcome.unwrap_err().code, baton_types::ErrorCode::Interrupted);

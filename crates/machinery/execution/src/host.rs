@@ -10,7 +10,7 @@ use crate::write::{self, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::{Chain, Flow, Host, LookupSpec, Pipeline, Stage, StageSpec, Target, UnionWithSpec};
-use baton_storage::{Durability, Pace, Storage};
+use baton_storage::{Durability, Storage, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::RawBson;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
@@ -98,9 +98,9 @@ impl StorageHost {
     }
 
     /// What a stage's writes are carried out with: the command itself waits for the disk, at its end.
-    pub(crate) fn work<'a>(&'a self, pace: &'a Pace) -> Work<'a> {
+    pub(crate) fn work<'a>(&'a self, throttle: &'a Throttle) -> Work<'a> {
         let interruption = &self.interruption;
-        Work { storage: &self.storage, draw: &*self.draw, interruption, durability: Durability::Applied, pace }
+        Work { storage: &self.storage, draw: &*self.draw, interruption, durability: Durability::Applied, throttle }
     }
 
     /// A pipeline over a collection or view, ready to run. `depth` counts views on the way.

@@ -12,7 +12,7 @@ use baton_execution::write::{self, DeleteStatement, Image, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_storage::tasks::{Asked, TaskKind, WaitingTask};
-use baton_storage::{Collection, CollectionKind, Durability, Index, IndexFieldKind, IndexState, Pace};
+use baton_storage::{Collection, CollectionKind, Durability, Index, IndexFieldKind, IndexState, Throttle};
 use baton_types::{Class, ErrorCode, Result};
 use bson::raw::CString;
 use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
@@ -112,9 +112,7 @@ fn delete_expired(
     let storage = &server.storage;
     let name = name_of(collection, index);
     let now = DateTime::now();
-    if expired(index, secs, now)?.is_none() {
-        return Ok(0);
-    }
+    let Some(filter) = expired(index, secs, now)? else { return Ok(0) };
     let task = match server.ttl.ask(server, &name) {
         Asked::Admitted(task) => task,
         // It asks again with the next pass.
@@ -124,7 +122,6 @@ fn delete_expired(
         }
     };
     let context = Arc::new(Context::new(now, 0));
-    let Some(filter) = expired(index, secs, now)? else { return Ok(0) };
     let statement = DeleteStatement {
         filter: Arc::new(Matcher::parse(&filter, &context)?),
         multi: true,
@@ -144,9 +141,14 @@ fn delete_expired(
         Ok(expired(index, secs, now)?.is_some_and(|now| *now == *filter))
     };
     let interruption = operation.interruption();
-    let pace = Pace::default();
-    let work =
-        Work { storage, draw: &SystemDraw, interruption: &interruption, durability: Durability::Applied, pace: &pace };
+    let throttle = Throttle::default();
+    let work = Work {
+        storage,
+        draw: &SystemDraw,
+        interruption: &interruption,
+        durability: Durability::Applied,
+        throttle: &throttle,
+    };
     let namespace = &collection.namespace;
     write::delete_while(
         &work,

@@ -32,7 +32,19 @@ pub struct Interruption {
     current: Mutex<Option<Check>>,
 }
 
+/// What asks nobody.
+static NOBODY: Interruption = Interruption::new();
+
 impl Interruption {
+    const fn new() -> Self {
+        Self { is_watched: AtomicBool::new(false), steps: AtomicU32::new(0), current: Mutex::new(None) }
+    }
+
+    /// One that asks nobody, for what nobody interrupts.
+    pub fn nobody() -> &'static Self {
+        &NOBODY
+    }
+
     /// One that asks `check`.
     pub fn asking(check: &Check) -> Arc<Self> {
         let interruption = Self::default();

@@ -133,7 +133,7 @@ impl FieldNode {
 impl Predicate {
     /// Whether a value, or missing, satisfies the predicate. An array counts as a whole.
     pub fn test(&self, value: Option<RawBsonRef<'_>>) -> Result<bool> {
-        Ok(self.test_at(value, &Interruption::default())?.is_some())
+        Ok(self.test_at(value, Interruption::nobody())?.is_some())
     }
 
     /// As [`Self::test`]; some if it does, and within it the position that `$elemMatch` chose.

@@ -73,9 +73,8 @@ impl OperatorUpdate {
         }
         let tree = builder.finish_unsorted();
         let empty = RawDocumentBuf::new();
-        let interruption = Interruption::default();
-        let scope =
-            Scope { root: &empty, array_index: None, filters: &filters, inserting: true, interruption: &interruption };
+        let interruption = Interruption::nobody();
+        let scope = Scope { root: &empty, array_index: None, filters: &filters, inserting: true, interruption };
         match apply::apply(&tree, &scope, &mut Vec::new())? {
             Some(bytes) => raw::finish(bytes),
             None => Ok(empty),

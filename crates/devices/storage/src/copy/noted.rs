@@ -174,7 +174,6 @@ impl Noted {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::catalog::CollectionOptions;

@@ -12,7 +12,7 @@ use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::{Flow, MergeSpec, Stage, WhenMatched, WhenNotMatched};
 use baton_query::update::Update;
-use baton_storage::{IndexState, Pace};
+use baton_storage::{IndexState, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::{CStr, CString, cstr};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -31,7 +31,7 @@ pub(crate) struct Merge {
     target: Namespace,
     on: Vec<String>,
     batch: Batch,
-    pace: Pace,
+    throttle: Throttle,
 }
 
 /// What became of the batch so far.
@@ -49,7 +49,7 @@ impl Merge {
         if on != ["_id"] && !is_unique(&host, &target, &on) {
             return Err(Error::location(51183, "Cannot find index to verify that join fields will be unique"));
         }
-        Ok(Self { host, spec, context, target, on, batch: Batch::default(), pace: Pace::default() })
+        Ok(Self { host, spec, context, target, on, batch: Batch::default(), throttle: Throttle::default() })
     }
 
     /// What the document's partner must equal.
@@ -72,7 +72,7 @@ impl Merge {
             bypass_validation: self.host.bypass_validation,
             ..UpdateStatement::one(filter, update)
         };
-        let written = write::update(&self.host.work(&self.pace), &self.target, &statement, &self.context, None)?;
+        let written = write::update(&self.host.work(&self.throttle), &self.target, &statement, &self.context, None)?;
         if written.matched == 0 && self.spec.when_not_matched == WhenNotMatched::Fail {
             return Err(Error::new(
                 ErrorCode::MergeStageNoMatchingDocument,
@@ -89,7 +89,7 @@ impl Merge {
             InsertRules { ordered: true, bypass_validation: self.host.bypass_validation, keeps_empty_timestamps: true };
         let mut failure = None;
         let mut documents = std::iter::once((0, document, 0));
-        let work = self.host.work(&self.pace);
+        let work = self.host.work(&self.throttle);
         write::insert_many(&work, &self.target, &mut documents, rules, None, &mut |_, error| failure = Some(error))?;
         failure.map_or(Ok(()), Err)
     }

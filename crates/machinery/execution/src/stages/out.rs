@@ -10,7 +10,7 @@ use crate::host::StorageHost;
 use crate::write::{self, InsertRules};
 use baton_document::show;
 use baton_query::pipeline::{Flow, OutSpec, Stage, Target};
-use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, IndexState, Pace, Storage};
+use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, IndexState, Storage, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawDocumentBuf;
 use std::collections::VecDeque;
@@ -62,7 +62,7 @@ struct Writing {
     scratch: Scratch,
     batch: Vec<RawDocumentBuf>,
     batch_bytes: usize,
-    pace: Pace,
+    throttle: Throttle,
 }
 
 impl Writing {
@@ -75,7 +75,7 @@ impl Writing {
         }
         let before = Likeness::of(existing.as_deref());
         let scratch = Scratch::create(&host, &target, existing.as_deref())?;
-        Ok(Self { host, target, before, scratch, batch: Vec::new(), batch_bytes: 0, pace: Pace::default() })
+        Ok(Self { host, target, before, scratch, batch: Vec::new(), batch_bytes: 0, throttle: Throttle::default() })
     }
 
     fn add(&mut self, document: RawDocumentBuf) -> Result<()> {
@@ -99,7 +99,7 @@ impl Writing {
             InsertRules { ordered: true, bypass_validation: self.host.bypass_validation, keeps_empty_timestamps: true };
         let mut failure = None;
         let mut documents = self.batch.iter().enumerate().map(|(at, document)| (at, &**document, 0));
-        let work = self.host.work(&self.pace);
+        let work = self.host.work(&self.throttle);
         write::insert_many(&work, &self.scratch.namespace, &mut documents, rules, None, &mut |_, error| {
             failure.get_or_insert(error);
         })?;

@@ -32,7 +32,7 @@ pub fn insert_many(
     mut retry: Option<Retry<'_>>,
     failed: &mut dyn FnMut(usize, Error),
 ) -> Result<(u64, OpTime)> {
-    let Work { storage, draw, interruption, durability, pace } = *work;
+    let Work { storage, draw, interruption, durability, throttle } = *work;
     let collection = storage.collection_or_create(namespace, || draw.uuid())?;
     refuse_view(&collection)?;
     let mut inserted = 0;
@@ -98,7 +98,7 @@ pub fn insert_many(
             } else {
                 // With more to come only the last batch waits for the disk; a sync covers all before it.
                 let durability = if documents.peek().is_some() && !stop { Durability::Applied } else { durability };
-                let outcome = pace.commit(storage, transaction, durability);
+                let outcome = throttle.commit(storage, transaction, durability);
                 last = match &mut retry {
                     Some(retry) => retry.committed(storage, outcome),
                     None => outcome,

@@ -5,7 +5,7 @@
 //!   that is dropped or renamed meanwhile ends the operation with `QueryPlanKilled` (175), as in MongoDB; what it has changed stays.
 //! - No document is changed twice: where an update may move a document along the index that it is found by, all are found first, and
 //!   what is remembered of them is of the request's memory.
-//! - Between two slices the operation keeps the set's pace ([`baton_storage::Pace`]).
+//! - Between two slices the operation keeps the set's pace ([`baton_storage::Throttle`]).
 
 use super::{Changed, Locked, Retry, Work, Written, change_record, refuse_view};
 use crate::access::Given;

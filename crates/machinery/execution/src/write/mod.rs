@@ -25,8 +25,8 @@ use baton_query::planner;
 use baton_query::sort::SortPattern;
 use baton_query::update::check_id;
 use baton_storage::{
-    Collection, CollectionKind, Durability, Pace, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement,
-    Storage, Transaction, record_key,
+    Collection, CollectionKind, Durability, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement, Storage,
+    Throttle, Transaction, record_key,
 };
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
@@ -49,13 +49,13 @@ pub struct Work<'a> {
     /// How safe it is when it returns.
     pub durability: Durability,
     /// How far what it writes runs ahead of the set.
-    pub pace: &'a Pace,
+    pub throttle: &'a Throttle,
 }
 
 impl Work<'_> {
     /// Waits until it may go on writing; for who holds nothing that others wait for.
     fn keep_pace(&self) -> Result<()> {
-        self.pace.keep(self.storage, &|| self.interruption.look())
+        self.throttle.wait(self.storage, &|| self.interruption.look())
     }
 }
 
@@ -413,7 +413,7 @@ fn with_document<T>(
     })();
     match attempt {
         Ok(attempt) if !transaction.is_empty() => {
-            Ok((attempt, work.pace.commit(storage, transaction, work.durability)?))
+            Ok((attempt, work.throttle.commit(storage, transaction, work.durability)?))
         }
         Ok(attempt) => {
             storage.abandon(transaction);

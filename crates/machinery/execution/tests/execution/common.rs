@@ -8,7 +8,7 @@ use baton_query::pipeline::Pipeline;
 use baton_query::sort::SortPattern;
 use baton_query::update::Update;
 use baton_storage::tasks::AlwaysOpen;
-use baton_storage::{Collection, Durability, IndexDefinition, Pace, Storage, StorageOptions};
+use baton_storage::{Collection, Durability, IndexDefinition, Storage, StorageOptions, Throttle};
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 pub struct Ground {
     pub storage: Arc<Storage>,
     pub namespace: Namespace,
-    pace: Pace,
+    throttle: Throttle,
     _directory: TempDir,
 }
 
@@ -66,7 +66,7 @@ impl Ground {
         let ground = Self {
             storage,
             namespace: Namespace::new("test", "c").expect("a name"),
-            pace: Pace::default(),
+            throttle: Throttle::default(),
             _directory: directory,
         };
         let documents: Vec<RawDocumentBuf> = documents.into_iter().collect();
@@ -108,8 +108,8 @@ impl Ground {
     }
 
     pub fn work<'a>(&'a self, interruption: &'a Arc<Interruption>) -> Work<'a> {
-        let pace = &self.pace;
-        Work { storage: &self.storage, draw: &SystemDraw, interruption, durability: Durability::Applied, pace }
+        let throttle = &self.throttle;
+        Work { storage: &self.storage, draw: &SystemDraw, interruption, durability: Durability::Applied, throttle }
     }
 
     pub fn query(&self, spec: QuerySpec) -> Query {

@@ -1,7 +1,5 @@
 //! What is dropped while a query is under way: the query ends with an error, not with a part of its answer.
 
-#![allow(clippy::unwrap_used)]
-
 use crate::common::{Ground, go_on, matcher};
 use baton_execution::{Given, Query, QuerySpec};
 use baton_types::ErrorCode;
@@ -14,7 +12,7 @@ fn begin(query: &mut Query) {
         taken += 1;
         Ok(if taken == 3 { Given::TakenLast } else { Given::Taken })
     });
-    assert!(more.unwrap());
+    assert!(more.expect("the first batch is read"));
 }
 
 fn goes_on(query: &mut Query) -> Result<usize, ErrorCode> {

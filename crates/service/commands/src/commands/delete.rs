@@ -11,7 +11,7 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, Retry, Work};
 use baton_query::Context;
-use baton_storage::{Durability, Pace};
+use baton_storage::{Durability, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
@@ -89,14 +89,13 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let each = if single { durability(call) } else { Durability::Applied };
-    let pace = Pace::default();
-    let interruption = call.operation.interruption();
+    let throttle = Throttle::default();
     let work = Work {
         storage: &call.server.storage,
         draw: &SystemDraw,
-        interruption: &interruption,
+        interruption: &context.interruption,
         durability: each,
-        pace: &pace,
+        throttle: &throttle,
     };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in deletes.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Work, Written};
 use baton_query::projection::{Mode, Projection};
-use baton_storage::Pace;
+use baton_storage::Throttle;
 use baton_types::{Error, Result};
 use bson::raw::RawBson;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -68,10 +68,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let session = retry::session(call)?;
     let stmt_id = retry::statement_id(call, 0);
     let storage = &call.server.storage;
-    let pace = Pace::default();
-    let interruption = call.operation.interruption();
-    let work =
-        Work { storage, draw: &SystemDraw, interruption: &interruption, durability: durability(call), pace: &pace };
+    let throttle = Throttle::default();
+    let work = Work {
+        storage,
+        draw: &SystemDraw,
+        interruption: &context.interruption,
+        durability: durability(call),
+        throttle: &throttle,
+    };
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let mut act = |statements: Option<&mut Statements<'_>>| -> Result<Written> {

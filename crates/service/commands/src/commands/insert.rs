@@ -8,7 +8,7 @@ use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::write::{InsertRules, Work};
 use baton_execution::{SystemDraw, write};
-use baton_storage::Pace;
+use baton_storage::Throttle;
 use baton_types::Result;
 use bson::{RawDocument, cstr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,10 +46,15 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Vec::new()
     };
     let numbered = documents.iter().enumerate().map(|(i, document)| (i, document, ids.get(i).copied().unwrap_or(0)));
-    let pace = Pace::default();
+    let throttle = Throttle::default();
     let interruption = call.operation.interruption();
-    let work =
-        Work { storage, draw: &SystemDraw, interruption: &interruption, durability: durability(call), pace: &pace };
+    let work = Work {
+        storage,
+        draw: &SystemDraw,
+        interruption: &interruption,
+        durability: durability(call),
+        throttle: &throttle,
+    };
     let inserted = match &session {
         None => {
             let mut numbered = numbered;

@@ -11,7 +11,7 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, UpdateStatement, Work};
 use baton_query::update::Update;
-use baton_storage::{Durability, Pace};
+use baton_storage::{Durability, Throttle};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 
@@ -99,11 +99,15 @@ fn keep(call: &Call<'_>, defaults: &Defaults) -> Result<()> {
     let filter = matcher(Some(&rawdoc! { "_id": DOCUMENT_ID }), &context)?;
     let update = Update::parse::<&RawDocument>(RawBsonRef::Document(&document), &[], &context)?;
     let statement = UpdateStatement { upsert: true, ..UpdateStatement::one(filter, update) };
-    let interruption = call.operation.interruption();
     let storage = &call.server.storage;
-    let pace = Pace::default();
-    let work =
-        Work { storage, draw: &SystemDraw, interruption: &interruption, durability: Durability::Synced, pace: &pace };
+    let throttle = Throttle::default();
+    let work = Work {
+        storage,
+        draw: &SystemDraw,
+        interruption: &context.interruption,
+        durability: Durability::Synced,
+        throttle: &throttle,
+    };
     write::update(&work, &namespace()?, &statement, &context, None)?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use baton_execution::SystemDraw;
 use baton_execution::write::{self, Image, Retry, UpdateStatement, Work, Written};
 use baton_query::Context;
 use baton_query::update::Update;
-use baton_storage::{Durability, Pace};
+use baton_storage::{Durability, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, RawArray, RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
@@ -191,14 +191,13 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut repeated = false;
     // Of several statements only the end waits for the disk: one sync covers them all.
     let each = if single { durability(call) } else { Durability::Applied };
-    let pace = Pace::default();
-    let interruption = call.operation.interruption();
+    let throttle = Throttle::default();
     let work = Work {
         storage: &call.server.storage,
         draw: &SystemDraw,
-        interruption: &interruption,
+        interruption: &context.interruption,
         durability: each,
-        pace: &pace,
+        throttle: &throttle,
     };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in updates.iter().enumerate() {

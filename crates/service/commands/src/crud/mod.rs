@@ -48,10 +48,10 @@ pub fn context_with(
     context.read_at = call.read_at;
     context.memory = Arc::clone(&call.server.stage_memory);
     if allow_disk_use.unwrap_or_else(|| parameters.allow_disk_use_by_default.load(Relaxed)) {
-        context.spill = Some(Arc::new(call.server.storage.spills().clone()));
+        context.spill = Some(Arc::clone(&call.server.spill_space));
     }
     context.spill_totals = Arc::clone(&call.server.spill_totals);
-    context.used_disk = Arc::clone(call.used_disk.get_or_init(Arc::default));
+    context.used_disk = Arc::clone(call.used_disk.get_or_init(|| Arc::clone(&context.used_disk)));
     context.interruption.set(&call.operation.check());
     for element in variables.into_iter().flat_map(RawDocument::iter) {
         let (name, value) = element?;

@@ -4,7 +4,7 @@ use crate::testing::Member;
 use crate::ttl;
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, InsertRules, Work};
-use baton_storage::{Durability, IndexDefinition, Pace};
+use baton_storage::{Durability, IndexDefinition, Throttle};
 use baton_types::{Check, Error, ErrorCode, Interruption, Namespace};
 use bson::{Bson, DateTime, Document, doc, rawdoc};
 use std::sync::Arc;
@@ -628,7 +628,7 @@ fn what_becomes_a_view_between_two_batches_of_an_insert_takes_no_document() {
         draw: &SystemDraw,
         interruption: &Interruption::asking(&check),
         durability: Durability::Applied,
-        pace: &Pace::default(),
+        throttle: &Throttle::default(),
     };
     let mut failures = Vec::new();
     let mut each = documents.iter().enumerate().map(|(at, document)| (at, &**document, at as i32));

@@ -25,7 +25,7 @@ pub use sessions::Session;
 pub use topology::{ReplicaSet, Topology};
 
 use crate::envelope::SessionId;
-use baton_query::spill::SpillTotals;
+use baton_query::spill::{SpillSpace, SpillTotals};
 use baton_replication::Replication;
 use baton_storage::Storage;
 use baton_types::{Error, MemoryPool, OpTime, Result, Timestamp};
@@ -140,6 +140,8 @@ pub struct Server {
     pub write_lock: write_lock::WriteLock,
     /// What the deletion of expired documents has done.
     pub ttl: crate::ttl::Figures,
+    /// Where blocking stages put what they may not hold in memory.
+    pub spill_space: Arc<dyn SpillSpace>,
     /// What blocking stages have done, over all requests.
     pub spill_totals: Arc<SpillTotals>,
     /// What blocking stages hold, over all requests.
@@ -197,6 +199,7 @@ impl Server {
             defaults: defaults::DefaultConcerns::default(),
             fail_points: failpoints::FailPoints::default(),
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
+            spill_space: Arc::new(parts.storage.spills().clone()),
             spill_totals: Arc::default(),
             stage_memory: MemoryPool::new(STAGE_MEMORY_BYTES + parts.storage.cache_bytes() / 8),
             request_memory: MemoryPool::new(REQUEST_MEMORY_BYTES),
