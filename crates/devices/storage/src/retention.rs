@@ -178,7 +178,9 @@ impl Storage {
     fn drop_oldest_files(&self, mut excess: u64, task: &TaskGuard) -> u64 {
         let retention = &self.retention;
         let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let keep_from_secs = now_secs.saturating_sub(retention.retention_secs_min.load(Ordering::Relaxed)) as u32;
+        let secs_min = retention.retention_secs_min.load(Ordering::Relaxed);
+        // Entries of that second are in part too young; without a minimum none is.
+        let keep_from_secs = if secs_min == 0 { u32::MAX } else { now_secs.saturating_sub(secs_min) as u32 };
         let Ok(mut files) = self.db().live_files() else { return 0 };
         files.retain(|file| file.column_family_name == family::OPLOG);
         files.sort_by(|a, b| a.start_key.cmp(&b.start_key));
