@@ -12,6 +12,8 @@
 //! - Below a start that holds for a view, the view sees no document. A start holds for every view that was taken after it
 //!   was seen, and for a time at or after the newest change it was seen with.
 //! - One insert at a time (the lock on the collection's end), so that record keys are in the order of commits.
+//! - The primary alone lets go of the oldest documents, under their locks, and logs each as a deletion: members have the same
+//!   documents whatever they counted.
 //! - A start on disk was seen in what had been committed before it.
 //!
 //! What it deliberately does not do: shorten what an index has of dropped documents; that is compaction's.
@@ -23,7 +25,7 @@ use crate::locks::LockSet;
 use crate::machine::read_failure;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::view::{Bounds, Order, View};
+use crate::view::{Bounds, Order, View, stored_document};
 use crate::write::Inserted;
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawBsonRef, RawDocument, rawdoc};
@@ -36,6 +38,9 @@ const END: &[u8] = b"capped";
 /// How far the start moves before it is noted anew, and before it is stored anew. What lies between is walked over.
 const NOTE_STEP: u64 = 32;
 const STORE_STEP: u64 = 1024;
+
+/// How many documents one insert lets go of. More are over only once the limits were lowered; the next inserts see to the rest.
+const LET_GO_MAX: usize = 256;
 
 /// Where a capped collection begins, for the views of now and for some older ones.
 #[derive(Default)]
@@ -157,15 +162,6 @@ impl Storage {
         self.add_document(transaction, copy, &record, document, false, None)
     }
 
-    /// Waits until no insert is under way that has begun before.
-    pub(crate) fn wait_for_end(&self, collection: &Collection, ask: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let mut lock = LockSet::default();
-        while !self.locks.lock(&mut lock, collection.id, END) {
-            ask()?;
-        }
-        Ok(())
-    }
-
     /// The bounds of the newest documents of `source`, as the view has it, that fit into the capped collection `copy`.
     pub(crate) fn newest_that_fit(&self, view: &View<'_>, source: &Collection, copy: &Collection) -> Result<Bounds> {
         let (bytes_max, documents_max) = capped_limits(copy);
@@ -183,42 +179,81 @@ impl Storage {
         Ok(Bounds::default())
     }
 
-    /// Adds deletions of the oldest documents of a capped collection that no longer fit beside a new one of `size` bytes.
+    /// Adds deletions of the oldest documents of a capped collection that no longer fit beside a new one of `size` bytes,
+    /// [`LET_GO_MAX`] at most. `false` if one of them was another's, who is done now: then the transaction has given its locks
+    /// back, and is to be begun anew.
     ///
-    /// Only once nothing can refuse the new one any more: the transaction is committed even if it holds nothing else.
+    /// The transaction holds the collection's end and has changed nothing. Only once nothing can refuse the new document any
+    /// more: the transaction is committed even if it holds nothing else.
     pub(crate) fn make_room(
         &self,
         transaction: &mut Transaction,
         collection: &Arc<Collection>,
         size: i64,
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        if transaction.is_replicated {
+            return Ok(true);
+        }
         let (bytes_max, documents_max) = capped_limits(collection);
         let counts = collection.counts();
         let (mut documents, mut bytes) = (counts.documents + 1, counts.bytes + size);
         let is_over = |documents, bytes| bytes > bytes_max || documents_max.is_some_and(|max| documents > max);
         if !is_over(documents, bytes) {
-            return Ok(());
+            return Ok(true);
         }
         let view = self.view();
         let mut oldest = view.documents(collection, &Bounds::default(), Order::Forward);
-        let mut first = None;
-        while is_over(documents, bytes) {
-            let Some((record, before)) = oldest.next_document()? else { break };
-            first.get_or_insert(sequence_of(record));
+        let mut let_go = Vec::new();
+        while is_over(documents, bytes) && let_go.len() < LET_GO_MAX {
+            let Some((record, seen)) = oldest.next_document()? else { break };
+            if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
+                transaction.locks.release();
+                self.wait_for_document(collection, record);
+                return Ok(false);
+            }
             documents -= 1;
-            bytes -= before.as_bytes().len() as i64;
-            self.remove(transaction, collection, record, before)?;
+            // What the view sees may have been changed or deleted by one whose turn comes before ours.
+            let Some(now) = self.get_locked(collection, record)? else {
+                bytes -= seen.as_bytes().len() as i64;
+                continue;
+            };
+            bytes -= stored_document(&now)?.as_bytes().len() as i64;
+            let_go.push((RecordKey::from_slice(record), now));
         }
-        // What this transaction drops is still there if it is refused: the start is what was seen.
-        if let Some(first) = first {
-            self.note_start(transaction, collection, first);
+        for (record, document) in &let_go {
+            self.delete(transaction, collection, record, stored_document(document)?, None)?;
         }
-        Ok(())
+        if let Some((newest, _)) = let_go.last() {
+            self.note_start(transaction, collection, newest)?;
+        }
+        Ok(true)
     }
 
-    fn note_start(&self, transaction: &mut Transaction, collection: &Collection, sequence: u64) {
-        if sequence < collection.shared.starts.newest() + NOTE_STEP {
-            return;
+    /// Waits a while for whoever changes a document.
+    fn wait_for_document(&self, collection: &Collection, record: &[u8]) {
+        let mut lock = LockSet::default();
+        // Who comes away without it looks again, and asks on the way whether to go on.
+        let _is_locked = self.locks.lock(&mut lock, collection.id, record);
+    }
+
+    /// Notes where a capped collection begins, if one of its documents that is now deleted lies so far beyond what is known that
+    /// the beginning may have moved.
+    pub(crate) fn note_start(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Arc<Collection>,
+        deleted: &[u8],
+    ) -> Result<()> {
+        let due = collection.shared.starts.newest() + NOTE_STEP;
+        if sequence_of(deleted) < due {
+            return Ok(());
+        }
+        // What this transaction deletes is still there if it is refused: the start is what is seen.
+        let view = self.view();
+        let mut oldest = view.documents(collection, &Bounds::default(), Order::Forward);
+        let Some(sequence) = oldest.next_document()?.map(|(record, _)| sequence_of(record)) else { return Ok(()) };
+        if sequence < due {
+            return Ok(());
         }
         let stored = collection.shared.starts.0.lock().stored;
         let is_due = sequence >= stored + STORE_STEP;
@@ -226,6 +261,7 @@ impl Storage {
             transaction.put(family::META, &capped_start_key(collection.id), &sequence.to_le_bytes());
         }
         self.note_start_in_memory(collection, sequence, if is_due { sequence } else { stored });
+        Ok(())
     }
 
     fn note_start_in_memory(&self, collection: &Collection, sequence: u64, stored: u64) {

@@ -68,6 +68,10 @@ impl Storage {
             EntryChange::Update { id, .. } | EntryChange::Delete { id } => id,
         };
         let Some(record) = self.record_of(collection, id)? else {
+            if !transaction.is_empty() {
+                // This very transaction may insert it.
+                return Ok(CarriedOut::CommitFirst);
+            }
             let EntryChange::Put(document) = change else { return Ok(CarriedOut::Absent) };
             return self.append_capped(transaction, collection, id, document, image);
         };
@@ -93,6 +97,9 @@ impl Storage {
             }
             (Some(before), EntryChange::Delete { .. }) => {
                 self.delete(transaction, collection, &record, before, None)?;
+                if collection.kind == CollectionKind::Capped {
+                    self.note_start(transaction, collection, &record)?;
+                }
                 (Some(before), None)
             }
             (None, EntryChange::Put(document)) if collection.kind == CollectionKind::Clustered => {

@@ -209,11 +209,6 @@ impl Storage {
                 None => Ok(()),
             }
         })?;
-        for (collection, records) in touched.documents.values_mut() {
-            if collection.kind == CollectionKind::Capped {
-                self.note_let_go(collection, records, &then)?;
-            }
-        }
         Ok(touched)
     }
 
@@ -245,18 +240,6 @@ impl Storage {
         let (_, known) = place.or_insert_with(|| (Arc::clone(collection), Records::new()));
         for record in records {
             known.entry(record.to_vec()).or_default().push(time);
-        }
-        Ok(())
-    }
-
-    /// What a capped collection has let go of its old end since the common entry: the log does not tell.
-    fn note_let_go(&self, collection: &Arc<Collection>, records: &mut Records, then: &View<'_>) -> Result<()> {
-        let now = self.view();
-        let mut oldest = now.documents(collection, &Bounds::default(), Order::Forward);
-        let to = oldest.next_document()?.map(|(record, _)| record.to_vec());
-        let mut gone = then.documents(collection, &Bounds { from: Vec::new(), to }, Order::Forward);
-        while let Some((record, _)) = gone.next_document()? {
-            records.entry(record.to_vec()).or_default();
         }
         Ok(())
     }

@@ -146,8 +146,10 @@ impl Storage {
                 }
             }
         }
-        if collection.kind == CollectionKind::Capped {
-            self.make_room(transaction, collection, document.as_bytes().len() as i64)?;
+        if collection.kind == CollectionKind::Capped
+            && !self.make_room(transaction, collection, document.as_bytes().len() as i64)?
+        {
+            return Ok(Inserted::CommitFirst);
         }
         for (index, entries) in &added {
             self.note_multikey(transaction, collection, index, entries.multikey);
@@ -234,20 +236,6 @@ impl Storage {
         before: &RawDocument,
         statement: Option<Statement<'_>>,
     ) -> Result<()> {
-        self.remove(transaction, collection, record, before)?;
-        let o = rawdoc! { "_id": id_of(before)? };
-        self.log(transaction, collection, OplogKind::Delete, &o, None, statement);
-        Ok(())
-    }
-
-    /// Takes a document and its index entries away, without an oplog entry.
-    pub(crate) fn remove(
-        &self,
-        transaction: &mut Transaction,
-        collection: &Arc<Collection>,
-        record: &[u8],
-        before: &RawDocument,
-    ) -> Result<()> {
         for index in collection.indexes().iter() {
             for entry in entries_of_fact(index, before).entries {
                 transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
@@ -255,6 +243,8 @@ impl Storage {
         }
         transaction.change(collection, record, DocumentChange::Delete(before));
         transaction.count(collection, -1, -(before.as_bytes().len() as i64));
+        let o = rawdoc! { "_id": id_of(before)? };
+        self.log(transaction, collection, OplogKind::Delete, &o, None, statement);
         Ok(())
     }
 

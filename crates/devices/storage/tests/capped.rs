@@ -7,9 +7,9 @@
 use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Bounds, CarriedOut, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, EntryChange, Inserted,
-    Order, Storage, StorageOptions, Transaction, View,
+    Modification, Order, Storage, StorageOptions, Transaction, View, stored_document,
 };
-use baton_types::Namespace;
+use baton_types::{Namespace, Timestamp};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use rust_rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use std::path::Path;
@@ -303,4 +303,118 @@ fn a_rollback_brings_back_what_a_full_collection_dropped_for_what_is_rolled_back
     insert(&storage, &ring, 3_000..3_001);
     let after = ids(&storage.view(), &ring, Order::Forward);
     assert_eq!((after[0], after.last()), (before[1], Some(&3_000)));
+}
+
+/// Changes or deletes the oldest document there is, as a client does that found it a moment ago.
+fn disturb_oldest(storage: &Storage, ring: &Arc<Collection>, n: i32) {
+    let view = storage.view();
+    let mut oldest = view.documents(ring, &Bounds::default(), Order::Forward);
+    let Some(record) = oldest.next_document().unwrap().map(|(record, _)| record.to_vec()) else { return };
+    let mut transaction = Transaction::default();
+    assert!(storage.lock_document(&mut transaction, ring, &record));
+    let Some(before) = storage.get_locked(ring, &record).unwrap() else { return };
+    let before = stored_document(&before).unwrap();
+    if n % 3 == 0 {
+        storage.delete(&mut transaction, ring, &record, before, None).unwrap();
+    } else {
+        let id = before.get_i32("_id").unwrap();
+        let after = rawdoc! { "_id": id, "text": "x".repeat((n % 100) as usize) };
+        storage.update(&mut transaction, ring, &record, (before, &after), &after, None).unwrap();
+    }
+    storage.commit(transaction, Durability::Applied).unwrap();
+}
+
+#[test]
+fn what_is_let_go_beside_those_who_change_it_is_gone_once_and_on_all_members() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = rawdoc! { "capped": true, "size": SIZE, "max": 7 };
+    let primary = open(&directory.path().join("primary"));
+    let ring = create(&primary, "ring", &options, 1);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for first in 0..3 {
+            let (primary, ring, is_over) = (&primary, &ring, &is_over);
+            scope.spawn(move || {
+                let mut n = first;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    n += 1;
+                    disturb_oldest(primary, ring, n);
+                }
+            });
+        }
+        for id in 0..4000 {
+            let mut transaction = Transaction::default();
+            while primary.insert(&mut transaction, &ring, &document(id), None).unwrap() == Inserted::CommitFirst {
+                primary.abandon(std::mem::take(&mut transaction));
+            }
+            primary.commit(transaction, Durability::Applied).unwrap();
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let left = ids(&primary.view(), &ring, Order::Forward);
+    assert!(left.len() <= 7, "{left:?}");
+    assert_eq!(ring.counts().documents, left.len() as i64, "counted is what is there");
+
+    let follower = follow(&directory.path().join("follower"), &primary, &options);
+    let copy = follower.collection(&ring.namespace).unwrap();
+    assert_eq!(ids(&follower.view(), &copy, Order::Forward), left);
+    assert_eq!(copy.counts(), ring.counts());
+}
+
+/// Another member, which has applied what the primary logged of its collection of these options, many entries at a time.
+fn follow(path: &Path, primary: &Storage, options: &RawDocument) -> Arc<Storage> {
+    let follower = open(path);
+    follower.close_to_writes();
+    follower.unlogged(|| Ok(create(&follower, "ring", options, 1))).unwrap();
+    let log = primary.entries_from(Timestamp::ZERO, usize::MAX).unwrap();
+    let entries: Vec<&RawDocument> =
+        log.iter().map(|entry| &**entry).filter(|entry| entry.get_str("op").unwrap() != "c").collect();
+    for part in entries.chunks(50) {
+        follower.apply_entries(part).unwrap();
+    }
+    follower
+}
+
+#[test]
+fn what_follows_an_insert_at_once_is_applied_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = rawdoc! { "capped": true, "size": SIZE };
+    let primary = open(&directory.path().join("primary"));
+    let ring = create(&primary, "ring", &options, 1);
+    for id in 0..4 {
+        insert(&primary, &ring, id..id + 1);
+        // Deleted, changed, changed again, deleted.
+        disturb_oldest(&primary, &ring, id);
+    }
+    let everything = |storage: &Storage| -> Vec<RawDocumentBuf> {
+        let ring = storage.collection(&name("ring")).unwrap();
+        let view = storage.view();
+        let mut cursor = view.documents(&ring, &Bounds::default(), Order::Forward);
+        let mut all = Vec::new();
+        while let Some((_, document)) = cursor.next_document().unwrap() {
+            all.push(document.to_owned());
+        }
+        all
+    };
+    let follower = follow(&directory.path().join("follower"), &primary, &options);
+    assert_eq!(everything(&follower), everything(&primary));
+}
+
+#[test]
+fn limits_that_were_lowered_are_kept_after_a_few_inserts_in_bounded_steps() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let ring = create(&storage, "ring", &rawdoc! { "capped": true, "size": 1 << 20 }, 1);
+    insert(&storage, &ring, 0..1000);
+    let modification = Modification { options: rawdoc! { "max": 10 }, index: None };
+    storage.lock_catalog().collection(&ring.namespace).unwrap().modify(&modification).unwrap();
+    let ring = storage.collection(&ring.namespace).unwrap();
+    let mut left = ring.counts().documents;
+    for id in 1000..1004 {
+        insert(&storage, &ring, id..id + 1);
+        let now = ring.counts().documents;
+        assert!(left - now <= 256, "{left} to {now}");
+        left = now;
+    }
+    assert_eq!(ids(&storage.view(), &ring, Order::Forward), (994..1004).collect::<Vec<_>>());
 }

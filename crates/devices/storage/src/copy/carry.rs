@@ -84,10 +84,6 @@ impl Storage {
     ) -> Result<()> {
         let mut done = 0;
         let mut ask = |done| progress(done, touched.len() as u64);
-        if source.kind == CollectionKind::Capped {
-            // What an insert drops from the old end it does not lock; but it holds the end until that is done.
-            self.wait_for_end(source, &mut || ask(0))?;
-        }
         let mut left = touched;
         while !left.is_empty() {
             let mut now = Vec::new();
