@@ -52,6 +52,8 @@ ALLOWED = (
     (14, READING + ("getMore",), "\\$add only supports numeric or date types"),
     (2, CHANGING, "Cannot apply \\$|The path '.*' must exist|Cannot apply array updates|The positional operator did not find|"
                   "The field .* must be an array"),
+    # More than 64 bits hold.
+    (2, CHANGING, "Failed to apply \\$(inc|mul) operations to current value"),
     (14, CHANGING, "Path .* contains an element of non-array type"),
     (53, CHANGING, "The '_id' value cannot be of type array"),
     (28, CHANGING, "Cannot create field"),
