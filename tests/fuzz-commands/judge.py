@@ -82,7 +82,8 @@ ALLOWED = (
     (27, ("dropIndexes", "collMod"), ""), (85, ("createIndexes",), ""), (86, ("createIndexes",), ""), (68, ("createIndexes",), ""),
     (12587, ("collMod", "drop", "dropDatabase", "renameCollection", "convertToCapped", "dropIndexes", "create"), "cannot perform operation"),
     (117, ("renameCollection", "convertToCapped", "cloneCollectionAsCapped"), ".* was (altered|dropped|changed) while it was copied"),
-    (276, ("createIndexes",), "Index build aborted"), (67, ("createIndexes",), ""),
+    (276, ("createIndexes", "aggregate", "renameCollection", "convertToCapped", "cloneCollectionAsCapped"), "Index build aborted"),
+    (67, ("createIndexes",), ""),
     (72, ("collMod",), ""), (20, ("renameCollection",), "Can't rename a collection to itself"), (10, ("renameCollection",), ""),
 )
 
