@@ -22,7 +22,11 @@ pub enum Demand {
 }
 
 impl Demand {
-    fn is_met_by<'m>(&self, configuration: &Configuration, having: impl Iterator<Item = &'m Member>) -> bool {
+    pub(crate) fn is_met_by<'m>(
+        &self,
+        configuration: &Configuration,
+        having: impl Iterator<Item = &'m Member>,
+    ) -> bool {
         match self {
             Self::Members(count) => having.count() >= *count,
             Self::Majority => having.filter(|member| member.is_voter()).count() >= configuration.majority_of_writes(),

@@ -19,7 +19,8 @@
 //!   └─ reconfiguration one voter at a time
 //! ```
 //!
-//! Beside it stands [`judge`]: what a member does with a batch of entries that it fetched.
+//! Beside it stand [`judge`]: what a member does with a batch of entries that it fetched; and [`index_build`]: how the members build
+//! an index together.
 //!
 //! Pull keeps this small: it sees the positions of logs ([`Position`]), never their entries.
 //!
@@ -38,6 +39,7 @@ mod consensus;
 mod election;
 mod fetch;
 mod heartbeats;
+pub mod index_build;
 mod leadership;
 mod message;
 mod mutant;

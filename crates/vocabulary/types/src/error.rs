@@ -169,6 +169,7 @@ error_codes! {
     266 FailPointSetFailed,
     270 RepairedReplicaSetNode,
     276 IndexBuildAborted,
+    278 UnsatisfiableCommitQuorum,
     279 ClientDisconnect,
     280 ChangeStreamFatalError,
     285 IndexBuildAlreadyInProgress,
