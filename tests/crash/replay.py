@@ -123,7 +123,8 @@ class Replay:
                 raise OplogFault(f"a rename over {target}: {entry}")
             self.collections.pop(target, None)
             self.names[o["to"]] = entry["ui"]
-        elif not any(name in o for name in ("createIndexes", "dropIndexes", "dropDatabase", "collMod")):
+        elif not any(name in o for name in ("createIndexes", "startIndexBuild", "commitIndexBuild", "abortIndexBuild",
+                                            "dropIndexes", "dropDatabase", "collMod")):
             raise OplogFault(f"a command nobody sent: {entry}")
 
     def load(self, client):

@@ -39,7 +39,8 @@ def test_04_a_kill_in_the_middle_of_a_rollback(point):
             alone = carts_of(direct, WriteConcern(1))
             alone.insert_many([{"_id": f"lost-{i}"} for i in range(20)])
             alone.update_many({"n": 0}, {"$set": {"n": 1}})
-            alone.create_index("n")
+            direct.shop.command("createIndexes", "carts", indexes=[{"key": {"n": 1}, "name": "n_1"}], commitQuorum=0,
+                                writeConcern={"w": 1})
             direct.get_database("shop", write_concern=WriteConcern(1)).created.insert_one({"_id": 1})
             alone.drop()
             alone.insert_one({"_id": "another"})
@@ -118,3 +119,42 @@ def test_16_a_kill_around_the_votes_sync(point):
         members.await_healthy()
         assert carts_of(client).count_documents({}) == 3
         assert candidate in range(3)
+
+
+@pytest.mark.parametrize("who", ["primary", "secondary"])
+@pytest.mark.parametrize("point", ["index-build-before-start", "index-build-started", "index-build-batch", "index-build-before-ready",
+                                   "index-build-ready", "index-build-abort-before-commit", "index-build-abort-after-commit"])
+def test_a_kill_in_the_middle_of_an_index_build(point, who):
+    """Fails if the members end with different indexes, if a build waits for ever, or if an index lacks a document."""
+    ends = "abort" in point
+    with ReplicaSet(settings=SOON) as members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_many([{"_id": i, "n": i} for i in range(600)] + ([{"_id": "twin", "n": 7}] if ends else []))
+        victim, primary = 0, 0 if who == "primary" else 1
+        members.kill(victim)
+        members.spawn(victim, {"BATON_CRASH_AT": f"{point}:1"})
+        members.await_states()
+        members.stand(primary)
+        building = threading.Thread(target=build_until_decided, args=(members,))
+        building.start()
+        await_death(members, victim)
+        members.spawn(victim)
+        building.join(90)
+        assert not building.is_alive(), members.logs()
+        members.await_healthy()
+        assert set(carts_of(client).index_information()) == ({"_id_"} if ends else {"_id_", "n_1"})
+
+
+def build_until_decided(members):
+    """Builds a unique index, and again where the primary has gone."""
+    while True:
+        try:
+            with members.client() as client:
+                client.shop.command("createIndexes", "carts", indexes=[{"key": {"n": 1}, "name": "n_1", "unique": True}])
+                return
+        except pymongo.errors.DuplicateKeyError:
+            return
+        except pymongo.errors.OperationFailure as error:
+            if error.code == 11000:
+                return
+        except pymongo.errors.PyMongoError:
+            pass

@@ -22,7 +22,7 @@ use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
-use bson::{Bson, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -276,6 +276,15 @@ impl IndexDefinition {
     }
 }
 
+/// A build of the set: all its members make the same indexes under the same UUID.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexBuild {
+    /// `indexBuildUUID`.
+    pub uuid: [u8; 16],
+    /// `commitQuorum`: how many members must have built before any completes.
+    pub commit_quorum: RawBson,
+}
+
 /// One index of a collection.
 pub struct Index {
     /// Its place on disk.
@@ -283,6 +292,8 @@ pub struct Index {
     /// What it is.
     pub definition: IndexDefinition,
     progress: Arc<IndexProgress>,
+    /// The build of the set that it comes from, if it is one's.
+    build: Option<IndexBuild>,
     /// Uses by queries since the start, and since when: `$indexStats`.
     pub uses: AtomicU64,
 }
@@ -298,7 +309,19 @@ impl Index {
     pub(crate) fn new(id: IndexId, definition: IndexDefinition, state: IndexState) -> Self {
         let progress =
             IndexProgress { ready: AtomicBool::new(state == IndexState::Ready), multikey: AtomicU64::new(0) };
-        Self { id, definition, progress: Arc::new(progress), uses: AtomicU64::new(0) }
+        Self { id, definition, progress: Arc::new(progress), build: None, uses: AtomicU64::new(0) }
+    }
+
+    /// One that a build of the set makes.
+    pub(crate) fn of_build(id: IndexId, definition: IndexDefinition, build: IndexBuild) -> Self {
+        Self { build: Some(build), ..Self::new(id, definition, IndexState::Building) }
+    }
+
+    /// The same as this build had it, before it was complete.
+    pub(crate) fn reopened(&self, build: &IndexBuild) -> Self {
+        let index = Self::of_build(self.id, self.definition.clone(), build.clone());
+        index.progress.add_multikey(self.multikey());
+        index
     }
 
     /// The inverse of [`CatalogEntry::encode_index`].
@@ -306,13 +329,34 @@ impl Index {
         let definition = IndexDefinition::parse(entry.get_document("spec")?)?;
         let state = if entry.get_bool("ready")? { IndexState::Ready } else { IndexState::Building };
         let index = Self::new(entry.get_i64("id")? as IndexId, definition, state);
+        let build = entry.get("build")?.and_then(|build| IndexBuild::decode(build.as_document()?));
+        let index = Self { build, ..index };
         index.progress.add_multikey(entry.get_i64("multikey")? as u64);
         Ok(index)
     }
 
     /// The same index by another definition, on the same key.
     pub(crate) fn altered(&self, definition: IndexDefinition) -> Self {
-        Self { id: self.id, definition, progress: Arc::clone(&self.progress), uses: AtomicU64::new(0) }
+        let (progress, build) = (Arc::clone(&self.progress), self.build.clone());
+        Self { id: self.id, definition, progress, build, uses: AtomicU64::new(0) }
+    }
+
+    /// The same, with the commit quorum of this build if it is the one that makes it.
+    pub(crate) fn with_quorum_of(self: &Arc<Self>, build: &IndexBuild) -> Arc<Self> {
+        if !self.is_of_build(build.uuid) {
+            return Arc::clone(self);
+        }
+        Arc::new(Self { build: Some(build.clone()), ..self.altered(self.definition.clone()) })
+    }
+
+    /// The build of the set that makes it, until it is complete.
+    pub fn build(&self) -> Option<&IndexBuild> {
+        self.build.as_ref().filter(|_| self.state() == IndexState::Building)
+    }
+
+    /// Whether that is this one.
+    pub(crate) fn is_of_build(&self, build: [u8; 16]) -> bool {
+        self.build().is_some_and(|own| own.uuid == build)
     }
 
     /// Whether queries may use it.
@@ -515,6 +559,18 @@ impl Collection {
     }
 }
 
+impl IndexBuild {
+    fn encode(&self) -> RawDocumentBuf {
+        let uuid = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: self.uuid.to_vec() };
+        rawdoc! { "uuid": uuid, "commitQuorum": self.commit_quorum.clone() }
+    }
+
+    fn decode(build: &RawDocument) -> Option<Self> {
+        let uuid = build.get_binary("uuid").ok()?.bytes.try_into().ok()?;
+        Some(Self { uuid, commit_quorum: build.get("commitQuorum").ok()??.into() })
+    }
+}
+
 /// What the catalog family has of one collection.
 pub(crate) struct CatalogEntry {
     namespace: Namespace,
@@ -533,12 +589,16 @@ impl CatalogEntry {
 
     /// What it says of an index.
     pub(crate) fn encode_index(index: &Index, ready: bool) -> RawDocumentBuf {
-        rawdoc! {
+        let mut entry = rawdoc! {
             "id": i64::from(index.id),
             "ready": ready,
             "multikey": index.multikey() as i64,
             "spec": index.definition.document.clone(),
+        };
+        if let Some(build) = index.build.as_ref().filter(|_| !ready) {
+            entry.append(cstr!("build"), build.encode());
         }
+        entry
     }
 
     /// The value in the catalog family.

@@ -13,6 +13,8 @@ mod freeing;
 #[cfg(test)]
 mod freeing_tests;
 mod guard;
+mod index_build;
+mod index_fill;
 mod logged;
 mod recovery;
 
@@ -21,26 +23,19 @@ pub(crate) use dropped::{Dropped, DroppedPart};
 pub(crate) use freeing::Freeing;
 pub(crate) use guard::Quiet;
 pub use guard::{CatalogGuard, Held};
+pub use index_build::{BuildOfSet, Started};
+pub use index_fill::{FillPosition, IndexBuildProgress, Pass};
 pub use logged::{IndexModification, LoggedCommand, Modification};
 
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, IndexState, replaced};
 use crate::commit::Durability;
-use crate::format::{CollectionId, IndexId, family};
-use crate::index::{Entries, Making, entries_of, entries_of_fact, entry_key};
-use crate::index_demands;
 use crate::oplog::{OplogEntry, OplogKind};
 use crate::storage::Storage;
-use crate::tasks::{TaskGuard, TaskKind};
 use crate::transaction::Transaction;
-use crate::view::{Bounds, Order};
-use crate::write::STEPS_OF_A_SEEK;
-use baton_types::{Error, ErrorCode, Interruption, Namespace, OpTime, Result};
+use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawDocumentBuf, rawdoc};
 use std::sync::Arc;
-
-/// Documents an index build puts into one transaction.
-const BUILD_BATCH_DOCUMENTS: usize = 256;
 
 /// What `create` did.
 pub enum CreateOutcome {
@@ -49,9 +44,6 @@ pub enum CreateOutcome {
     /// There was one of this name.
     Exists(Arc<Collection>),
 }
-
-/// Told about an index build's progress; returning an error aborts the build (a killed operation, a deadline).
-pub type IndexBuildProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 impl CatalogGuard<'_> {
     /// Creates a collection or view. `uuid` is the caller's, drawn at random.
@@ -181,65 +173,6 @@ impl Held<'_> {
         *index = Arc::new(index.altered(IndexDefinition::parse(&document)?));
         Ok(indexes)
     }
-
-    /// Registers an index: from now on writers keep it up to date.
-    fn begin_index(&self, definition: IndexDefinition) -> Result<Arc<Index>> {
-        if self.index(&definition.name).is_some() {
-            return Err(Error::new(
-                ErrorCode::IndexAlreadyExists,
-                format!("Identical index already exists: {}", definition.name),
-            ));
-        }
-        let storage = self.guard.storage;
-        let mut transaction = Transaction::default();
-        let index = Arc::new(Index::new(storage.allocate_id(&mut transaction), definition, IndexState::Building));
-        let mut indexes = Vec::clone(&self.indexes());
-        indexes.push(Arc::clone(&index));
-        self.quietly(|this| {
-            transaction.store_entry(this, self.entry(&indexes));
-            storage.commit.commit_unasked(transaction, Durability::Synced);
-            self.indexes.store(Arc::new(indexes));
-        });
-        Ok(index)
-    }
-
-    /// Makes a filled index one that queries may use.
-    fn finish_index(&self, id: IndexId) -> Result<()> {
-        let indexes = self.indexes();
-        let Some(index) = indexes.iter().find(|index| index.id == id) else { return Err(aborted()) };
-        let guard = self.guard;
-        let command = LoggedCommand::CreateIndexes(vec![index.definition.clone()]);
-        self.quietly(|this| {
-            let mut transaction = Transaction::default();
-            transaction.store_entry(this, self.entry(&indexes).completed(id));
-            guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command, None)?;
-            crash_point!("index-build-before-ready");
-            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
-            index.set_ready();
-            crash_point!("index-build-ready");
-            Ok(())
-        })
-    }
-}
-
-/// An index that is being built: whatever ends the build early, nothing of it stays. Else everybody who wants the same index
-/// would wait for it for ever.
-struct UnfinishedIndex<'s> {
-    storage: &'s Storage,
-    collection: CollectionId,
-    index: IndexId,
-}
-
-impl Drop for UnfinishedIndex<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.storage.abort_index(self.collection, self.index) {
-            tracing::error!(component = "INDEX", error = %error, "An index whose build has failed could not be removed; the next start does so");
-        }
-    }
-}
-
-fn aborted() -> Error {
-    Error::new(ErrorCode::IndexBuildAborted, "Index build aborted: the index or its collection was dropped")
 }
 
 impl Storage {
@@ -316,169 +249,6 @@ impl Storage {
         may_replace: impl FnOnce(Option<&Arc<Collection>>) -> Result<()>,
     ) -> Result<()> {
         self.rename_collection_if(from, to, true, |_, target| may_replace(target.map(|target| &**target)))
-    }
-
-    /// Builds an index. Writers go on meanwhile; on error nothing of the index stays. `IndexAlreadyExists` (68) if there
-    /// is one of this name, complete or not; `IndexBuildAborted` (276) if the index or its collection is dropped meanwhile.
-    pub fn create_index(
-        &self,
-        namespace: &Namespace,
-        definition: IndexDefinition,
-        progress: IndexBuildProgress<'_>,
-    ) -> Result<()> {
-        let missing = || Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}"));
-        self.create_index_if(
-            |catalog| Ok(Some((catalog.collection(namespace).ok_or_else(missing)?, definition))),
-            &Arc::default(),
-            progress,
-        )
-        .map(|_| ())
-    }
-
-    /// Builds the index that `decide` wants of the collection that it holds, as it is when the index is registered; gives its id,
-    /// or `None` if none was wanted. `progress` hears of every batch of documents; `asked` is asked within each document. Errors as
-    /// those of [`Self::create_index`].
-    pub fn create_index_if(
-        &self,
-        decide: impl for<'g> FnOnce(&'g CatalogGuard<'g>) -> Result<Option<(Held<'g>, IndexDefinition)>>,
-        asked: &Arc<Interruption>,
-        progress: IndexBuildProgress<'_>,
-    ) -> Result<Option<IndexId>> {
-        let (collection, index) = {
-            let catalog = self.lock_catalog();
-            let Some((held, definition)) = decide(&catalog)? else { return Ok(None) };
-            if !crate::replay::is_under_way() {
-                self.check_room()?;
-            }
-            let index = held.begin_index(definition)?;
-            (Arc::clone(&held), index)
-        };
-        let name = format!("{} {}", collection.namespace, index.definition.name);
-        let task = self.tasks().admit_now(TaskKind::IndexBuild, name, collection.counts().documents.max(0) as u64);
-        crash_point!("index-build-registered");
-        let unfinished = UnfinishedIndex { storage: self, collection: collection.id, index: index.id };
-        self.fill_index(&collection, &index, &task, asked, progress)?;
-        self.lock_catalog().by_id(collection.id).ok_or_else(aborted)?.finish_index(index.id)?;
-        std::mem::forget(unfinished);
-        Ok(Some(index.id))
-    }
-
-    /// Takes away what there is of an index that was not completed, in a collection that may be gone.
-    fn abort_index(&self, collection: CollectionId, index: IndexId) -> Result<()> {
-        let catalog = self.lock_catalog();
-        match catalog.by_id(collection) {
-            Some(held) => held.remove_indexes(&[index], false),
-            // Only the keys are left, those that the build has added since.
-            None => self.free_again(index),
-        }
-    }
-
-    /// Gives an index the entries of every document. Each document is read again under its lock, so that an entry never
-    /// overtakes a writer that removes it.
-    fn fill_index(
-        &self,
-        collection: &Arc<Collection>,
-        index: &Arc<Index>,
-        task: &TaskGuard,
-        asked: &Arc<Interruption>,
-        progress: IndexBuildProgress<'_>,
-    ) -> Result<()> {
-        let total = collection.counts().documents.max(0) as u64;
-        let mut done = 0;
-        let mut from = Some(Vec::new());
-        while let Some(start) = from {
-            // On a disk that is filling up a build fails alone. Another member's is carried out as long as that goes.
-            if !crate::replay::is_under_way() {
-                self.check_room()?;
-            }
-            let mut records = Vec::with_capacity(BUILD_BATCH_DOCUMENTS);
-            {
-                let view = self.view();
-                let mut cursor = view.documents(collection, &Bounds { from: start, to: None }, Order::Forward);
-                while records.len() < BUILD_BATCH_DOCUMENTS {
-                    let Some((record, _)) = cursor.next_document()? else { break };
-                    records.push(record.to_vec());
-                }
-            }
-            from = (records.len() == BUILD_BATCH_DOCUMENTS).then(|| {
-                let mut next = records[records.len() - 1].clone();
-                next.push(0);
-                next
-            });
-            let mut transaction = Transaction::asking(asked);
-            for record in &records {
-                if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
-                    let before = std::mem::replace(&mut transaction, Transaction::asking(asked));
-                    self.commit.commit_unasked(before, Durability::Applied);
-                    while !self.locks.lock(&mut transaction.locks, collection.id, record) {
-                        progress(done, total.max(done))?;
-                    }
-                }
-                let Some(document) = self.get_locked(collection, record)? else { continue };
-                let document = crate::view::stored_document(&document)?;
-                let entries = if crate::replay::is_under_way() {
-                    Ok(entries_of_fact(index, document))
-                } else {
-                    let mut making = Making::new(asked);
-                    index_demands::check(index, document, asked).and_then(|()| entries_of(index, document, &mut making))
-                };
-                let added = entries.and_then(|entries| {
-                    self.add_entries(&mut transaction, collection, index, &entries, record, document)
-                });
-                if let Err(error) = added {
-                    self.abandon(transaction);
-                    return Err(error);
-                }
-            }
-            self.commit.commit_unasked(transaction, Durability::Applied);
-            crash_point!("index-build-batch");
-            done += records.len() as u64;
-            task.progress(done, total.max(done));
-            progress(done, total.max(done))?;
-            task.rest();
-        }
-        Ok(())
-    }
-
-    fn add_entries(
-        &self,
-        transaction: &mut Transaction,
-        collection: &Arc<Collection>,
-        index: &Arc<Index>,
-        entries: &Entries,
-        record: &[u8],
-        document: &RawDocument,
-    ) -> Result<()> {
-        let interruption = transaction.interruption.clone();
-        let asked = interruption.as_deref().unwrap_or(Interruption::nobody());
-        // Of an entry that another member logged nothing is asked: a copy that is not whole yet may have two documents of a key.
-        if index.definition.unique && !crate::replay::is_under_way() {
-            let keys = || entries.entries.iter().map(|entry| (index.id, entry.fields.as_slice()));
-            if !self.locks.try_lock_all_new(&mut transaction.locks, keys()) {
-                // Somebody holds one of the keys, perhaps this very batch: let the batch become readable, then wait.
-                let next = transaction.next_of_request();
-                self.commit.commit_unasked(std::mem::replace(transaction, next), Durability::Applied);
-                while !self.locks.lock(&mut transaction.locks, collection.id, record) {
-                    asked.look()?;
-                }
-                while !self.locks.lock_sorted(&mut transaction.locks, keys()) {
-                    asked.look()?;
-                }
-                if self.get_locked(collection, record)?.is_none_or(|now| *now != *document.as_bytes()) {
-                    // Changed meanwhile: the writer that did so has put the entries in.
-                    return Ok(());
-                }
-            }
-            for entry in &entries.entries {
-                asked.steps(STEPS_OF_A_SEEK)?;
-                self.check_unique(collection, index, entry, record, document)?;
-            }
-        }
-        self.note_multikey(transaction, collection, index, entries.multikey);
-        for entry in &entries.entries {
-            transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
-        }
-        Ok(())
     }
 
     /// Writes a note into the oplog (`appendOplogNote`, and a heartbeat for tailing readers). Nobody waits for it to be on disk.

@@ -99,6 +99,11 @@ pub fn dropped_key(id: u32) -> [u8; 5] {
     meta::of(meta::DROPPED, id)
 }
 
+/// Where it is noted, in [`family::META`], how far the build of the set is whose first index this is.
+pub fn build_position_key(index: IndexId) -> [u8; 5] {
+    meta::of(meta::BUILD_POSITION, index)
+}
+
 /// Names in [`family::META`]. Beside these there are the facts of [`crate::facts`].
 pub mod meta {
     /// Format version, as four little-endian bytes.
@@ -111,6 +116,8 @@ pub mod meta {
     pub const CAPPED_START: u8 = b'b';
     /// With a collection's or index's id: it was dropped, and its keys are still there.
     pub const DROPPED: u8 = b'd';
+    /// With an index's id: how far its build is.
+    pub const BUILD_POSITION: u8 = b'p';
 
     /// A name with an id behind it.
     pub fn of(name: u8, id: u32) -> [u8; 5] {
@@ -161,7 +168,7 @@ mod tests {
     fn meta_names() -> BTreeSet<String> {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let mut names = BTreeSet::from([text(meta::FORMAT), text(meta::NEXT_ID)]);
-        names.extend([meta::COUNTS, meta::CAPPED_START, meta::DROPPED].map(|name| text(&[name])));
+        names.extend([meta::COUNTS, meta::CAPPED_START, meta::DROPPED, meta::BUILD_POSITION].map(|name| text(&[name])));
         names.extend(Fact::ALL.map(|fact| text(fact.key())));
         names
     }
@@ -224,6 +231,6 @@ mod tests {
         }
         assert!(seen.is_subset(&names), "{seen:?}");
         let missing: BTreeSet<_> = names.difference(&seen).cloned().collect();
-        assert_eq!(missing, set(&["d"]), "all were to be seen but what was dropped and is gone");
+        assert_eq!(missing, set(&["d", "p"]), "all were to be seen but what was dropped, or built, and is gone");
     }
 }

@@ -65,8 +65,8 @@ mod write;
 
 pub use background::{work_when_idle, yield_to_clients};
 pub use catalog::{
-    Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexDefinition, IndexFieldKind,
-    IndexState, replaced,
+    Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexBuild, IndexDefinition,
+    IndexFieldKind, IndexState, replaced,
 };
 pub use checkpoints::CheckpointInfo;
 pub use commit::{
@@ -75,7 +75,10 @@ pub use commit::{
 };
 pub use copy::{Copied, CopyRequest};
 pub use counters::Counts;
-pub use ddl::{CatalogGuard, CreateOutcome, Held, IndexBuildProgress, IndexModification, LoggedCommand, Modification};
+pub use ddl::{
+    BuildOfSet, CatalogGuard, CreateOutcome, FillPosition, Held, IndexBuildProgress, IndexModification, LoggedCommand,
+    Modification, Pass, Started,
+};
 pub use entry_change::{CarriedOut, EntryChange, updated};
 pub use facts::Fact;
 pub use flow::{FlowFigures, Throttle};

@@ -12,7 +12,7 @@
 //!
 //! What it deliberately does not do: choose the source; find the entry that both logs have ([`crate::rollback`]).
 
-use crate::apply::apply;
+use crate::apply::{NOT_YET_INTERVAL, apply, is_not_yet};
 use crate::figures::Figures;
 use crate::initial_sync::{ATTEMPTS_MAX, InitialSync, InitialSyncHooks, InitialSyncStatus, collection_of};
 use crate::log_stream::{self, Batch};
@@ -470,7 +470,7 @@ impl Shared {
     }
 
     /// Applies entries together; if that fails, one by one, as far as they go.
-    fn apply_all(&self, entries: &[&RawDocument]) -> Result<(), End> {
+    fn apply_all(&self, generation: u64, entries: &[&RawDocument]) -> Result<(), End> {
         let parts = &self.parts;
         let apply = |entries: &[&RawDocument]| {
             if (parts.initial_sync_hooks.holds)(FAIL_POINT) {
@@ -478,17 +478,37 @@ impl Shared {
             }
             apply(&parts.storage, &parts.apply_command, entries)
         };
-        let Err(error) = apply(entries) else { return Ok(()) };
+        let error = loop {
+            match apply(entries) {
+                Ok(()) => return Ok(()),
+                // What was applied before it is skipped then.
+                Err(error) if is_not_yet(&error) => self.await_build(generation)?,
+                Err(error) => break error,
+            }
+        };
         // Who writes entries of its own applies nobody's.
         if is_passing(&error) || parts.storage.queue().write_gate() != WriteGate::Closed {
             return Err(End::Failed(format!("entries could not be applied: {error}")));
         }
         for entry in entries {
             if let Err(error) = apply(&[*entry]) {
+                if is_not_yet(&error) {
+                    return Err(End::Failed(error.message));
+                }
                 return Err(End::Refused((*entry).to_owned(), error));
             }
         }
         Ok(())
+    }
+
+    /// Waits for an index build for a moment. What was applied is synced meanwhile: writers wait for that.
+    fn await_build(&self, generation: u64) -> Result<(), End> {
+        self.parts.storage.sync();
+        let mut state = self.state.lock();
+        if state.generation == generation {
+            self.changed.wait_for(&mut state, NOT_YET_INTERVAL);
+        }
+        if state.generation == generation { Ok(()) } else { Err(End::Changed) }
     }
 
     fn apply(&self, generation: u64, batch: &Batch<'_>, is_first: bool) -> Result<(), End> {
@@ -513,7 +533,7 @@ impl Shared {
             let (due, later) = left.split_at(self.due_together(left));
             let due: Vec<&RawDocument> = due.iter().map(|(_, entry)| *entry).collect();
             let began = Instant::now();
-            let applied = self.apply_all(&due);
+            let applied = self.apply_all(generation, &due);
             storage.sync();
             applied?;
             self.note_progress();

@@ -197,6 +197,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &set_client_priority::SPEC,
     &set_default_rw_concern::SPEC,
     &set_feature_compatibility_version::SPEC,
+    &index_builds::SET_COMMIT_QUORUM,
     &set_parameter::SPEC,
     &shutdown::SPEC,
     &start_session::SPEC,
@@ -206,6 +207,8 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &users_info::SPEC,
     &validate::SPEC,
     &validate_db_metadata::SPEC,
+    &index_builds::VOTE_ABORT,
+    &index_builds::VOTE_COMMIT,
     &whatsmyuri::SPEC,
 ];
 

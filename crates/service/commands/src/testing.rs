@@ -8,12 +8,41 @@ use baton_storage::{Storage, StorageOptions};
 use baton_wire::Request;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 /// A member of a set with one member, and a connection to it.
 pub struct Member {
     pub server: Arc<Server>,
     client: Arc<Client>,
     _directory: tempfile::TempDir,
+    _builder: Builder,
+}
+
+/// Builds indexes of the set, as the upkeep has it done.
+struct Builder {
+    server: Arc<Server>,
+    thread: Option<JoinHandle<()>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Builder {
+    fn start(server: &Arc<Server>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (own, ends) = (Arc::clone(server), Arc::clone(&is_over));
+        let thread = std::thread::spawn(move || own.index_builds.supervise(&own, || !ends.load(Ordering::Acquire)));
+        Self { server: Arc::clone(server), thread: Some(thread), is_over }
+    }
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        self.server.index_builds.wake();
+        if let Some(thread) = self.thread.take() {
+            assert!(thread.join().is_ok() || std::thread::panicking());
+        }
+    }
 }
 
 impl Member {
@@ -43,7 +72,8 @@ impl Member {
         let connection =
             Connection { id: 1, peer: "test".into(), local: "test".into(), is_connected: Box::new(|| true) };
         let client = server.clients.open(connection, &server.operations);
-        Self { server, client, _directory: directory }
+        let builder = Builder::start(&server);
+        Self { server, client, _directory: directory, _builder: builder }
     }
 
     /// Ends the connection.

@@ -1,6 +1,6 @@
 //! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
 //! oplog, giving back the space of what was dropped, letting compactions and flushes begin, lending the cache's memory to large
-//! sorts, deleting expired documents.
+//! sorts, deleting expired documents, building indexes of the set.
 //!
 //! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises.
 //! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
@@ -75,6 +75,7 @@ pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
         ("resources", tend_resources),
         ("drops", free_dropped),
         ("ttl", expire),
+        ("index-builds", build_indexes),
     ] {
         let (server, stop) = (Arc::clone(server), Arc::clone(&upkeep.stop));
         let guarded = move || {
@@ -169,6 +170,10 @@ fn tend_resources(server: &Arc<Server>, stop: &Stop) {
             tracing::warn!(target: "STORAGE", %error, "Could not look after compaction and flushes");
         }
     }
+}
+
+fn build_indexes(server: &Arc<Server>, stop: &Stop) {
+    server.index_builds.supervise(server, || stop.wait(Duration::ZERO));
 }
 
 fn free_dropped(server: &Arc<Server>, stop: &Stop) {

@@ -379,6 +379,7 @@ fn advertised_host(bind_ip: &[String], port: u16) -> String {
 /// A standalone's first entry in the oplog, by which its clock starts. Where the data are a set's the log is not touched: what it
 /// said would pass for the set's, and could win an election.
 fn begin_as_standalone(storage: &Storage) -> Result<(), StartError> {
+    storage.forget_builds_of_set().map_err(|e| StartError::new(100, e.message))?;
     if storage.fact(Fact::Configuration).map_err(|e| StartError::new(100, e.message))?.is_some() {
         for line in [
             "** WARNING: started without --replSet, yet there is a replica set configuration in local.system.replset",

@@ -9,9 +9,9 @@
 //! The record is [`super::dropped`]'s, the second phase [`super::freeing`]'s.
 
 use super::{CatalogGuard, DroppedPart, Held, LoggedCommand, Quiet};
-use crate::catalog::{Collection, CollectionKind};
+use crate::catalog::{Collection, CollectionKind, Index};
 use crate::commit::Durability;
-use crate::format::{IndexId, capped_start_key, counts_key, family};
+use crate::format::{IndexId, build_position_key, capped_start_key, counts_key, family};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, Namespace, Result};
@@ -27,7 +27,10 @@ pub(crate) fn forget(transaction: &mut Transaction, of: &Quiet<'_>) {
         transaction.delete(family::META, &capped_start_key(collection.id));
     }
     let indexes = collection.indexes();
-    indexes.iter().for_each(|index| transaction.free_later(index.id, DroppedPart::Extent));
+    for index in indexes.iter() {
+        transaction.free_later(index.id, DroppedPart::Extent);
+        transaction.delete(family::META, &build_position_key(index.id));
+    }
 }
 
 impl Held<'_> {
@@ -49,14 +52,26 @@ impl Held<'_> {
         })
     }
 
-    /// Takes indexes away, and logs that; or does not, and nothing brings them back.
+    /// Takes indexes away, and logs that; or does not, and nothing brings them back. A build of the set that makes one of them is
+    /// given up whole.
     pub(super) fn remove_indexes(&self, ids: &[IndexId], is_logged: bool) -> Result<()> {
         let guard = self.guard;
+        let is_chosen = |index: &&Arc<Index>| ids.contains(&index.id);
+        let builds: Vec<_> =
+            self.indexes().iter().filter(is_chosen).filter_map(|index| index.build().map(|build| build.uuid)).collect();
+        for build in builds.iter().filter(|_| is_logged) {
+            let cause = Error::new(ErrorCode::IndexBuildAborted, "Index build aborted: dropIndexes command");
+            self.abort_build(*build, &cause)?;
+        }
         let (gone, left): (Vec<_>, Vec<_>) = self.indexes().iter().cloned().partition(|index| ids.contains(&index.id));
+        if gone.is_empty() {
+            return Ok(());
+        }
         self.quietly(|this| {
             let mut transaction = Transaction::default();
             transaction.store_entry(this, self.entry(&left));
             for index in gone {
+                transaction.delete(family::META, &build_position_key(index.id));
                 if is_logged {
                     let command = LoggedCommand::DropIndex(index.definition.name.clone());
                     let before = &index.definition.document;

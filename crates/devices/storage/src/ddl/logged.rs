@@ -6,7 +6,7 @@
 //!
 //! Not here: carrying a command out where other things exist than at its origin (an initial sync's copy); `applyOps`.
 
-use crate::catalog::{Collection, CollectionOptions, IndexDefinition};
+use crate::catalog::{Collection, CollectionOptions, IndexBuild, IndexDefinition};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::{CStr, cstr};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -33,9 +33,37 @@ pub enum LoggedCommand {
     Drop,
     /// Says that all of the target's database was dropped.
     DropDatabase,
-    /// Begins or gives up an index build: it takes effect, if at all, with its end.
+    /// Begins a build of the set of these indexes of the target.
+    StartBuild {
+        /// Which build.
+        build: IndexBuild,
+        /// What it makes.
+        definitions: Vec<IndexDefinition>,
+        /// It is under way, and gets another commit quorum.
+        is_change: bool,
+    },
+    /// Completes a build of the set.
+    CommitBuild {
+        /// Which build.
+        build: IndexBuild,
+        /// What it has made.
+        definitions: Vec<IndexDefinition>,
+    },
+    /// Gives a build of the set up.
+    AbortBuild {
+        /// Which build.
+        build: IndexBuild,
+        /// What it would have made.
+        definitions: Vec<IndexDefinition>,
+        /// Why.
+        cause: (ErrorCode, String),
+    },
+    /// Begins or gives up a build whose end alone takes effect: a log of a Baton that knew no builds of the set.
     IndexBuildNote,
 }
+
+/// The protocol by which the members of a set build an index together. A member that reads another number in an entry refuses it.
+const BUILD_PROTOCOL: i32 = 1;
 
 /// What `collMod` changes.
 #[derive(Clone, Debug, Default)]
@@ -78,19 +106,31 @@ impl LoggedCommand {
             }
             Self::CreateIndexes(definitions) => match definitions.as_slice() {
                 [one] => with_all(rawdoc! { "createIndexes": coll }, &one.document)?,
-                several => {
-                    let mut indexes = bson::RawArrayBuf::new();
-                    several.iter().for_each(|definition| indexes.push(definition.document.clone()));
-                    rawdoc! { "commitIndexBuild": coll, "indexes": indexes }
-                }
+                several => rawdoc! { "commitIndexBuild": coll, "indexes": specifications(several) },
             },
+            Self::StartBuild { build, definitions, is_change } => {
+                let mut o = of_build("startIndexBuild", coll, build, definitions);
+                o.append(cstr!("protocol"), BUILD_PROTOCOL);
+                if *is_change {
+                    o.append(cstr!("changesQuorum"), true);
+                }
+                o
+            }
+            Self::CommitBuild { build, definitions } => of_build("commitIndexBuild", coll, build, definitions),
+            Self::AbortBuild { build, definitions, cause: (code, message) } => {
+                let mut o = of_build("abortIndexBuild", coll, build, definitions);
+                let cause = rawdoc! {
+                    "ok": false, "code": code.0, "codeName": &*code.name(), "errmsg": message.as_str(),
+                };
+                o.append(cstr!("cause"), cause);
+                o
+            }
             Self::DropIndex(name) => rawdoc! { "dropIndexes": coll, "index": name.as_str() },
             Self::Modify(modification) => modification.document(coll)?,
             Self::Rename { to, drop_target } => {
                 let mut o = rawdoc! { "renameCollection": target.as_str(), "to": to.as_str(), "stayTemp": false };
-                if let Some(uuid) = drop_target {
-                    let uuid = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: uuid.to_vec() };
-                    o.append(cstr!("dropTarget"), uuid);
+                if let Some(target) = drop_target {
+                    o.append(cstr!("dropTarget"), uuid(*target));
                 }
                 o
             }
@@ -123,15 +163,7 @@ impl LoggedCommand {
         let command = match name.as_str() {
             "create" => Self::Create(CollectionOptions::parse(&without(o, "idIndex")?)?),
             "createIndexes" => Self::CreateIndexes(vec![IndexDefinition::parse(&without(o, "")?)?]),
-            "commitIndexBuild" => {
-                let mut definitions = Vec::new();
-                for spec in o.get_array("indexes").map_err(|_| unreadable(o, "'indexes'"))? {
-                    let spec = spec?.as_document().ok_or_else(|| unreadable(o, "'indexes'"))?;
-                    definitions.push(IndexDefinition::parse(spec)?);
-                }
-                Self::CreateIndexes(definitions)
-            }
-            "startIndexBuild" | "abortIndexBuild" => Self::IndexBuildNote,
+            "startIndexBuild" | "commitIndexBuild" | "abortIndexBuild" => Self::parse_build(name.as_str(), o)?,
             "dropIndexes" | "dropIndex" | "deleteIndexes" | "deleteIndex" => {
                 Self::DropIndex(o.get_str("index").map_err(|_| unreadable(o, "'index'"))?.to_owned())
             }
@@ -144,6 +176,70 @@ impl LoggedCommand {
         };
         Ok((Namespace::new(db, text()?)?, command))
     }
+
+    fn parse_build(name: &str, o: &RawDocument) -> Result<Self> {
+        let definitions = || -> Result<Vec<IndexDefinition>> {
+            let mut definitions = Vec::new();
+            for spec in o.get_array("indexes").map_err(|_| unreadable(o, "'indexes'"))? {
+                let spec = spec?.as_document().ok_or_else(|| unreadable(o, "'indexes'"))?;
+                definitions.push(IndexDefinition::parse(spec)?);
+            }
+            Ok(definitions)
+        };
+        let Some(build) = o.get("indexBuildUUID")? else {
+            return if name == "commitIndexBuild" {
+                Ok(Self::CreateIndexes(definitions()?))
+            } else {
+                Ok(Self::IndexBuildNote)
+            };
+        };
+        let build = build.as_binary().and_then(|binary| binary.bytes.try_into().ok());
+        let uuid: [u8; 16] = build.ok_or_else(|| unreadable(o, "'indexBuildUUID'"))?;
+        let commit_quorum = o.get("commitQuorum")?.unwrap_or(RawBsonRef::String("votingMembers")).into();
+        let build = IndexBuild { uuid, commit_quorum };
+        Ok(match name {
+            "startIndexBuild" => {
+                let protocol = o.get("protocol")?.map_or(Some(BUILD_PROTOCOL), |protocol| protocol.as_i32());
+                if protocol != Some(BUILD_PROTOCOL) {
+                    let message = format!(
+                        "This member builds indexes by protocol {BUILD_PROTOCOL}, and the primary began a build by another; run the same version of Baton on all members: {o:?}"
+                    );
+                    return Err(Error::new(ErrorCode::OplogOperationUnsupported, message));
+                }
+                let is_change = o.get("changesQuorum")?.is_some_and(|change| change.as_bool() == Some(true));
+                Self::StartBuild { build, definitions: definitions()?, is_change }
+            }
+            "commitIndexBuild" => Self::CommitBuild { build, definitions: definitions()? },
+            _ => {
+                let cause = o.get_document("cause").map_err(|_| unreadable(o, "'cause'"))?;
+                let code = ErrorCode(cause.get_i32("code").map_err(|_| unreadable(o, "'cause.code'"))?);
+                let message = cause.get_str("errmsg").map_err(|_| unreadable(o, "'cause.errmsg'"))?;
+                Self::AbortBuild { build, definitions: definitions()?, cause: (code, message.to_owned()) }
+            }
+        })
+    }
+}
+
+/// What the entries of a build have in common.
+fn of_build(name: &str, coll: &str, build: &IndexBuild, definitions: &[IndexDefinition]) -> RawDocumentBuf {
+    let mut o = RawDocumentBuf::new();
+    if let Ok(name) = bson::raw::CString::try_from(name) {
+        o.append(name, coll);
+    }
+    o.append(cstr!("indexBuildUUID"), uuid(build.uuid));
+    o.append(cstr!("indexes"), specifications(definitions));
+    o.append(cstr!("commitQuorum"), build.commit_quorum.clone());
+    o
+}
+
+fn uuid(bytes: [u8; 16]) -> bson::Binary {
+    bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: bytes.to_vec() }
+}
+
+fn specifications(definitions: &[IndexDefinition]) -> bson::RawArrayBuf {
+    let mut indexes = bson::RawArrayBuf::new();
+    definitions.iter().for_each(|definition| indexes.push(definition.document.clone()));
+    indexes
 }
 
 impl Modification {

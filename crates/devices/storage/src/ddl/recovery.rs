@@ -2,7 +2,7 @@
 //!
 //! What was dropped and still takes space waits for [`super::freeing`], as it did before.
 
-use crate::catalog::IndexState;
+use crate::catalog::{Index, IndexState};
 use crate::facts::Fact;
 use crate::storage::Storage;
 use baton_types::Result;
@@ -27,11 +27,12 @@ impl Storage {
         Ok(())
     }
 
-    /// Indexes whose build a crash interrupted: nobody was told they exist, so they go.
+    /// Indexes that were built by who waited for them: nobody was told they exist, so they go. A build of the set goes on.
     fn remove_unfinished_indexes(&self) -> Result<()> {
+        let is_unfinished = |index: &Index| index.state() == IndexState::Building && index.build().is_none();
         let catalog = self.catalog();
         for collection in catalog.iter() {
-            for index in collection.indexes().iter().filter(|index| index.state() == IndexState::Building) {
+            for index in collection.indexes().iter().filter(|index| is_unfinished(index)) {
                 tracing::warn!(component = "INDEX", index = index.definition.name, namespace = %collection.namespace, "An index build was interrupted; removing what it left. Build the index again");
                 self.abort_index(collection.id, index.id)?;
             }

@@ -105,7 +105,30 @@ impl Then {
         let (target, command) = LoggedCommand::parse(db.db(), o).map_err(|error| unrecoverable(&error.message))?;
         let place = self.find(uuid, &target);
         match command {
-            LoggedCommand::DropDatabase | LoggedCommand::IndexBuildNote => Ok(()),
+            // Another quorum than it had is harmless: what is complete is the primary's to say.
+            LoggedCommand::DropDatabase
+            | LoggedCommand::IndexBuildNote
+            | LoggedCommand::StartBuild { is_change: true, .. } => Ok(()),
+            LoggedCommand::StartBuild { build, is_change: false, .. } => {
+                let was = self.at(place, "an index build")?;
+                was.indexes.retain(|index| !index.is_of_build(build.uuid));
+                was.is_changed = true;
+                Ok(())
+            }
+            // The build goes on, from its beginning: what its indexes have is kept up to date, and it puts the rest in.
+            LoggedCommand::CommitBuild { build, definitions } => {
+                let was = self.at(place, "an index build")?;
+                for definition in &definitions {
+                    let index = was.indexes.iter_mut().find(|index| index.definition.name == definition.name);
+                    let index = index.ok_or_else(|| unrecoverable("the completion of an index that is not there"))?;
+                    *index = Arc::new(index.reopened(&build));
+                }
+                was.is_changed = true;
+                Ok(())
+            }
+            LoggedCommand::AbortBuild { definitions, .. } => {
+                definitions.iter().try_for_each(|definition| self.bring_index_back(place, &definition.name, at))
+            }
             LoggedCommand::Create(_) => {
                 // A view that was created anew may have been altered into what it is.
                 let place = place.ok_or_else(|| unrecoverable("the creation of what is not there"))?;
@@ -172,14 +195,14 @@ impl Then {
         let Some((collection, counts)) = meant.or(view.map(|(_, view)| view)) else {
             return Err(unrecoverable(&format!("the drop of {named}, whose documents are gone")));
         };
-        let is_ready = |index: &&Arc<Index>| index.state() == IndexState::Ready;
+        let lasts = |index: &&Arc<Index>| index.state() == IndexState::Ready || index.build().is_some();
         self.collections.push(Was {
             id: collection.id,
             namespace: collection.namespace.clone(),
             uuid: collection.uuid,
             options: collection.options.document.clone(),
-            // A build that the drop ended has left nothing of use.
-            indexes: collection.indexes().iter().filter(is_ready).cloned().collect(),
+            // A build of the set goes on; another that the drop ended has left nothing of use.
+            indexes: collection.indexes().iter().filter(lasts).cloned().collect(),
             counts: Some(counts),
             is_changed: true,
         });

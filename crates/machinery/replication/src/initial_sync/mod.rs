@@ -28,7 +28,7 @@ pub use by_file::InitialSyncMethod;
 pub(crate) use one_collection::collection_of;
 pub use status::{ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncStatus};
 
-use crate::apply::apply;
+use crate::apply::{NOT_YET_INTERVAL, apply, is_not_yet};
 use baton_net::Closer;
 use baton_storage::{Storage, optime_of, work_when_idle};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, must_not_unwind};
@@ -339,8 +339,8 @@ impl InitialSync<'_> {
     fn fill(&self, source: &mut Source<'_>, listed: &Listed, place: usize) -> Result<()> {
         let indexes = source.indexes(listed)?;
         let build = || -> Result<()> {
-            for index in &indexes {
-                self.command(listed, with_first("createIndexes", &listed.namespace, index)?)?;
+            for (command, rest) in &indexes {
+                self.command(listed, with_first(command, &listed.namespace, rest)?)?;
             }
             Ok(())
         };
@@ -416,10 +416,23 @@ impl InitialSync<'_> {
             self.check_wanted()?;
             let entries = buffer.take(APPLY_BYTES, LOOK_INTERVAL)?;
             let entries: Vec<&RawDocument> = entries.iter().map(|entry| &**entry).collect();
-            apply(self.storage, self.apply_command, &entries)?;
+            self.apply(&entries)?;
             self.note(|status| status.entries_applied += entries.len() as u64);
         }
         self.end(source, until, rollback_id)
+    }
+
+    /// Applies entries; one that completes an index that is not built here, when it is.
+    fn apply(&self, entries: &[&RawDocument]) -> Result<()> {
+        loop {
+            match apply(self.storage, self.apply_command, entries) {
+                Err(error) if is_not_yet(&error) => {
+                    self.check_wanted()?;
+                    std::thread::sleep(NOT_YET_INTERVAL);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// The copy is whole, unless it may have what the source has taken back.

@@ -15,7 +15,6 @@ use super::log_buffer::LogBuffer;
 use super::source::Source;
 use super::status::CollectionProgress;
 use super::{APPLY_BYTES, InitialSync, LOOK_INTERVAL};
-use crate::apply::apply;
 use baton_storage::optime_of;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::{RawBson, RawDocument, RawDocumentBuf};
@@ -116,11 +115,11 @@ impl InitialSync<'_> {
             return self.storage.pass_over(entry);
         }
         let entries: Vec<&RawDocument> = run.iter().map(|entry| &**entry).collect();
-        if apply(self.storage, self.apply_command, &entries).is_ok() {
+        if self.apply(&entries).is_ok() {
             return Ok(());
         }
         for entry in entries {
-            match apply(self.storage, self.apply_command, &[entry]) {
+            match self.apply(&[entry]) {
                 Err(_) if collection_of(entry) == Some(uuid) => self.storage.pass_over(entry)?,
                 outcome => outcome?,
             }

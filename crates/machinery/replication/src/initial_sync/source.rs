@@ -7,7 +7,7 @@ use baton_net::{Closer, Outgoing};
 use baton_storage::optime_of;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
-use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use std::time::{Duration, Instant};
 
 /// How long the source may take for one answer.
@@ -248,9 +248,12 @@ impl<'a> Source<'a> {
         Ok(listed)
     }
 
-    /// The indexes of a collection that are complete, but for that on `_id`. One that is being built has its entry to come.
-    pub fn indexes(&mut self, listed: &Listed) -> Result<Vec<RawDocumentBuf>> {
+    /// The indexes of a collection, but for that on `_id`, as the rest of the commands by which their copy begins: those that are
+    /// complete, and those that a build of the set makes, which is to be begun here too. One that is built otherwise has its entry
+    /// to come.
+    pub fn indexes(&mut self, listed: &Listed) -> Result<Vec<(&'static str, RawDocumentBuf)>> {
         let mut indexes = Vec::new();
+        let mut builds: Vec<(RawDocumentBuf, RawArrayBuf)> = Vec::new();
         let list = rawdoc! {
             "listIndexes": listed.named(), "includeIndexBuildInfo": true, "$db": listed.namespace.db(),
             "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
@@ -259,9 +262,30 @@ impl<'a> Source<'a> {
         for index in reply.get_document("cursor")?.get_array("firstBatch")? {
             let RawBsonRef::Document(index) = index? else { continue };
             let spec = index.get_document("spec")?;
-            if index.get("indexBuildInfo")?.is_none() && !matches!(spec.get_str("name"), Ok("_id_")) {
-                indexes.push(spec.to_owned());
+            match index.get("indexBuildInfo")?.and_then(RawBsonRef::as_document) {
+                None if matches!(spec.get_str("name"), Ok("_id_")) => {}
+                None => indexes.push(("createIndexes", spec.to_owned())),
+                Some(info) => {
+                    let Some(uuid) = info.get("buildUUID")? else { continue };
+                    let mut build = RawDocumentBuf::new();
+                    build.append(cstr!("indexBuildUUID"), uuid);
+                    if let Some(quorum) = info.get("commitQuorum")? {
+                        build.append(cstr!("commitQuorum"), quorum);
+                    }
+                    match builds.iter_mut().find(|(known, _)| *known == build) {
+                        Some((_, specs)) => specs.push(spec.to_owned()),
+                        None => {
+                            let mut specs = RawArrayBuf::new();
+                            specs.push(spec.to_owned());
+                            builds.push((build, specs));
+                        }
+                    }
+                }
             }
+        }
+        for (mut build, specs) in builds {
+            build.append(cstr!("indexes"), specs);
+            indexes.push(("startIndexBuild", build));
         }
         Ok(indexes)
     }

@@ -4,6 +4,7 @@ use crate::call::{Call, Reply};
 use crate::ddl::{indexes, specification};
 use crate::fields::wrong_type;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_consensus::index_build::CommitQuorum;
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocumentBuf, cstr};
 
@@ -20,8 +21,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     let specs = call.fields.required::<&RawArray>("indexes")?;
     let ignore_unknown = call.fields.truth("ignoreUnknownIndexOptions")?;
-    // On one member every quorum is met once the index is built here.
-    call.fields.take("commitQuorum");
+    let quorum = call.fields.take("commitQuorum").map(CommitQuorum::parse).transpose()?;
     call.fields.finish()?;
     let mut wanted: Vec<RawDocumentBuf> = Vec::new();
     for (at, spec) in specs.into_iter().enumerate() {
@@ -34,19 +34,32 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
     super::create::check_name(&namespace)?;
+    let server = call.server;
     let operation = &call.operation;
-    let asked = operation.interruption();
-    let built = indexes::build(&call.server.storage, &namespace, &wanted, &asked, &mut |name, done, total| {
-        operation.set_progress(format!("Index Build: {name}"), done, total);
-        operation.check_interrupt()
-    })?;
+    let set = server.topology.set();
+    if let Some(quorum) = &quorum {
+        match set.as_ref().map(|set| set.configuration()) {
+            None => return Err(Error::bad_value("Standalones can't specify commitQuorum")),
+            Some(configuration) => configuration.map_or(Ok(()), |now| now.check_commit_quorum(quorum))?,
+        }
+    }
+    let quorum = quorum.unwrap_or(CommitQuorum::VotingMembers);
+    // What is a member's own it builds alone.
+    let built = if set.is_some() && !namespace.is_local() && namespace.coll() != "system.profile" {
+        indexes::build_with_set(server, operation, &namespace, &wanted, &quorum)?
+    } else {
+        indexes::build(&server.storage, &namespace, &wanted, &operation.interruption(), &mut |name, done, total| {
+            operation.set_progress(format!("Index Build: {name}"), done, total);
+            operation.check_interrupt()
+        })?
+    };
     reply.append(cstr!("numIndexesBefore"), built.before);
     reply.append(cstr!("numIndexesAfter"), built.after);
     reply.append(cstr!("createdCollectionAutomatically"), built.created_collection);
     if built.before == built.after {
         reply.append(cstr!("note"), "all indexes already exist");
     } else if call.server.topology.is_replicated() {
-        reply.append(cstr!("commitQuorum"), "votingMembers");
+        reply.append(cstr!("commitQuorum"), quorum.to_bson().as_raw_bson_ref());
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawDocumentBuf, cstr, rawdoc};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -128,9 +129,17 @@ fn active(server: &Server, description: &str, client: Option<&Arc<Client>>, stat
     }
     if let Some((done, total)) = state.progress {
         document.append(cstr!("progress"), rawdoc! { "done": done as i64, "total": total as i64 });
+        append_eta(&mut document, elapsed, done, total);
     }
     document.append(cstr!("numYields"), 0);
     document
+}
+
+/// Seconds until the end at the pace so far, while there is one.
+fn append_eta(document: &mut RawDocumentBuf, elapsed: Duration, done: u64, total: u64) {
+    if done > 0 && done < total {
+        document.append(cstr!("etaSecs"), (elapsed.as_secs_f64() * (total - done) as f64 / done as f64).ceil());
+    }
 }
 
 /// Background tasks of the storage, those that wait for the gate included, in the form of operations.
@@ -154,6 +163,7 @@ fn tasks(server: &Server) -> impl Iterator<Item = RawDocumentBuf> + '_ {
             None => document.append(cstr!("msg"), format!("{}: {done}/{total}", task.kind.name())),
         }
         document.append(cstr!("progress"), rawdoc! { "done": done as i64, "total": total as i64 });
+        append_eta(&mut document, elapsed, done, total);
         document
     })
 }

@@ -6,7 +6,8 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_storage::{Collection, ID_INDEX, IndexState};
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::cstr;
-use bson::rawdoc;
+use bson::spec::BinarySubtype;
+use bson::{Binary, rawdoc};
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -37,10 +38,15 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             continue;
         }
         let name = specification.get_str("name").unwrap_or(ID_INDEX);
-        let building = collection.index(name).is_some_and(|index| index.state() == IndexState::Building);
+        let index = collection.index(name).filter(|index| index.state() == IndexState::Building);
         let mut entry = rawdoc! { "spec": specification.clone() };
-        if building {
-            entry.append(cstr!("indexBuildInfo"), rawdoc! {});
+        if let Some(index) = index {
+            let mut info = rawdoc! {};
+            if let Some(build) = index.build() {
+                let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: build.uuid.to_vec() };
+                info = rawdoc! { "buildUUID": uuid, "commitQuorum": build.commit_quorum.clone() };
+            }
+            entry.append(cstr!("indexBuildInfo"), info);
         }
         listed.push_back(entry);
     }

@@ -42,6 +42,7 @@ pub mod get_parameter;
 pub mod hash_bson_element;
 pub mod hello;
 pub mod host_info;
+pub mod index_builds;
 pub mod initial_sync_status;
 pub mod insert;
 pub mod is_master;

@@ -9,11 +9,12 @@ use crate::commands::list_collections;
 use crate::ddl::indexes;
 use crate::testing::Member;
 use baton_storage::Storage;
-use baton_types::{Namespace, Timestamp};
+use baton_types::{ErrorCode, Namespace, Timestamp};
 use bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, bson, doc};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
+use std::time::Duration;
 
 /// Seeds that stay, and seeds that the commit draws.
 const SEEDS: u64 = 6;
@@ -282,7 +283,15 @@ impl Pair {
         let follower = &self.follower.server;
         for entry in &entries {
             let outcome = if entry.get_str("op").unwrap() == "c" {
-                follower.storage.replay(entry, || apply_command(follower, entry)).map(|_| ())
+                loop {
+                    match follower.storage.replay(entry, || apply_command(follower, entry)) {
+                        // Its own build of the index is not done.
+                        Err(error) if error.code == ErrorCode::IndexBuildAlreadyInProgress => {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                        outcome => break outcome.map(|_| ()),
+                    }
+                }
             } else {
                 follower.storage.apply_entries(&[entry]).map(|_| ())
             };

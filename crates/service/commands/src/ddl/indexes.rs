@@ -3,13 +3,16 @@
 //! Invariants: what is there is compared with what is wanted under the catalog's guard; a command builds all its indexes or none; one that is there already is not built again, and one that
 //! differs from what is there under its name or on its key is refused (85, 86), as MongoDB tells them apart.
 
+use super::builds::Running;
 use super::options::same;
 use super::{draw_uuid, refuse_view, specification};
 use crate::fields::is_truthy;
+use crate::server::{Operation, Server};
+use baton_consensus::index_build::{BuildInput, CommitQuorum};
 use baton_document::show::document as shown;
 use baton_storage::{
-    Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, IndexDefinition, IndexId, IndexState,
-    Storage,
+    BuildOfSet, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, Index, IndexBuild,
+    IndexDefinition, IndexId, IndexState, Started, Storage,
 };
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -51,14 +54,8 @@ pub struct Built {
     pub created_collection: bool,
 }
 
-/// Builds the indexes of these normalised specifications, unless they are there.
-pub fn build(
-    storage: &Arc<Storage>,
-    namespace: &Namespace,
-    specifications: &[RawDocumentBuf],
-    asked: &Arc<Interruption>,
-    progress: Progress<'_>,
-) -> Result<Built> {
+/// The collection that is to get indexes, and whether it was made for them.
+fn indexable(storage: &Storage, namespace: &Namespace) -> Result<(Arc<Collection>, bool)> {
     let (collection, created_collection) = match storage.collection(namespace) {
         Some(collection) => (collection, false),
         None => match storage.create_collection(namespace, CollectionOptions::default(), draw_uuid())? {
@@ -70,6 +67,126 @@ pub fn build(
     if collection.kind == CollectionKind::Oplog {
         return Err(Error::new(ErrorCode::CannotCreateIndex, "cannot have an index on the oplog"));
     }
+    Ok((collection, created_collection))
+}
+
+/// What building together with the set comes to next.
+enum Next {
+    Done,
+    /// Somebody builds one of them alone.
+    Later,
+    /// This build is waited for, which was begun here or by somebody else.
+    Await {
+        of: BuildOfSet,
+        is_own: bool,
+    },
+}
+
+/// Builds the indexes of these normalised specifications on all members of the set, unless they are there. Returns when those
+/// whom the commit quorum asks for have them. Who is killed, or out of time, ends the build that it began; if another member becomes
+/// primary meanwhile, that one goes on with it.
+///
+/// # Errors
+/// `InterruptedDueToReplStateChange` (11602) if this member is primary no more.
+pub fn build_with_set(
+    server: &Server,
+    operation: &Operation,
+    namespace: &Namespace,
+    specifications: &[RawDocumentBuf],
+    quorum: &CommitQuorum,
+) -> Result<Built> {
+    let storage = &server.storage;
+    let (collection, created_collection) = indexable(storage, namespace)?;
+    let before = count(&collection);
+    loop {
+        match begin_or_find(storage, &collection, specifications, quorum)? {
+            Next::Done => break,
+            Next::Later => {
+                operation.check_interrupt()?;
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            Next::Await { of, is_own } => {
+                let build = server.index_builds.enter(server, &of);
+                await_build(server, operation, &build, is_own)
+                    .map_err(|error| of_build(&collection, of.build.uuid, error))?;
+            }
+        }
+    }
+    let after = storage.catalog().by_uuid(collection.uuid).map_or(before, |collection| count(collection));
+    Ok(Built { before, after, created_collection })
+}
+
+fn begin_or_find(
+    storage: &Storage,
+    collection: &Collection,
+    specifications: &[RawDocumentBuf],
+    quorum: &CommitQuorum,
+) -> Result<Next> {
+    let catalog = storage.lock_catalog();
+    let gone = || {
+        let message = format!("Index build aborted: {} was dropped", collection.namespace);
+        Error::new(ErrorCode::IndexBuildAborted, message)
+    };
+    let held = catalog.by_uuid(collection.uuid).ok_or_else(gone)?;
+    let mut fresh = Vec::new();
+    for specification in missing(&held, specifications)? {
+        let definition = IndexDefinition::parse(&specification)?;
+        let Some(there) = held.index(&definition.name) else {
+            fresh.push(definition);
+            continue;
+        };
+        let Some(build) = there.build().cloned() else { return Ok(Next::Later) };
+        let definitions = held.of_build(build.uuid).iter().map(|index| index.definition.clone()).collect();
+        let of = BuildOfSet { collection: held.uuid, namespace: held.namespace.clone(), build, definitions };
+        return Ok(Next::Await { of, is_own: false });
+    }
+    if fresh.is_empty() {
+        return Ok(Next::Done);
+    }
+    let build = IndexBuild { uuid: draw_uuid(), commit_quorum: quorum.to_bson() };
+    Ok(match held.start_build(&build, &fresh, true)? {
+        Started::Complete => Next::Done,
+        Started::Building => {
+            let of = BuildOfSet { collection: held.uuid, namespace: held.namespace.clone(), build, definitions: fresh };
+            Next::Await { of, is_own: true }
+        }
+    })
+}
+
+/// Waits until a build has ended.
+fn await_build(server: &Server, operation: &Operation, build: &Running, is_own: bool) -> Result<()> {
+    let mut killed = None;
+    loop {
+        if let Some(outcome) = build.wait() {
+            return killed.map_or(outcome, Err);
+        }
+        let (message, done, total) = build.progress();
+        operation.set_progress(message, done, total);
+        if !server.topology.is_writable_primary() {
+            let message = "operation was interrupted: another member becomes primary, and goes on with the index build";
+            return Err(Error::new(ErrorCode::InterruptedDueToReplStateChange, message));
+        }
+        match operation.check_interrupt() {
+            Ok(()) => {}
+            Err(error) if !is_own || error.code == ErrorCode::InterruptedAtShutdown => return Err(error),
+            Err(error) if killed.is_none() => {
+                build.tell(BuildInput::Killed(error.clone()));
+                killed = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Builds the indexes of these normalised specifications on this member alone, unless they are there.
+pub fn build(
+    storage: &Arc<Storage>,
+    namespace: &Namespace,
+    specifications: &[RawDocumentBuf],
+    asked: &Arc<Interruption>,
+    progress: Progress<'_>,
+) -> Result<Built> {
+    let (collection, created_collection) = indexable(storage, namespace)?;
     let before = count(&collection);
     let mut built: Vec<IndexId> = Vec::new();
     for specification in missing(&collection, specifications)? {
@@ -83,7 +200,7 @@ pub fn build(
             Ok(id) => built.extend(id),
             Err(error) => {
                 take_back(storage, collection.uuid, built);
-                return Err(of_build(&collection, error));
+                return Err(of_build(&collection, draw_uuid(), error));
             }
         }
     }
@@ -92,7 +209,7 @@ pub fn build(
 }
 
 /// A failure in MongoDB's words: what ended a build names it, and the collection; what was refused before does not.
-fn of_build(collection: &Collection, error: Error) -> Error {
+fn of_build(collection: &Collection, build: [u8; 16], error: Error) -> Error {
     if matches!(
         error.code,
         ErrorCode::IndexOptionsConflict
@@ -100,6 +217,7 @@ fn of_build(collection: &Collection, error: Error) -> Error {
             | ErrorCode::CannotCreateIndex
             | ErrorCode::NamespaceNotFound
             | ErrorCode::NotWritablePrimary
+            | ErrorCode::InterruptedDueToReplStateChange
             | ErrorCode::NotImplemented
     ) {
         return error;
@@ -107,7 +225,7 @@ fn of_build(collection: &Collection, error: Error) -> Error {
     let uuid = |bytes| bson::Uuid::from_bytes(bytes).to_string();
     error.in_context(format!(
         "Index build failed: {}: Collection {} ( {} )",
-        uuid(draw_uuid()),
+        uuid(build),
         collection.namespace,
         uuid(collection.uuid)
     ))
@@ -296,8 +414,29 @@ pub(super) fn compare(existing: &[RawDocumentBuf], wanted: &RawDocument) -> Resu
     Ok(false)
 }
 
-/// The indexes that `dropIndexes` is to drop. `"*"` is all but that on `_id`.
+/// The indexes that `dropIndexes` is to drop. `"*"` is all but that on `_id`. Of a build of several indexes that is under way all
+/// are dropped, or none: `BackgroundOperationInProgressForNamespace` (12587).
 pub fn selected(collection: &Collection, index: RawBsonRef<'_>) -> Result<Vec<IndexId>> {
+    let chosen = chosen(collection, index)?;
+    let indexes = collection.indexes();
+    let build_of = |id: &IndexId| indexes.iter().find(|index| index.id == *id)?.build().map(|build| build.uuid);
+    let builds: Vec<_> = chosen.iter().filter_map(build_of).collect();
+    let is_left = |index: &&Arc<Index>| {
+        index.build().is_some_and(|build| builds.contains(&build.uuid)) && !chosen.contains(&index.id)
+    };
+    if let Some(left) = indexes.iter().find(is_left) {
+        let message = format!(
+            "cannot perform operation: an index build is currently running for collection with UUID: {}. It makes '{}' too, so \
+             that they are dropped together",
+            bson::Uuid::from_bytes(collection.uuid),
+            left.definition.name
+        );
+        return Err(Error::new(ErrorCode::BackgroundOperationInProgressForNamespace, message));
+    }
+    Ok(chosen)
+}
+
+fn chosen(collection: &Collection, index: RawBsonRef<'_>) -> Result<Vec<IndexId>> {
     match index {
         RawBsonRef::String("*") => Ok(all(collection)),
         RawBsonRef::String(name) => Ok(vec![by_name(collection, name)?]),

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod agreement_tests;
+pub mod builds;
 pub mod indexes;
 pub mod options;
 pub mod replayed;

@@ -23,10 +23,12 @@
 
 use super::{draw_uuid, indexes, specification, temporary_name};
 use crate::server::{Operation, Server};
+use baton_consensus::index_build::{BuildInput, CommitQuorum};
 use baton_storage::{
-    Collection, CollectionKind, CollectionOptions, Held, IndexDefinition, LoggedCommand, Modification, Storage,
+    BuildOfSet, Collection, CollectionKind, CollectionOptions, Held, IndexBuild, IndexDefinition, LoggedCommand,
+    Modification, Storage,
 };
-use baton_types::{ErrorCode, Namespace, Result};
+use baton_types::{Error, ErrorCode, Namespace, Result};
 use std::sync::Arc;
 
 /// Carries the command of an entry out.
@@ -44,6 +46,16 @@ pub fn carry_out(
         LoggedCommand::Modify(modification) => modify(storage, target, uuid, &modification),
         LoggedCommand::Rename { to, drop_target } => rename(server, (target, uuid), &to, drop_target),
         LoggedCommand::Drop => drop(storage, target, uuid),
+        LoggedCommand::StartBuild { build, definitions, .. } => {
+            start_build(server, (target, uuid), &build, &definitions)
+        }
+        LoggedCommand::CommitBuild { build, definitions } => {
+            commit_build(server, operation, (target, uuid), build.uuid, &definitions)
+        }
+        LoggedCommand::AbortBuild { build, cause: (code, message), .. } => match uuid {
+            Some(uuid) => storage.abort_build(uuid, build.uuid, &Error::new(code, message)).map(|_| ()),
+            None => Ok(()),
+        },
         // Every collection's drop was logged before; what is there was created later.
         LoggedCommand::DropDatabase | LoggedCommand::IndexBuildNote => Ok(()),
     }
@@ -161,6 +173,72 @@ fn drop_index(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>, inde
         let id = |held: &Held<'_>| held.index(index).map(|index| index.id);
         Ok(held.and_then(|held| id(&held).map(|id| (held, vec![id]))))
     })
+}
+
+/// Begins a build of the set, or gives one that is under way the quorum that the entry says. What is there already is not built: the
+/// copy that this member began with is of a later time.
+fn start_build(
+    server: &Server,
+    (named, uuid): (&Namespace, Option<[u8; 16]>),
+    build: &IndexBuild,
+    definitions: &[IndexDefinition],
+) -> Result<()> {
+    let catalog = server.storage.lock_catalog();
+    let held = match uuid {
+        Some(uuid) => catalog.by_uuid(uuid),
+        None => catalog.collection(named),
+    };
+    let Some(held) = held else { return Ok(()) };
+    if held.set_commit_quorum(build)? {
+        if let Some(running) = server.index_builds.find(build.uuid) {
+            running.tell(BuildInput::Quorum(CommitQuorum::parse(build.commit_quorum.as_raw_bson_ref())?));
+        }
+        return Ok(());
+    }
+    let is_fresh = |definition: &&IndexDefinition| {
+        !specification::is_id_pattern(definition.key_pattern())
+            && matches!(indexes::compare(&indexes::documents(&held), &definition.document), Ok(false))
+    };
+    let fresh: Vec<IndexDefinition> = definitions.iter().filter(is_fresh).cloned().collect();
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    held.start_build(build, &fresh, false)?;
+    let (collection, namespace) = (held.uuid, held.namespace.clone());
+    let of = BuildOfSet { collection, namespace, build: build.clone(), definitions: fresh };
+    server.index_builds.enter(server, &of);
+    Ok(())
+}
+
+/// Completes a build, if this member has built: those that voted have. A build that this member never began (its copy is of a time
+/// before, by a source that knew of none) is made now.
+///
+/// # Errors
+/// `IndexBuildAlreadyInProgress` (285) while it has not built: the entry is to be tried again.
+fn commit_build(
+    server: &Server,
+    operation: &Operation,
+    (named, uuid): (&Namespace, Option<[u8; 16]>),
+    build: [u8; 16],
+    definitions: &[IndexDefinition],
+) -> Result<()> {
+    let storage = &server.storage;
+    let under_way = storage.builds_of_set().into_iter().find(|of| of.build.uuid == build);
+    if let Some(of) = under_way {
+        let running = server.index_builds.enter(server, &of);
+        running.tell(BuildInput::Committed);
+        if !running.is_filled() {
+            let message = format!("the index build {} is not done here", bson::Uuid::from_bytes(build));
+            return Err(Error::new(ErrorCode::IndexBuildAlreadyInProgress, message));
+        }
+        let catalog = storage.lock_catalog();
+        if let Some(held) = catalog.by_uuid(of.collection)
+            && held.commit_build(build)?
+        {
+            return Ok(());
+        }
+    }
+    build_indexes(server, operation, (named, uuid), definitions)
 }
 
 /// Builds indexes that are not there. One that is in the way was built later: this one's end is still to come. Nothing else is

@@ -12,10 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The fail points there are.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 12] = [
     "failCommand",
     "failGetMoreAfterCursorCheckout",
     "failApplyingEntries",
+    "hangAfterStartingIndexBuild",
+    "hangIndexBuildBeforeCommit",
+    "hangIndexBuildDuringCollectionScanPhaseBeforeInsertion",
     "initialSyncHangAfterDataCloning",
     "initialSyncHangBeforeCopyingDatabases",
     "initialSyncHangDuringCollectionClone",

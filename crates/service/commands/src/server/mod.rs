@@ -136,6 +136,8 @@ pub struct Server {
     pub profiler: profiler::Profiler,
     /// Documents, indexes and the oplog.
     pub storage: Arc<Storage>,
+    /// The index builds of the set.
+    pub index_builds: crate::ddl::builds::IndexBuilds,
     /// What `fsync` with `lock` holds.
     pub write_lock: write_lock::WriteLock,
     /// What the deletion of expired documents has done.
@@ -207,6 +209,7 @@ impl Server {
             cursor_memory: MemoryPool::new(CURSOR_MEMORY_BYTES + parts.storage.cache_bytes() / 8),
             reply_memory: MemoryPool::new(REPLY_MEMORY_BYTES),
             storage: parts.storage,
+            index_builds: crate::ddl::builds::IndexBuilds::default(),
             write_lock: write_lock::WriteLock::default(),
             ttl: crate::ttl::Figures::default(),
             hooks: parts.hooks,
