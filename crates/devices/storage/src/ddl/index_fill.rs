@@ -146,7 +146,8 @@ impl Storage {
     ) -> Result<()> {
         let collection = filling.collection;
         if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
-            let before = std::mem::replace(transaction, Transaction::asking(filling.asked));
+            let next = transaction.next_of_request();
+            let before = std::mem::replace(transaction, next);
             self.commit.commit_unasked(before, Durability::Applied);
             while !self.locks.lock(&mut transaction.locks, collection.id, record) {
                 wait()?;
@@ -181,7 +182,8 @@ impl Storage {
             let keys = || entries.entries.iter().map(|entry| (index.id, entry.fields.as_slice()));
             if !self.locks.try_lock_all_new(&mut transaction.locks, keys()) {
                 // Somebody holds one of the keys, perhaps this very batch: let the batch become readable, then wait.
-                let before = std::mem::replace(transaction, Transaction::asking(filling.asked));
+                let next = transaction.next_of_request();
+                let before = std::mem::replace(transaction, next);
                 self.commit.commit_unasked(before, Durability::Applied);
                 while !self.locks.lock(&mut transaction.locks, collection.id, record) {
                     filling.asked.look()?;
