@@ -40,6 +40,7 @@ use newest::NewestEntries;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rust_rocksdb::{DB, WriteOptions};
 use stamps::Stamps;
+pub(crate) use stamps::{KeptStamps, StampTeller};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -182,13 +183,13 @@ pub struct CommitQueue {
 }
 
 impl CommitQueue {
-    /// A queue whose next OpTime follows `last`, which is on disk. `stamp`: what a rollback kept (see [`stamps`]), or zero.
+    /// A queue whose next OpTime follows `last`, which is on disk. `stamps`: what a rollback kept.
     pub(crate) fn new(
         db: Arc<DB>,
         in_flight: Arc<InFlight>,
         record_cache: Arc<RecordCache>,
         last: OpTime,
-        stamp: u64,
+        stamps: KeptStamps,
     ) -> Self {
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
@@ -212,7 +213,7 @@ impl CommitQueue {
             is_unlogged: AtomicBool::new(false),
             own_term: AtomicI64::new(term),
             terms: Terms::new(last),
-            stamps: Stamps::new(last.timestamp.as_u64().max(stamp)),
+            stamps: Stamps::new(last.timestamp.as_u64(), stamps),
             newest: NewestEntries::new(last.timestamp.as_u64()),
             applied: AtomicU64::new(last.timestamp.as_u64()),
             durable: AtomicU64::new(last.timestamp.as_u64()),
@@ -260,6 +261,17 @@ impl CommitQueue {
     /// From this timestamp on, the stamps of versions are their entries' timestamps; see [`stamps`].
     pub(crate) fn stamps_settle_at(&self) -> u64 {
         self.stamps.settle_at()
+    }
+
+    /// Tells the stamps of the log's entries, in their order, after [`Self::stamps_needed_from`] or from any later one that has been
+    /// committed.
+    pub(crate) fn stamp_teller(&self) -> StampTeller {
+        self.stamps.teller()
+    }
+
+    /// The timestamp after which the log is needed to tell the stamps of entries that come after `committed`.
+    pub(crate) fn stamps_needed_from(&self, committed: u64) -> Option<u64> {
+        self.stamps.needed_from(committed)
     }
 
     /// The highest stamp that any version has.

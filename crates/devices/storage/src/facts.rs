@@ -40,12 +40,14 @@ pub enum Fact {
     OplogLimits,
     /// After a rollback, a stamp above all that were given (see `commit::stamps`).
     Stamp,
+    /// Which stamps entries after a rollback have (see `commit::stamps`).
+    StampBases,
 }
 
 impl Fact {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::LastVote,
         Self::Configuration,
         Self::CommitPoint,
@@ -53,6 +55,7 @@ impl Fact {
         Self::Cloning,
         Self::WholeFrom,
         Self::Stamp,
+        Self::StampBases,
         Self::OplogLimits,
     ];
 
@@ -67,6 +70,7 @@ impl Fact {
             Self::WholeFrom => b"set/whole-from",
             Self::OplogLimits => b"set/oplog-limits",
             Self::Stamp => b"set/stamp",
+            Self::StampBases => b"set/stamp-bases",
         }
     }
 }

@@ -186,14 +186,16 @@ impl Storage {
         files.sort_by(|a, b| a.start_key.cmp(&b.start_key));
         let total = excess;
         let mut dropped = 0;
+        // A rollback looks for the last common entry, which is no older than what is committed; and wants to know its stamp.
+        let committed = retention.commit_point.load(Ordering::Acquire);
+        let keep_from = self.commit.stamps_needed_from(committed).map_or(committed, |from| from.min(committed));
         for file in files {
             let Some(last) = file.end_key.as_deref().and_then(crate::format::oplog_timestamp) else { continue };
             if excess < file.size as u64 || last.seconds >= keep_from_secs {
                 break;
             }
             let end = Timestamp::from_u64(last.as_u64() + 1);
-            // A rollback looks for the last common entry, which is no older than what is committed.
-            if last.as_u64() >= retention.commit_point.load(Ordering::Acquire) {
+            if last.as_u64() >= keep_from {
                 break;
             }
             // Readers are told first, so that none takes a dropped file for the log's beginning.

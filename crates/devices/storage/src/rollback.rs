@@ -10,6 +10,7 @@
 //!                └─rolled back─┘
 //!  stamps  … c   x   y   z  r       r > z: the restored versions stand above those that are gone;
 //!  then    … c ─ p ─ q              entries of the new primary may have timestamps below z: see `commit::stamps`
+//!  again   … c ─ p                  p's stamp is above r, so documents are read as of that, not of p's timestamp
 //! ```
 //!
 //! Invariants:
@@ -25,11 +26,11 @@ mod files;
 
 use crate::apply::Entry;
 use crate::catalog::{Collection, CollectionKind};
-use crate::commit::Durability;
+use crate::commit::{Durability, StampTeller};
 use crate::copy::DocumentChange;
 use crate::entry_change::EntryChange;
 use crate::facts::Fact;
-use crate::format::{CollectionId, RecordKey, family, oplog_key, record_key};
+use crate::format::{CollectionId, RecordKey, family, oplog_key, oplog_timestamp, record_key};
 use crate::index::{entries_of_fact, entry_key};
 use crate::machine::read_failure;
 use crate::oplog::optime_of;
@@ -68,8 +69,8 @@ fn unrecoverable(what: &str) -> Error {
     Error::new(UNRECOVERABLE, format!("{what} cannot be undone; the member must be filled anew"))
 }
 
-/// Record keys, each with when the document was changed.
-type Records = BTreeMap<Vec<u8>, Vec<Timestamp>>;
+/// Record keys, each with the stamps of the versions that the document had.
+type Records = BTreeMap<Vec<u8>, Vec<u64>>;
 
 /// What the entries to be removed touched.
 #[derive(Default)]
@@ -103,7 +104,8 @@ impl Storage {
         }
         let catalog = self.lock_catalog();
         let (entries, change) = self.catalog_at(common)?;
-        let touched = self.touched_after(common, &change)?;
+        let (then, stamps) = self.stamps_until(common)?;
+        let touched = self.touched_after(common, &change, &then, stamps)?;
         let mut files = Files::below(directory);
         let mut summary = RolledBack { from, to: common, entries, documents: 0 };
         for collection in &change.gone {
@@ -116,7 +118,7 @@ impl Storage {
         let _unreadable = self.begin_catalog_change();
         let mut transaction = Transaction::replicating();
         change.put(&mut transaction, &catalog);
-        let outcome = self.restore(&mut transaction, &touched, &change, common, &mut files, &mut summary);
+        let outcome = self.restore(&mut transaction, &touched, &change, (common, &then), &mut files, &mut summary);
         if let Err(error) = outcome.and_then(|()| files.sync()) {
             self.abandon(transaction);
             return Err(error);
@@ -191,11 +193,34 @@ impl Storage {
         Ok(())
     }
 
-    fn touched_after(&self, common: OpTime, change: &catalog::Change) -> Result<Touched> {
+    /// What documents were at the common entry, and what tells the stamps of the entries after it.
+    fn stamps_until(&self, common: OpTime) -> Result<(View<'_>, StampTeller)> {
+        let mut stamps = self.commit.stamp_teller();
+        let mut stamp = common.timestamp.as_u64();
+        if let Some(from) = self.commit.stamps_needed_from(stamp).filter(|from| *from < stamp) {
+            let mut log = self.db().raw_iterator_cf(self.family(family::OPLOG));
+            log.seek(oplog_key(Timestamp::from_u64(from + 1)));
+            while let Some(timestamp) = log.key().and_then(oplog_timestamp).filter(|at| *at <= common.timestamp) {
+                stamp = stamps.next(timestamp.as_u64());
+                log.next();
+            }
+            log.status().map_err(read_failure)?;
+        }
+        Ok((View::as_of(self, Timestamp::from_u64(stamp)), stamps))
+    }
+
+    fn touched_after(
+        &self,
+        common: OpTime,
+        change: &catalog::Change,
+        then: &View<'_>,
+        mut stamps: StampTeller,
+    ) -> Result<Touched> {
         let now = self.catalog();
-        let then = View::as_of(self, common.timestamp);
         let mut touched = Touched::default();
         self.entries_after(common, |entry| {
+            let optime = optime_of(entry).ok_or_else(|| Error::failed_to_parse("An oplog entry has no OpTime"))?;
+            let stamp = stamps.next(optime.timestamp.as_u64());
             if matches!(entry.get_str("op"), Ok("c")) {
                 return Ok(());
             }
@@ -205,7 +230,7 @@ impl Storage {
                 touched.sessions.entry(statement.session.to_vec()).or_insert(before);
             }
             match entry.uuid.and_then(|uuid| change.collection_then(&now, uuid)) {
-                Some(collection) => self.note_document(&mut touched, &entry, collection, &then),
+                Some(collection) => self.note_document(&mut touched, (&entry, stamp), collection, then),
                 None => Ok(()),
             }
         })?;
@@ -215,7 +240,7 @@ impl Storage {
     fn note_document(
         &self,
         touched: &mut Touched,
-        entry: &Entry<'_>,
+        (entry, stamp): (&Entry<'_>, u64),
         collection: &Arc<Collection>,
         then: &View<'_>,
     ) -> Result<()> {
@@ -224,13 +249,12 @@ impl Storage {
             EntryChange::Put(document) => document.get("_id")?.unwrap_or(RawBsonRef::Null),
             EntryChange::Update { id, .. } | EntryChange::Delete { id } => id,
         };
-        let time = entry.optime.timestamp;
         let records: Vec<RecordKey> = match collection.kind {
             CollectionKind::Clustered => vec![record_key(id)?],
             CollectionKind::Capped => {
                 // It may have been deleted since and come again elsewhere.
-                let before = View::as_of(self, Timestamp::from_u64(time.as_u64() - 1));
-                let views = [then, &before, &View::as_of(self, time), &self.view()];
+                let before = View::as_of(self, Timestamp::from_u64(stamp - 1));
+                let views = [then, &before, &View::as_of(self, Timestamp::from_u64(stamp)), &self.view()];
                 let found = views.map(|view| view.record_of_capped(collection, id));
                 found.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?
             }
@@ -239,7 +263,7 @@ impl Storage {
         let place = touched.documents.entry(collection.id);
         let (_, known) = place.or_insert_with(|| (Arc::clone(collection), Records::new()));
         for record in records {
-            known.entry(record.to_vec()).or_default().push(time);
+            known.entry(record.to_vec()).or_default().push(stamp);
         }
         Ok(())
     }
@@ -250,11 +274,10 @@ impl Storage {
         transaction: &mut Transaction,
         touched: &Touched,
         change: &catalog::Change,
-        common: OpTime,
+        (common, then): (OpTime, &View<'_>),
         files: &mut Files<'_>,
         summary: &mut RolledBack,
     ) -> Result<()> {
-        let then = View::as_of(self, common.timestamp);
         for (collection, records) in touched.documents.values() {
             for (record, changed) in records {
                 // A writer that has the lock waits for nobody who waits for us: it will be refused soon.
@@ -289,13 +312,14 @@ impl Storage {
         transaction: &mut Transaction,
         change: &catalog::Change,
         (collection, record): (&Arc<Collection>, &[u8]),
-        changed: &[Timestamp],
+        changed: &[u64],
         old: Option<&RawDocument>,
     ) -> Result<()> {
         for index in collection.indexes().iter().filter(|index| change.stale.contains(&index.id)) {
             let right = old.map(|old| entries_of_fact(index, old)).unwrap_or_default();
-            for time in changed {
-                let Some(version) = View::as_of(self, *time).get(collection, record)? else { continue };
+            for stamp in changed {
+                let version = View::as_of(self, Timestamp::from_u64(*stamp)).get(collection, record)?;
+                let Some(version) = version else { continue };
                 for entry in entries_of_fact(index, stored_document(&version)?).entries {
                     transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
                 }

@@ -2,7 +2,7 @@
 
 use crate::catalog::{Catalog, Collection};
 use crate::checkpoints::{self, Checkpoints};
-use crate::commit::{CommitQueue, Durability, ProgressListener};
+use crate::commit::{CommitQueue, Durability, KeptStamps, ProgressListener};
 use crate::counters::Counts;
 use crate::critical::CriticalMutex;
 use crate::ddl::Freeing;
@@ -28,7 +28,7 @@ use ahash::RandomState;
 use arc_swap::ArcSwap;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp, must_not_unwind};
 use parking_lot::Mutex;
-use rust_rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice};
+use rust_rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice, WriteBatch};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -91,13 +91,14 @@ impl Storage {
         let record_cache = Arc::new(RecordCache::new(options.record_cache_bytes(), hasher));
         let last = Self::last_optime(&db)?;
         let limits = OplogLimits::of(&db, &options)?;
-        let stamp = Self::highest_stamp(&db)?;
+        let stamps = Self::kept_stamps(&db, last)?;
+        let settled_from = stamps.settled_from();
         let is_member = Self::stored_fact(&db, Fact::Configuration)?.is_some();
         checkpoints::clean_up(path);
         let spills = Spills::new(path, options.open_spills_max);
         let storage = Arc::new(Self {
             checkpoints: Checkpoints::default(),
-            commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&in_flight), Arc::clone(&record_cache), last, stamp),
+            commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&in_flight), Arc::clone(&record_cache), last, stamps),
             locks,
             in_flight,
             record_cache,
@@ -106,7 +107,7 @@ impl Storage {
             following: CriticalMutex::new("what follows another's log"),
             next_id: AtomicU32::new(next_id),
             moment: AtomicU64::new(0),
-            catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(stamp)),
+            catalog_stable_from: AtomicU64::new(last.timestamp.as_u64().max(settled_from)),
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
             flow: FlowControl::default(),
@@ -163,10 +164,17 @@ impl Storage {
         Ok(newest.unwrap_or(OpTime::ZERO))
     }
 
-    /// What [`crate::rollback`] kept.
-    fn highest_stamp(db: &DB) -> Result<u64> {
-        let stored = Self::stored_fact(db, Fact::Stamp)?;
-        Ok(stored.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes))
+    /// What [`crate::rollback`] kept, as this start needs it.
+    fn kept_stamps(db: &DB, last: OpTime) -> Result<KeptStamps> {
+        let (reserve, bases) = (Self::stored_fact(db, Fact::Stamp)?, Self::stored_fact(db, Fact::StampBases)?);
+        let kept = KeptStamps::decode(reserve.as_deref(), bases.as_deref());
+        let Some(kept) = kept.at_start(last.timestamp.as_u64()) else { return Ok(kept) };
+        let family = db.cf_handle(family::META).unwrap_or_else(|| unreachable!("opened"));
+        let mut batch = WriteBatch::default();
+        batch.put_cf(family, Fact::Stamp.key(), kept.reserve_bytes());
+        batch.put_cf(family, Fact::StampBases.key(), kept.base_bytes());
+        db.write(&batch).map_err(read_failure)?;
+        Ok(kept)
     }
 
     fn stored_fact(db: &DB, fact: Fact) -> Result<Option<DBPinnableSlice<'_>>> {

@@ -633,6 +633,86 @@ fn what_a_rollback_takes_away_leaves_no_trace_and_the_new_primarys_entries_are_r
     assert_eq!(documents(&storage, "c"), documents(&primary, "c"), "over another restart too");
 }
 
+/// One rollback, and before the log has come to where it was, another, to an entry that came in between. Entries' stamps are above
+/// their timestamps then; read by its timestamp, the entry in between shows what the first rollback took away.
+#[test]
+fn a_second_rollback_soon_after_the_first_brings_back_what_was_there_in_between() {
+    for restarts in 0..3 {
+        let (folder, other, removed) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let primary = open(other.path());
+        let c = create(&primary, "c", [1; 16], &rawdoc! {}).expect("created");
+        let ring =
+            create(&primary, "ring", [2; 16], &rawdoc! { "capped": true, "size": 4096, "max": 3 }).expect("made");
+        index(&primary, "c", &rawdoc! { "v": 2, "key": { "n": 1 }, "name": "n_1" }).expect("built");
+        index(&primary, "c", &rawdoc! { "v": 2, "key": { "m": 1 }, "name": "m_1" }).expect("built");
+        for id in 0..6 {
+            insert(&primary, &c, &rawdoc! { "_id": id, "n": id, "m": id }).expect("inserted");
+            insert(&primary, &ring, &rawdoc! { "_id": id }).expect("inserted");
+        }
+        let mut storage = open_to_follow(folder.path());
+        follow(&storage, &log(&primary));
+        let set =
+            |n: i32| move |was: &RawDocument| Some(rawdoc! { "_id": was.get_i32("_id").unwrap(), "n": n, "m": -n });
+        let lose = |storage: &Storage, by: i32| {
+            // Writes that nobody else gets, of a clock an hour ahead.
+            let ahead = storage.last_entry().timestamp.seconds + 3600;
+            storage.queue().advance_floor(Timestamp { seconds: ahead, increment: 1 });
+            storage.open_to_writes(by.into());
+            let c = storage.collection(&name("c")).expect("there");
+            let ring = storage.collection(&name("ring")).expect("there");
+            for n in 0..30 {
+                change(storage, &c, n % 5, None, set(1000 * by + n)).expect("changed");
+            }
+            insert(storage, &ring, &rawdoc! { "_id": 100 * by }).expect("inserted");
+            if by > 2 {
+                storage.drop_index(&c, "m_1").expect("dropped");
+                change(storage, &c, 3, None, set(7000 * by)).expect("changed");
+                change(storage, &c, 4, None, |_| None).expect("deleted");
+            }
+            storage.close_to_writes();
+        };
+        let mut common = storage.last_entry();
+        for round in 2..5 {
+            lose(&storage, round);
+            for _ in 0..restarts {
+                drop(storage);
+                storage = open_to_follow(folder.path());
+            }
+            storage.roll_back(common, removed.path()).expect("rolled back");
+            let when = format!("{restarts} restarts, rollback {}", round - 1);
+            for collection in ["c", "ring"] {
+                assert_eq!(documents(&storage, collection), documents(&primary, collection), "{collection}, {when}");
+                let collection = storage.collection(&name(collection)).expect("there");
+                let report = storage.validate(&collection, &mut |_, _| Ok(())).expect("validated");
+                assert!(report.is_valid(), "{when}: {report:?}");
+            }
+            assert_eq!(log(&storage), log(&primary), "{when}");
+            // What is between this rollback and the next, an hour below what was rolled back.
+            let from = log(&primary).len();
+            for n in 0..7 {
+                change(&primary, &c, n % 4, None, set(10 * round + n)).expect("changed");
+                insert(&primary, &ring, &rawdoc! { "_id": 1000 * round + n }).expect("inserted");
+                if restarts > 1 {
+                    // Each time as late as it can be, so that no version of before is newer.
+                    follow(&storage, &log(&primary)[from + 2 * n as usize..]);
+                    drop(storage);
+                    storage = open_to_follow(folder.path());
+                }
+            }
+            if restarts < 2 {
+                follow(&storage, &log(&primary)[from..]);
+            }
+            assert_eq!(documents(&storage, "c"), documents(&primary, "c"), "{when}");
+            assert_eq!(documents(&storage, "ring"), documents(&primary, "ring"), "{when}");
+            common = storage.last_entry();
+            // Nobody else reads by such a timestamp.
+            let refused = storage.view_at(Some(common.timestamp)).map(|_| ()).expect_err("stamps are above timestamps");
+            assert_eq!(refused.code, ErrorCode::SnapshotUnavailable, "{when}");
+        }
+    }
+}
+
 #[test]
 fn a_rollback_after_a_restart_ends_in_the_term_of_what_is_kept() {
     let (folder, removed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

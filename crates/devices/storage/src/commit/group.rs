@@ -124,8 +124,9 @@ impl CommitQueue {
             let (from, to) = (oplog_key(Timestamp::from_u64(kept.timestamp.as_u64() + 1)), [u8::MAX; 9]);
             batch.delete_range_cf(handle(family::OPLOG), from.as_slice(), to.as_slice());
             last = kept;
-            self.stamps.of(0);
-            batch.put_cf(handle(family::META), Fact::Stamp.key(), self.stamps.reserve().to_le_bytes());
+            let kept = self.stamps.truncated(kept.timestamp.as_u64());
+            batch.put_cf(handle(family::META), Fact::Stamp.key(), kept.reserve_bytes());
+            batch.put_cf(handle(family::META), Fact::StampBases.key(), kept.base_bytes());
         }
         let optimes = self.optimes_of(transaction, &mut last, wall_ms);
         let stamps: SmallVec<[u64; 4]> =
