@@ -6,8 +6,10 @@ import tempfile
 import time
 
 import bson
+import pytest
 from pymongo import ReadPreference, WriteConcern
 
+from machine_faults import SmallDisk
 from power import Ledger
 from raw import Raw
 from replica_set import ReplicaSet
@@ -131,3 +133,44 @@ def test_03_what_only_the_dead_primary_had_is_in_a_rollback_file_after_a_long_ab
         removed = [document for path in members.members[dead].data.glob("rollback/*/removed.*.bson")
                    for document in bson.decode_all(path.read_bytes())]
         assert removed == [{"_id": "lost"}]
+
+
+def test_a_full_disk_gets_its_space_back_from_what_is_dropped():
+    """A collection whose files hold another's documents too is dropped when the disk is full, so that there is no room to write those
+    files anew. Fails if the drop is refused, if the member dies while it cannot give the space back, if a write fails meanwhile, if
+    the space is never given back once there is room, or if anything of another collection is lost."""
+    with SmallDisk(160) as disk:
+        if not disk.is_there:
+            pytest.skip("this needs to mount a small file system")
+        arguments = ["--cacheSizeGB", "0.0625"]
+        with ReplicaSet(settings=SOON, data=[disk.path / "data", None, None], arguments=arguments) as members, \
+                members.client(timeoutMS=60_000) as client:
+            members.stand(0)
+            noise = random.Random(3)
+            shop = client.get_database("shop", write_concern=WriteConcern(3, wtimeout=60_000))
+            shop.large.create_index("n")
+            for part in range(10):
+                shop.large.insert_many([{"_id": f"{part}-{n}", "n": n, "page": noise.randbytes(40_000)} for n in range(100)])
+                shop.carts.insert_many([{"_id": f"{part}-{n}", "page": noise.randbytes(3_000)} for n in range(100)])
+            with members.direct(0) as direct:
+                direct.admin.command("fsync")
+                direct.shop.command("compact", "large", force=True)
+            disk.fill()
+            assert disk.free_bytes() < 1 << 20, "the disk is not full"
+            carts_of(client).database.large.drop()
+
+            def files():
+                with members.direct(0) as direct:
+                    return direct.admin.command("serverStatus")["rocksdb"]["files"]
+
+            # History passes the drop, so that it is tried.
+            for number in range(3 * HISTORY_SECS):
+                carts_of(client).insert_one({"_id": f"after-{number}"})
+                time.sleep(0.6)
+            now = files()
+            assert now["droppedBytes"] > 30 << 20 or now["bytes"] < 60 << 20, f"it counts as given back and is there: {now}"
+            disk.free()
+            members.await_that(lambda: files()["droppedBytes"] == 0 and files()["bytes"] < 60 << 20, "the space given back")
+            assert members.members[0].is_running() and members.hello(0)["isWritablePrimary"]
+            members.await_healthy()
+            assert carts_of(client).count_documents({}) == 1000 + 3 * HISTORY_SECS

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  settling ──▶ files ──▶ rest ──▶ compaction ──▶ the record goes
-//!     │           │         │          └ only of much that is left, once history has passed the tombstone
+//!     │           │         │          └ only of much that is left, once history has passed the tombstone; and again until it is gone
 //!     │           │         └ few keys: deleted one by one; many: one tombstone for the range
 //!     │           └ whole files within the range, one a step
 //!     └ until no rollback undoes the drop, and nobody reads from before it
@@ -36,6 +36,8 @@ const READERS_BEGIN: Duration = Duration::from_millis(500);
 const KEYS_ONE_BY_ONE: usize = 256;
 /// What takes so many bytes after its deletion is compacted for that alone; less goes when its files are merged anyway.
 const COMPACTED_FROM_BYTES: u64 = 16 << 20;
+/// How long to wait after a compaction that has left the bytes where they were.
+const COMPACTED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Bytes in the keys of a table that are the key's stamp.
 const STAMP_BYTES: usize = 8;
 /// The families that have ranges of ids.
@@ -47,8 +49,8 @@ enum Step {
     Settling { since: Instant, seen: Option<u64> },
     /// Files go, then the rest.
     Deleting,
-    /// What is left goes when history has passed this stamp.
-    Compacting { stamp: u64 },
+    /// What is left goes when history has passed this stamp, and it is that late.
+    Compacting { stamp: u64, at: Instant },
 }
 
 struct Known {
@@ -98,8 +100,7 @@ impl Storage {
             }
             let state = known.entry(dropped.id).or_insert_with(|| {
                 let now = Instant::now();
-                let (from, to) = Self::extent(dropped.id);
-                let bytes = FAMILIES.iter().map(|family| self.range_bytes(family, &from, &to)).sum();
+                let bytes = self.extent_bytes(dropped.id);
                 Known { step: Step::Settling { since: now, seen: None }, bytes, waiting: None }
             });
             if let Outcome::Gone = self.free(dropped, state, goes_on)? {
@@ -183,19 +184,15 @@ impl Storage {
                 tombstone = self.delete_rest(family, dropped)?.max(tombstone);
             }
             crash_point!("freeing-deleted");
-            let left = |family: &&str| {
-                let (from, to) = Self::extent(id);
-                self.range_bytes(family, &from, &to)
-            };
             if let Some(stamp) = tombstone
-                && FAMILIES.iter().map(left).sum::<u64>() >= COMPACTED_FROM_BYTES
+                && self.extent_bytes(id) >= COMPACTED_FROM_BYTES
             {
-                known.step = Step::Compacting { stamp };
+                known.step = Step::Compacting { stamp, at: Instant::now() };
                 return Ok(Outcome::Later);
             }
         }
-        if let Step::Compacting { stamp } = known.step {
-            if self.retention.history_from().as_u64() <= stamp {
+        if let Step::Compacting { stamp, at } = known.step {
+            if self.retention.history_from().as_u64() <= stamp || Instant::now() < at {
                 return Ok(Outcome::Later);
             }
             let Some(task) = self.admit_freeing(known, &name) else { return Ok(Outcome::Later) };
@@ -210,6 +207,11 @@ impl Storage {
                     return Ok(Outcome::Later);
                 }
             }
+            // RocksDB does not say whether it came to that: on a full disk there is no room for what else its files have.
+            if self.extent_bytes(id) >= COMPACTED_FROM_BYTES {
+                known.step = Step::Compacting { stamp, at: Instant::now() + COMPACTED_AGAIN_AFTER };
+                return Ok(Outcome::Later);
+            }
         }
         let mut again = self.freeing.again.lock();
         if again.remove(&id) {
@@ -221,6 +223,12 @@ impl Storage {
         self.commit.commit_unasked(transaction, Durability::Applied);
         crash_point!("freeing-done");
         Ok(Outcome::Gone)
+    }
+
+    /// RocksDB's estimate of what the range of this id takes.
+    fn extent_bytes(&self, id: u32) -> u64 {
+        let (from, to) = Self::extent(id);
+        FAMILIES.iter().map(|family| self.range_bytes(family, &from, &to)).sum()
     }
 
     /// The sequence number of the oldest snapshot that somebody reads from.
