@@ -8,9 +8,10 @@ import uuid
 
 import pymongo
 import pytest
-from bson import Binary, Int64
+from bson import Binary, Int64, Timestamp
 from pymongo import ReadPreference, WriteConcern
 
+from member import Member
 from raw import Raw
 from replica_set import ReplicaSet
 
@@ -373,3 +374,61 @@ def test_the_figures_of_replication_are_counted(trio):
     page = urllib.request.urlopen(f"http://127.0.0.1:{trio.members[primary].port + 1000}/metrics", timeout=10).read().decode()
     for name in ["baton_member_lag_seconds", "baton_elections_won_total{reason=", "baton_majority_wait_seconds_total"]:
         assert name in page, name
+
+
+def test_members_of_different_versions_refuse_each_other_and_say_why():
+    """One of three members comes back as one of another version of what members say to each other. Fails if it is fetched from,
+    fetches, is voted for or counts for a majority; if an election comes of it; if nobody says why; or if it is not as the others once
+    it is of their version."""
+    with ReplicaSet(settings=SOON) as members, members.client() as client:
+        shop = client.get_database("shop", write_concern=WriteConcern("majority", wtimeout=30_000))
+        shop.carts.insert_one({"_id": 0})
+        members.await_equal()
+        members.stand(0)
+        other = members.members[2]
+        other.stop()
+        other.parameters["testProtocolVersion"] = 77
+        terms = members.check_terms()
+        other.spawn()
+
+        def said_of(index, of):
+            with members.direct(index) as direct:
+                return direct.admin.command("replSetGetStatus")["members"][of]
+
+        for index, of in ((0, 2), (1, 2), (2, 0), (2, 1)):
+            members.await_that(
+                lambda index=index, of=of: members.hello(index) and
+                "different versions of the protocol" in said_of(index, of)["lastHeartbeatMessage"],
+                f"member {index} says of member {of} what is wrong")
+            said = said_of(index, of)
+            assert "77" in said["lastHeartbeatMessage"] and said["health"] == 0 and said["state"] in (6, 8), said
+            warned = [line for line in members.members[index].log_path.read_text().splitlines()
+                      if '"s":"W"' in line and "cannot be worked with" in line and f'"member":{of}' in line]
+            assert len(warned) == 1, warned
+        for number in range(1, 20):
+            shop.carts.insert_one({"_id": number})
+        time.sleep(3 * SOON["electionTimeoutMillis"] / 1000)
+        assert members.hello(0)["isWritablePrimary"] and members.check_terms() == terms, members.logs()
+        with members.direct(2, read_preference=ReadPreference.SECONDARY_PREFERRED) as direct:
+            assert direct.shop.carts.count_documents({}) == 1
+            heartbeat = {"replSetHeartbeat": "rs0", "configVersion": 1, "hbv": 1, "from": "", "fromId": -1, "term": 1, "state": 1,
+                         "primaryId": -1, **{name: {"ts": Timestamp(0, 0), "t": 0}
+                                             for name in ("writtenOpTime", "opTime", "durableOpTime", "commitPoint")}}
+            assert refusal(direct, heartbeat).code == 188
+        reply = client.shop.command("insert", "carts", documents=[{"_id": "all"}], writeConcern={"w": 3, "wtimeout": 500}, check=False)
+        assert reply["writeConcernError"]["code"] == 64, reply
+        other.stop()
+        del other.parameters["testProtocolVersion"]
+        other.spawn()
+        members.await_healthy()
+        assert said_of(0, 2)["lastHeartbeatMessage"] == "" and said_of(0, 2)["health"] == 1
+
+
+def test_a_version_is_pretended_only_where_there_are_commands_for_tests():
+    """Fails if a member outside of tests can be told to say that it is of another version."""
+    member = Member(parameters={"testProtocolVersion": 3})
+    try:
+        member.spawn()
+        assert member.process.wait(20) == 2 and "enableTestCommands" in member.log()
+    finally:
+        member.remove()

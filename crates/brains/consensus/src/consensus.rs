@@ -27,6 +27,8 @@ pub struct Start {
     pub host: String,
     /// The name of the set that this member was started for.
     pub set_name: String,
+    /// In which version this member speaks to others: [`crate::PROTOCOL_VERSION`].
+    pub protocol_version: u32,
     /// The configuration on disk, if the set was initiated.
     pub configuration: Option<Configuration>,
     /// The vote on disk.
@@ -54,6 +56,7 @@ pub struct Consensus {
     pub(crate) host: String,
     /// The set's name by the command line: a configuration of another one is kept, and this member has no part in it.
     pub(crate) set_name: String,
+    pub(crate) protocol_version: u32,
     pub(crate) began_at: Moment,
     /// The term that this member began with: see [`crate::plausible`].
     pub(crate) first_term: Term,
@@ -116,6 +119,7 @@ impl Consensus {
         let mut consensus = Self {
             host: start.host,
             set_name: start.set_name,
+            protocol_version: start.protocol_version,
             began_at: now,
             first_term: term,
             me: None,
@@ -370,6 +374,7 @@ impl Consensus {
     pub(crate) fn gossip(&self) -> Gossip {
         Gossip {
             term: self.term,
+            protocol_version: self.protocol_version,
             primary: self.primary,
             state: self.state(),
             // What a member has that makes its copy may still be thrown away: it acknowledges nothing.
@@ -479,6 +484,7 @@ impl Consensus {
             sync_source: peer.gossip.as_ref().and_then(|gossip| gossip.sync_source),
             term: peer.gossip.as_ref().map_or(0, |gossip| gossip.term),
             configuration_version: peer.gossip.as_ref().map(|gossip| gossip.configuration_version),
+            refusal: peer.refusal.clone(),
         }
     }
 }
@@ -599,4 +605,6 @@ pub struct PeerView {
     pub term: Term,
     /// Its configuration.
     pub configuration_version: Option<ConfigurationVersion>,
+    /// Why this member has nothing to do with it, if so.
+    pub refusal: Option<String>,
 }

@@ -418,6 +418,11 @@ impl Consensus {
             self.answer_vote(id, request.dry_run, Some("candidate's set ID differs from mine".to_owned()));
             return;
         }
+        if self.refuses(request.candidate) {
+            let reason = "candidate speaks another version of the protocol between members".to_owned();
+            self.answer_vote(id, request.dry_run, Some(reason));
+            return;
+        }
         if !request.dry_run {
             self.adopt_term(request.term);
         }
@@ -548,6 +553,7 @@ mod tests {
         let mut configuration = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap();
         configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
         let start = Start {
+            protocol_version: crate::PROTOCOL_VERSION,
             host: "a:102".into(),
             set_name: "rs0".into(),
             configuration: Some(configuration),
@@ -578,6 +584,7 @@ mod tests {
             from: Some(from),
             from_host: format!("a:10{from}"),
             gossip: Gossip {
+                protocol_version: crate::PROTOCOL_VERSION,
                 term: 1,
                 primary,
                 state: if primary == Some(from) { MemberState::Primary } else { MemberState::Secondary },

@@ -80,6 +80,13 @@ impl Consensus {
             self.effects.push(Effect::Respond { id, response: Err(error) });
             return;
         }
+        if let Some(error) = self.incompatibility(request.gossip.protocol_version) {
+            if let Some(from) = request.from {
+                self.refuse_peer(from, &error);
+            }
+            self.effects.push(Effect::Respond { id, response: Err(error) });
+            return;
+        }
         self.adopt_term(request.gossip.term);
         let theirs = request.gossip.configuration_version;
         let mine = self.configuration_version();
@@ -123,6 +130,13 @@ impl Consensus {
         response: HeartbeatResponse,
         round_trip: Duration,
     ) {
+        if let Some(error) = self.incompatibility(response.gossip.protocol_version) {
+            if let Some(peer) = self.peers.get_mut(&from) {
+                peer.heartbeat_in_flight = false;
+            }
+            self.refuse_peer(from, &error);
+            return;
+        }
         self.adopt_term(response.gossip.term);
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.heartbeat_in_flight = false;

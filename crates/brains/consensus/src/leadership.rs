@@ -347,6 +347,7 @@ mod tests {
         let mut configuration = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap();
         configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
         let start = Start {
+            protocol_version: crate::PROTOCOL_VERSION,
             host: "a:101".into(),
             set_name: "rs0".into(),
             configuration: Some(configuration),
@@ -365,6 +366,7 @@ mod tests {
     /// A member answers a heartbeat, as one that knows of that primary.
     fn answer(consensus: &mut Consensus, from: MemberId, term: Term, primary: MemberId) -> Vec<Effect> {
         let gossip = Gossip {
+            protocol_version: crate::PROTOCOL_VERSION,
             term,
             primary: Some(primary),
             state: if from == primary { MemberState::Primary } else { MemberState::Secondary },

@@ -14,6 +14,7 @@
 //!   ├─ succession      who would follow a primary that hands over
 //!   ├─ positions       who has what; the commit point
 //!   ├─ plausible       terms that nobody can have reached
+//!   ├─ protocol        members of other versions
 //!   ├─ heartbeats      signs of life, gossip, configurations
 //!   ├─ sync_source     from whom to fetch
 //!   └─ reconfiguration one voter at a time
@@ -46,6 +47,7 @@ mod mutant;
 mod peer;
 mod plausible;
 mod positions;
+mod protocol;
 mod reconfiguration;
 mod step;
 mod succession;
@@ -60,5 +62,6 @@ pub use message::{
     Response, VoteRequest, VoteResponse,
 };
 pub use mutant::Mutant;
+pub use protocol::{PROTOCOL_VERSION, UNSTATED_PROTOCOL_VERSION};
 pub use step::{DataState, Effect, Input, LastVote, Moment, RequestId, RequestKind, ResignReason, StepDownRequest};
 pub use succession::{Candidate, Obstacle};

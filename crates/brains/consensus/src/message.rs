@@ -123,6 +123,8 @@ impl fmt::Display for ElectionReason {
 pub struct Gossip {
     /// Its term.
     pub term: Term,
+    /// In which version it speaks: see [`crate::PROTOCOL_VERSION`].
+    pub protocol_version: u32,
     /// Who it believes is primary in that term.
     pub primary: Option<MemberId>,
     /// What it is doing.

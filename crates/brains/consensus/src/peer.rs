@@ -22,6 +22,8 @@ pub(crate) struct Peer {
     pub gone: bool,
     /// The last request to it failed.
     pub unreachable: bool,
+    /// Why nothing it says is believed, since it last said something that was.
+    pub refusal: Option<String>,
     /// Smoothed time from request to answer.
     pub round_trip: Option<Duration>,
     /// When to send the next heartbeat.
@@ -46,6 +48,7 @@ impl Peer {
         }
         self.hear(now);
         self.unreachable = false;
+        self.refusal = None;
         self.position = match gossip.state {
             // It has less than it had, and says so itself.
             MemberState::Rollback | MemberState::Startup2 | MemberState::Recovering => gossip.position,
@@ -64,9 +67,9 @@ impl Peer {
         });
     }
 
-    /// Whether it gave a sign of life within `silence`, and is not known to be gone.
+    /// Whether it gave a sign of life within `silence`, is not known to be gone, and can be worked with.
     pub fn is_alive(&self, now: Moment, silence: Duration) -> bool {
-        !self.gone && self.heard_at.is_some_and(|at| now.saturating_sub(at) < silence)
+        !self.gone && self.refusal.is_none() && self.heard_at.is_some_and(|at| now.saturating_sub(at) < silence)
     }
 
     /// What it does, by its own words.
@@ -83,6 +86,7 @@ mod tests {
 
     fn gossip() -> Gossip {
         Gossip {
+            protocol_version: crate::PROTOCOL_VERSION,
             term: 1,
             primary: None,
             state: MemberState::Secondary,

@@ -139,6 +139,7 @@ mod tests {
         let mut configuration = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap();
         configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
         let start = Start {
+            protocol_version: crate::PROTOCOL_VERSION,
             host: "a:102".into(),
             set_name: "rs0".into(),
             configuration: Some(configuration),
@@ -153,6 +154,7 @@ mod tests {
 
     fn gossip(term: Term) -> Gossip {
         Gossip {
+            protocol_version: crate::PROTOCOL_VERSION,
             term,
             primary: None,
             state: MemberState::Secondary,

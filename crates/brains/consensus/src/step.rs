@@ -240,6 +240,13 @@ pub enum Effect {
     Committed(OpTime),
     /// Fetch from this member from now on, or from nobody.
     SyncSource(Option<MemberId>),
+    /// Another member cannot be worked with, for this reason. Said once, until it can be again.
+    RefusedMember {
+        /// Who.
+        member: MemberId,
+        /// Why.
+        reason: String,
+    },
     /// What drivers are told in `hello` has changed.
     TopologyChanged,
 }

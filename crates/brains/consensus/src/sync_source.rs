@@ -291,6 +291,7 @@ mod tests {
         let mut consensus = Consensus::new(
             Duration::ZERO,
             Start {
+                protocol_version: crate::PROTOCOL_VERSION,
                 host: "a:102".into(),
                 set_name: "rs0".into(),
                 configuration: Some(configuration),
@@ -310,6 +311,7 @@ mod tests {
     fn answer(consensus: &mut Consensus, now_secs: u64, from: MemberId, seconds: u32, round_trip: Duration) {
         let is_primary = from == PRIMARY;
         let gossip = Gossip {
+            protocol_version: crate::PROTOCOL_VERSION,
             term: 1,
             primary: Some(PRIMARY),
             state: if is_primary { MemberState::Primary } else { MemberState::Secondary },

@@ -4,8 +4,8 @@
 use crate::messages::{decode_response, encode_request};
 use baton_consensus::configuration::UNKNOWN_TERM;
 use baton_consensus::{
-    Configuration, ConfigurationVersion, Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Position, Request,
-    RequestKind, Response,
+    Configuration, ConfigurationVersion, Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, PROTOCOL_VERSION,
+    Position, Request, RequestKind, Response,
 };
 use baton_net::Outgoing;
 use baton_types::{Error, ErrorCode, OpTime, Result};
@@ -49,6 +49,7 @@ fn heartbeat(host: &str, set_name: &str) -> Result<HeartbeatResponse> {
         from_host: String::new(),
         gossip: Gossip {
             term: 0,
+            protocol_version: PROTOCOL_VERSION,
             primary: None,
             state: MemberState::Startup,
             position: Position::default(),

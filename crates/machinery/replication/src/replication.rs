@@ -41,6 +41,8 @@ pub struct Parts {
     pub process_id: ObjectId,
     /// The name of the set, from the command line.
     pub set_name: String,
+    /// In which version it speaks to other members: [`baton_consensus::PROTOCOL_VERSION`].
+    pub protocol_version: u32,
     /// Carries out an oplog entry of kind `c`.
     pub apply_command: ApplyCommand,
     /// Where the member keeps its files: below it, in `rollback`, what is rolled back.

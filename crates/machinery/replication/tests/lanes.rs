@@ -142,6 +142,7 @@ fn response_to(request: &Request, term: Term) -> Response {
 
 fn gossip(term: Term) -> Gossip {
     Gossip {
+        protocol_version: baton_consensus::PROTOCOL_VERSION,
         term,
         primary: None,
         state: MemberState::Secondary,

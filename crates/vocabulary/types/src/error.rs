@@ -135,6 +135,7 @@ error_codes! {
     185 ClientMetadataDocumentTooLarge,
     186 ClientMetadataCannotBeMutated,
     187 LinearizableReadConcernError,
+    188 IncompatibleServerVersion,
     189 PrimarySteppedDown,
     195 ViewPipelineMaxSizeExceeded,
     197 InvalidIndexSpecificationOption,

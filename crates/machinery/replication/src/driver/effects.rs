@@ -42,6 +42,7 @@ pub(super) fn waits(effect: &Effect) -> bool {
         | Effect::Reconfigured(_)
         | Effect::Stood(_)
         | Effect::Committed(_)
+        | Effect::RefusedMember { .. }
         | Effect::TopologyChanged => false,
     }
 }
@@ -138,6 +139,10 @@ impl Driver {
             }
             Effect::SyncSource(source) => {
                 self.fetch_from(source);
+                None
+            }
+            Effect::RefusedMember { member, reason } => {
+                tracing::warn!(target: "REPL", member = member.0, reason, "A member cannot be worked with; it counts as down");
                 None
             }
             Effect::TopologyChanged => {

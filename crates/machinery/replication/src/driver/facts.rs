@@ -39,6 +39,7 @@ pub(super) fn start_of(parts: &Parts) -> Result<Start> {
     }
     Ok(Start {
         set_name: parts.set_name.clone(),
+        protocol_version: parts.protocol_version,
         host: configuration
             .as_ref()
             .and_then(|configuration| self_host::find(configuration, &parts.host, parts.process_id))

@@ -1,7 +1,7 @@
 //! `replSetHeartbeat`, asked and answered.
 //!
 //! Beyond MongoDB's: the request names the set by `replicaSetId` too, and says of its sender what the response says of its own (`state`, `writtenOpTime`, `opTime`,
-//! `durableOpTime`), and both say `commitPoint`, and `syncSource` as a member's `_id`.
+//! `durableOpTime`), and both say `protocolVersion` ([`baton_consensus::PROTOCOL_VERSION`]), `commitPoint`, and `syncSource` as a member's `_id`.
 //!
 //! Invariant: a configuration that comes with a response has passed `Configuration::validate`.
 //! What it does not do: compare set names, terms or versions.
@@ -10,6 +10,7 @@ use super::fields::{self, NO_MEMBER};
 use baton_consensus::configuration::HostAndPort;
 use baton_consensus::{
     Configuration, ConfigurationVersion, Gossip, HeartbeatRequest, HeartbeatResponse, MemberId, MemberState, Position,
+    UNSTATED_PROTOCOL_VERSION,
 };
 use baton_types::{Error, Result};
 use bson::raw::CStr;
@@ -91,6 +92,7 @@ fn append_gossip(document: &mut RawDocumentBuf, gossip: &Gossip, names: &Version
     fields::append_integer(document, names.term, gossip.configuration_version.term);
     document.append(cstr!("state"), gossip.state as i32);
     document.append(cstr!("term"), gossip.term);
+    fields::append_integer(document, cstr!("protocolVersion"), i64::from(gossip.protocol_version));
     document.append(cstr!("primaryId"), member_number(gossip.primary));
     fields::append_optime(document, cstr!("writtenOpTime"), gossip.position.written);
     fields::append_optime(document, cstr!("opTime"), gossip.position.applied);
@@ -110,6 +112,8 @@ fn decode_gossip(document: &RawDocument, names: &VersionNames) -> Result<Gossip>
         configuration_version,
         state: decode_state(document)?,
         term: fields::term(document, "term")?,
+        protocol_version: fields::integer_if_any(document, "protocolVersion")?
+            .map_or(UNSTATED_PROTOCOL_VERSION, |version| u32::try_from(version).unwrap_or(u32::MAX)),
         primary: fields::member_if_any(document, "primaryId")?,
         position: Position {
             written: fields::optime(document, "writtenOpTime")?,

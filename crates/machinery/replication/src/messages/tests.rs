@@ -55,15 +55,19 @@ fn any_reason() -> impl Strategy<Value = ElectionReason> {
 }
 
 fn any_gossip() -> impl Strategy<Value = Gossip> {
-    (any_term(), of(any_member()), any_state(), any_position(), any_optime(), of(any_member()), any_version()).prop_map(
-        |(term, primary, state, position, commit_point, sync_source, configuration_version)| Gossip {
-            term,
-            primary,
-            state,
-            position,
-            commit_point,
-            sync_source,
-            configuration_version,
+    let who = (any_term(), any::<u32>());
+    (who, of(any_member()), any_state(), any_position(), any_optime(), of(any_member()), any_version()).prop_map(
+        |((term, protocol_version), primary, state, position, commit_point, sync_source, configuration_version)| {
+            Gossip {
+                term,
+                protocol_version,
+                primary,
+                state,
+                position,
+                commit_point,
+                sync_source,
+                configuration_version,
+            }
         },
     )
 }
@@ -243,6 +247,7 @@ fn shown(term: i64, seconds: u32) -> Document {
 fn gossip() -> Gossip {
     Gossip {
         term: 3,
+        protocol_version: 2,
         primary: Some(MemberId(1)),
         state: MemberState::Secondary,
         position: Position { written: optime(3, 30), applied: optime(3, 29), durable: optime(3, 28) },
@@ -292,7 +297,7 @@ fn document(raw: &RawDocument) -> Document {
 fn requests_are_mongodbs_commands() {
     let expected = doc! {
         "replSetHeartbeat": "rs0", "hbv": 1, "replicaSetId": SET_ID, "from": "a:27017", "fromId": 0, "configVersion": 5, "configTerm": 3,
-        "state": 2, "term": 3_i64, "primaryId": 1_i64, "writtenOpTime": shown(3, 30), "opTime": shown(3, 29),
+        "state": 2, "term": 3_i64, "protocolVersion": 2, "primaryId": 1_i64, "writtenOpTime": shown(3, 30), "opTime": shown(3, 29),
         "durableOpTime": shown(3, 28), "commitPoint": shown(3, 27), "syncSource": 2_i64, "$db": "admin",
     };
     assert_eq!(document(&encode_request(&heartbeat())), expected);
@@ -326,7 +331,7 @@ fn responses_are_mongodbs_replies() {
         configuration: Some(Box::new(configuration)),
     };
     let expected = doc! {
-        "v": 5, "t": 3, "state": 2, "term": 3_i64, "primaryId": -1_i64, "writtenOpTime": shown(3, 30),
+        "v": 5, "t": 3, "state": 2, "term": 3_i64, "protocolVersion": 2, "primaryId": -1_i64, "writtenOpTime": shown(3, 30),
         "opTime": shown(3, 29), "durableOpTime": shown(3, 28), "commitPoint": shown(3, 27), "config": shown_configuration,
     };
     assert_eq!(document(&encode_response(&Response::Heartbeat(response))), expected);

@@ -360,6 +360,7 @@ impl World {
         let start = Start {
             host: host(id),
             set_name: SET_NAME.into(),
+            protocol_version: baton_consensus::PROTOCOL_VERSION,
             configuration: member.disk.configuration.clone(),
             vote: member.disk.vote,
             position: member.disk.position(),
@@ -446,6 +447,7 @@ impl World {
             | Effect::SteppedDown(Err(_))
             | Effect::Reconfigured(_)
             | Effect::Stood(_)
+            | Effect::RefusedMember { .. }
             | Effect::TopologyChanged => {}
         }
     }

@@ -197,7 +197,8 @@ fn append_peer(writer: &mut DocumentWriter<'_>, configuration: &Configuration, m
         writer.append(cstr!("lastHeartbeatRecv"), heard);
     }
     writer.append(cstr!("pingMs"), peer.round_trip.map_or(0, |time| time.as_millis() as i64));
-    writer.append(cstr!("lastHeartbeatMessage"), if peer.state == MemberState::Down { "no answer" } else { "" });
+    let silence = if peer.state == MemberState::Down { "no answer" } else { "" };
+    writer.append(cstr!("lastHeartbeatMessage"), peer.refusal.as_deref().unwrap_or(silence));
     append_source(writer, peer.sync_source.and_then(|id| configuration.member(id)), "");
     if let Some(version) = peer.configuration_version {
         writer.append(cstr!("configVersion"), count(usize::try_from(version.version).unwrap_or_default()));

@@ -19,6 +19,8 @@ use std::time::Duration;
 pub struct Values {
     /// Commands for tests exist: fail points.
     pub enable_test_commands: AtomicBool,
+    /// The version in which a member under test speaks to others; 0 is its own.
+    pub test_protocol_version: AtomicI64,
     /// Refuse queries that no index serves.
     pub notablescan: AtomicBool,
     /// Delete expired documents.
@@ -57,6 +59,7 @@ impl Default for Values {
     fn default() -> Self {
         Self {
             enable_test_commands: AtomicBool::new(false),
+            test_protocol_version: AtomicI64::new(0),
             notablescan: AtomicBool::new(false),
             ttl_monitor_enabled: AtomicBool::new(true),
             ttl_monitor_sleep_secs: AtomicI64::new(60),
@@ -78,6 +81,14 @@ impl Default for Values {
 }
 
 impl Values {
+    /// In which version this member speaks to others.
+    pub fn protocol_version(&self) -> u32 {
+        match u32::try_from(self.test_protocol_version.load(Relaxed)) {
+            Ok(pretended) if pretended > 0 => pretended,
+            Ok(_) | Err(_) => baton_consensus::PROTOCOL_VERSION,
+        }
+    }
+
     /// Those about initial syncs.
     pub fn initial_sync(&self) -> InitialSyncOptions {
         InitialSyncOptions {
@@ -276,6 +287,19 @@ pub static PARAMETERS: &[Parameter] = &[
         "shutdownTimeoutMillisForSignaledShutdown",
         |s| number(s.parameters.shutdown_timeout_ms.load(Relaxed)),
         |s, v| set_number(&s.parameters.shutdown_timeout_ms, v, 0, i64::from(i32::MAX)),
+    ),
+    startup(
+        "testProtocolVersion",
+        |s| number(s.parameters.test_protocol_version.load(Relaxed)),
+        |s, v| {
+            if !s.parameters.enable_test_commands.load(Relaxed) {
+                return Err(Error::new(
+                    ErrorCode::InvalidOptions,
+                    "testProtocolVersion needs enableTestCommands before it",
+                ));
+            }
+            set_number(&s.parameters.test_protocol_version, v, 0, i64::from(i32::MAX))
+        },
     ),
     setting(
         "ttlMonitorEnabled",
