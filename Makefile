@@ -63,8 +63,10 @@ cluster: libraries ## real processes, real SIGKILL, real drivers
 test-clients: build ## every official client, the tools that are on the PATH, and YCSB
 	@$(ENV) BATON="$$CARGO_TARGET_DIR/quick/baton" tests/compat/run.sh
 
-crash: ## a hundred kills at random moments and at every named crash point
-	@$(ENV) tests/crash/run.sh
+# The points whose names begin so, e.g. CRASH_AT=drop,freeing,index-build; of all by default.
+CRASH_AT ?=
+crash: ## a hundred kills at random moments and at every named crash point, or at those that CRASH_AT names
+	@$(ENV) tests/crash/run.sh $(if $(CRASH_AT),--at $(CRASH_AT))
 
 faults: ## faults of replica sets that take long or need crash points: rollbacks, votes, losses of power
 	@$(ENV) tests/faults/run.sh

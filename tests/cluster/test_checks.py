@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -63,3 +64,15 @@ def test_what_is_passed_over_is_named():
              if re.search(r"^\s*exit 0|&& exit 0|\|\| exit 0|; exit 0", path.read_text(encoding="utf-8"), re.M)]
     # Where it is what was asked for already.
     assert early == ["spec/install.sh"]
+
+
+def test_every_crash_point_of_the_product_is_one_that_somebody_dies_at():
+    """Fails if a named crash point is passed by both suites (tests/crash, tests/faults), or if a name that one of them leaves to the
+    other is no point any more."""
+    sys.path.insert(0, str(ROOT / "tests/crash"))
+    import points
+    there = set(points.in_source())
+    alone, sets = set(points.of_a_member_alone()) & there, points.of_sets() & there
+    assert there and not there - alone - sets, f"nobody dies at {sorted(there - alone - sets)}"
+    for prefix in points.OF_SETS + points.OF_MUCH:
+        assert any(name.startswith(prefix) for name in there), f"{prefix} is no point's name"

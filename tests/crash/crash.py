@@ -1,7 +1,7 @@
 """Kills a member again and again while it is written to, and checks after every restart that nothing it promised is lost.
 
 A kill is a SIGKILL at a random moment (some of them while the member starts), or one that the member gives itself at a
-named crash point of storage (`crash_point!` in crates/devices/storage/src), which needs a binary with the feature
+named crash point of storage (`points.py`), which needs a binary with the feature
 `crash-points`; every point there is gets its turn. After some of the kills the files also lose what was never synced
 (`power.py`), as they could with the power.
 
@@ -16,9 +16,7 @@ What it deliberately does not do: tear writes or flip bits, or undo the creation
 """
 
 import argparse
-import pathlib
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -26,36 +24,19 @@ import time
 
 import load
 from member import Member, MemberDied
+from points import of_a_member_alone
 from power import Ledger
 from replay import OplogFault, Replay
 
-STORAGE = pathlib.Path(__file__).parents[2] / "crates/devices/storage/src"
 KILLS_PER_DIRECTORY = 12
 RANDOM_PER_POINT_RUN = 3 / 5
 # Up to which pass a point kills, where it is passed often. The others: at the first or second.
 PASSES = {"log-switch,commit": 3, "commit": 300, "index-build-batch": 3, "copy-batch": 3, "freeing": 1, "flush": 6, "compaction": 3}
 
 
-# Of what is large only: unit tests pass those.
-OF_MUCH = ("freeing-file", "freeing-compaction")
-
-
-def crash_points():
-    """The names of all crash points in storage's source."""
-    names = []
-    for source in sorted(STORAGE.glob("**/*.rs")):
-        names += re.findall(r'crash_point!\("([a-z-]+)"\)', source.read_text())
-    # A member alone follows nobody, copies nobody, gives no build up, and has little to vote about: tests/faults passes those, and
-    # unit tests.
-    passed_elsewhere = ("apply-", "rollback-", "fact-", "incoming-", "index-build-abort", *OF_MUCH)
-    names = [name for name in names if not name.startswith(passed_elsewhere)]
-    # Within the first writes to a new log.
-    return names + ["log-switch,commit-after-write"]
-
-
 def schedule(kills, with_points, draw):
     """What kills, in order: a point's name, "random" or "start" (while the member starts)."""
-    points = crash_points() if with_points else []
+    points = of_a_member_alone() if with_points else []
     truncating = [name for name in points if name.startswith("oplog-truncation")]
     points = [name for name in points if name not in truncating]
     wanted = max(len(points), kills - round(kills * RANDOM_PER_POINT_RUN) - len(truncating)) if points else 0
@@ -202,14 +183,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--points", action="store_true", help="the binary has the feature crash-points")
-    parser.add_argument("--only", help="let every kill be at this point")
+    parser.add_argument("--at", metavar="PREFIXES", help="let every kill be at a point whose name begins so (several: a comma), in turns")
     parser.add_argument("--no-power", action="store_true", help="never lose what was not synced")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     options = parser.parse_args()
     draw = random.Random(options.seed)
     turns, truncating = schedule(options.kills, options.points, draw)
-    if options.only:
-        turns, truncating = [options.only] * options.kills, []
+    if options.at:
+        chosen = [name for name in of_a_member_alone() if name.startswith(tuple(options.at.split(",")))]
+        turns, truncating = [chosen[n % len(chosen)] for n in range(options.kills)], []
+        draw.shuffle(turns)
     lives = [(turns[n:n + KILLS_PER_DIRECTORY], ()) for n in range(0, len(turns), KILLS_PER_DIRECTORY)]
     if truncating:
         lives.append((truncating, ("--oplogSize", "1")))

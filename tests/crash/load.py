@@ -381,7 +381,16 @@ class Builder(Client):
         index = self.random.choice(["k", "l"])
         self.does(lambda: collection.create_index(index, name="i"),
                   self.before | {full: (len(documents), {"_id_", "i"})})
+        self.refused_index(collection)
         return name
+
+    def refused_index(self, collection):
+        """A unique index of keys that several documents have: its build is given up, and nothing stays of it."""
+        try:
+            collection.create_index([("k", 1), ("absent", 1)], name="refused", unique=True)
+        except DuplicateKeyError:
+            return
+        raise AssertionError("a unique index was built over two documents of one key")
 
     def collection(self, client):
         """A collection from its creation to its end."""
@@ -393,12 +402,29 @@ class Builder(Client):
         self.does(lambda: db[new].drop(), self.without(f"build.{new}"))
 
     def copy(self, client):
-        """A collection renamed into another database, which copies it."""
+        """A collection renamed into another database, which copies it while its documents are changed."""
         name = self.build(client)
         value = self.before[f"build.{name}"]
-        self.does(lambda: client.admin.command("renameCollection", f"build.{name}", to=f"other.{name}"),
-                  self.without(f"build.{name}") | {f"other.{name}": value})
+        over = threading.Event()
+        changing = threading.Thread(target=self.change_until, args=(client.build[name], over), daemon=True)
+        changing.start()
+        try:
+            self.does(lambda: client.admin.command("renameCollection", f"build.{name}", to=f"other.{name}"),
+                      self.without(f"build.{name}") | {f"other.{name}": value})
+        finally:
+            over.set()
+            changing.join()
         self.does(lambda: client.other[name].drop(), self.without(f"other.{name}"))
+
+    def change_until(self, collection, over):
+        """Changes documents again and again; makes none."""
+        number = 0
+        while not over.is_set():
+            number += 1
+            try:
+                collection.update_one({"_id": number * 37 % self.DOCUMENTS}, {"$inc": {"n": 1}})
+            except ConnectionFailure:
+                return
 
     def index_under_load(self, client):
         """An index on the collection that the writers write."""

@@ -3,6 +3,7 @@
 #
 # tests/crash/run.sh          a hundred kills, among them one at least at every crash point (builds a binary for that)
 # tests/crash/run.sh --short  six kills at random moments, of the binary that BATON names
+# tests/crash/run.sh --at drop,freeing,index-build   a hundred kills at the points of drops and index builds
 # What else is given goes to crash.py (`--help`).
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -4,6 +4,7 @@ The binary has the feature `crash-points`; `BATON_CRASH_AT` names the point at w
 point is not reached, if the member does not go on from there, or if the members' documents differ in the end.
 """
 
+import random
 import threading
 
 import pymongo
@@ -158,3 +159,71 @@ def build_until_decided(members):
                 return
         except pymongo.errors.PyMongoError:
             pass
+
+
+@pytest.mark.parametrize("who", ["primary", "secondary"])
+@pytest.mark.parametrize("point", ["drop-after-commit", "freeing-begins", "freeing-file", "freeing-deleted", "freeing-compaction",
+                                   "freeing-done"])
+def test_a_kill_while_what_was_dropped_is_freed(point, who):
+    """A collection of 40 MB, whose keys are in files of their own, in files of level 0, and in memory, is dropped. Fails if a member
+    dies at none of these points, if anything of what stays is harmed, or if the space is not given back after the restart."""
+    with ReplicaSet(settings=SOON, arguments=["--cacheSizeGB", "0.25"]) as members, members.client(timeoutMS=60_000) as client:
+        victim = 0
+        members.kill(victim)
+        members.spawn(victim, {"BATON_CRASH_AT": f"{point}:1"})
+        members.await_states()
+        members.stand(0 if who == "primary" else 1)
+        for name in ("before", "dropped", "carts"):
+            client.get_database("shop", write_concern=WriteConcern(3, wtimeout=60_000))[name].insert_many(
+                [{"_id": i, "n": i} for i in range(300)])
+        dropped = client.get_database("shop", write_concern=WriteConcern(3, wtimeout=60_000)).dropped
+        dropped.create_index("n")
+        page = random.Random(7).randbytes
+        for part in range(4):
+            dropped.insert_many([{"_id": f"{part}-{i}", "n": i, "page": page(50_000)} for i in range(200)])
+            with members.direct(victim) as direct:
+                direct.admin.command("fsync")
+                if part == 1:
+                    direct.shop.command("compact", "dropped", force=True)
+        dropped = client.get_database("shop", write_concern=MAJORITY).dropped
+        try:
+            dropped.drop()
+        except pymongo.errors.AutoReconnect:
+            pass
+        await_death(members, victim)
+        # What the dead one alone had done is taken back.
+        dropped.drop()
+        carts_of(client).insert_one({"_id": "meanwhile"})
+        members.spawn(victim)
+        members.await_healthy()
+        members.await_that(lambda: freed(members, victim), "the space given back", timeout_seconds=60)
+        members.await_healthy()
+        assert carts_of(client).count_documents({}) == 301 and client.shop.before.count_documents({}) == 300
+
+
+def freed(members, index):
+    """Whether a member has given all space back."""
+    with members.direct(index, read_preference=pymongo.ReadPreference.SECONDARY_PREFERRED) as direct:
+        files = direct.admin.command("serverStatus")["rocksdb"]["files"]
+        # The oplog has it still.
+        return files["droppedBytes"] == 0 and files["bytes"] < 60 << 20
+
+
+@pytest.mark.parametrize("point", ["incoming-whole", "incoming-arrived", "incoming-has-facts", "incoming-has-room",
+                                   "incoming-in-place"])
+def test_32_a_kill_while_a_members_files_arrive(point):
+    """A member that is copied by file dies; its next start begins anew or goes on. Fails if it never has the set's data."""
+    with ReplicaSet(1, settings=SOON) as members, members.client(timeoutMS=60_000) as client:
+        carts_of(client).insert_many([{"_id": i, "n": i} for i in range(2000)])
+        carts_of(client).create_index("n")
+        spare = members.spawn_spare({"initialSyncMethod": "fileCopyBased"})
+        members.kill(spare)
+        members.environments.append({})
+        members.spawn(spare, {"BATON_CRASH_AT": f"{point}:1"})
+        members.await_that(lambda: members.hello(spare).get("isreplicaset"), "the spare's answer")
+        members.add(spare, votes=0, priority=0)
+        await_death(members, spare)
+        carts_of(client).update_many({"_id": {"$lt": 100}}, {"$inc": {"n": 1}})
+        members.spawn(spare)
+        members.await_healthy()
+        assert carts_of(client).count_documents({}) == 2000
