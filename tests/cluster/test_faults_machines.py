@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import threading
 import time
 
 import bson
@@ -153,6 +154,78 @@ def test_an_index_build_on_a_full_disk_fails_alone_and_reads_go_on(disk):
             disk.free()
             direct.shop.carts.create_index("n")
         members.await_healthy()
+
+
+def hold_scan(members, index, on):
+    """Index builds of this member wait after their first batch of documents, or no longer."""
+    with members.direct(index) as direct:
+        direct.admin.command("configureFailPoint", "hangIndexBuildDuringCollectionScanPhaseBeforeInsertion",
+                             mode="alwaysOn" if on else "off")
+
+
+def builds(members, index):
+    """The index builds under way on a member."""
+    with members.direct(index) as direct:
+        return direct.admin.command("currentOp", **{"command.createIndexes": {"$exists": True}, "desc": "IndexBuildsCoordinator"})["inprog"]
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_a_build_ends_the_build_everywhere(disk):
+    """The primary's disk is full when a part of the index is there. Fails if the client is not told so (14031), if any member keeps
+    the index or builds on, if a write fails meanwhile, if what was built stays, or if the index cannot be had once there is space."""
+    with set_on(disk) as members, members.client(timeoutMS=60_000) as client:
+        members.stand(0)
+        carts_of(client).insert_many([{"_id": number, "n": number, "text": "x" * 200} for number in range(3000)])
+        hold_scan(members, 0, True)
+        failures = []
+
+        def build():
+            with members.direct(0) as direct:
+                try:
+                    direct.shop.carts.create_index([("text", 1), ("n", 1)], name="large")
+                except OperationFailure as error:
+                    failures.append(error.code)
+
+        building = threading.Thread(target=build)
+        building.start()
+        members.await_that(lambda: any(one["progress"]["done"] > 0 for one in builds(members, 0)), "a first batch")
+        disk.fill()
+        hold_scan(members, 0, False)
+        building.join(60)
+        assert failures == [14031], failures
+        carts_of(client).insert_one({"_id": "on a full disk"})
+        for index in range(3):
+            members.await_that(lambda index=index: not builds(members, index), f"member {index} builds on")
+        members.await_healthy()
+        assert list(carts_of(client).index_information()) == ["_id_"]
+        members.await_that(lambda: dropped_bytes(members, 0) == 0, "what was built is given back")
+        assert members.members[0].is_running() and members.hello(0)["isWritablePrimary"]
+        disk.free()
+        carts_of(client).create_index([("text", 1), ("n", 1)], name="large")
+        members.await_healthy()
+
+
+def dropped_bytes(members, index):
+    """What was dropped on a member and still takes space."""
+    with members.direct(index) as direct:
+        return direct.admin.command("serverStatus")["rocksdb"]["files"]["droppedBytes"]
+
+
+def test_a_build_on_a_secondary_whose_disk_is_full_is_made_up_for_when_there_is_space(disk):
+    """Fails if the primary or the other member waits for it beyond the commit quorum, or if it lacks the index in the end."""
+    with set_on(disk) as members, members.client(timeoutMS=60_000) as client:
+        members.stand(1)
+        carts_of(client).insert_many([{"_id": number, "n": number} for number in range(3000)])
+        members.await_equal()
+        disk.fill()
+        client.shop.command("createIndexes", "carts", indexes=[{"key": {"n": 1}, "name": "n_1"}], commitQuorum="majority",
+                            writeConcern={"w": "majority"})
+        carts_of(client).insert_one({"_id": "meanwhile", "n": -1})
+        disk.free()
+        if not members.members[0].is_running():
+            members.spawn(0)
+        members.await_healthy()
+        with members.direct(0, read_preference=ReadPreference.SECONDARY_PREFERRED) as direct:
+            assert direct.shop.carts.count_documents({"n": {"$lt": 3000}}, hint="n_1") == 3001
 
 
 def test_a_sort_that_spills_to_a_full_disk_fails_alone_and_gives_the_space_back(disk):
