@@ -1,5 +1,6 @@
 """DDL from many threads at once, against writes and against itself: what is decided holds on every member, over a SIGKILL too."""
 
+import os
 import threading
 import time
 
@@ -7,6 +8,7 @@ import pymongo
 import pytest
 from pymongo import WriteConcern
 
+import ddl_storm
 from replica_set import ReplicaSet
 
 SOON = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200}
@@ -267,3 +269,11 @@ def test_a_collection_made_capped_beside_writers_keeps_every_write_on_every_memb
         assert sum(began < at < ended for at in created) > 1, "whoever creates a collection waits for the copy"
         assert not [name for name in client.ring.list_collection_names() if name.startswith("tmp")]
     trio.await_healthy()
+
+
+def test_ddl_from_sixteen_clients_beside_writes_and_kills_ends_the_same_on_every_member():
+    """A few seconds of what tests/faults does for minutes; the seed is the commit's. Fails if a command is not answered in time, or
+    with an error that is none of its own; if members differ in the end; or if a majority's acknowledgement was worth nothing."""
+    with ReplicaSet(settings=SOON) as members:
+        storm = ddl_storm.run(members, int(os.environ.get("BATON_SEED", 1)), seconds=5, kills=2)
+        assert storm.done.get("kept") and storm.done.get("createIndexes"), storm.done
