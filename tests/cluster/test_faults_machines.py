@@ -284,6 +284,34 @@ def test_23_a_clock_that_jumps_ahead_moves_timestamps_on_and_nobody_out():
         members.await_healthy()
 
 
+def test_a_second_rollback_before_the_log_has_passed_the_first():
+    """A primary whose clock is an hour ahead is cut off, writes alone, and is rolled back; an hour before the log is where it was, it is
+    primary and cut off and rolled back again. Fails if the second rollback brings back what the first took away: its versions of
+    documents were newer than what came in between, by their stamps."""
+    members, faults = set_with_faults(network=True)
+    with members, members.client(timeoutMS=60_000) as client:
+        old = members.primary()
+        carts_of(client).insert_many([{"_id": i, "n": 0} for i in range(20)])
+        for number in range(2):
+            members.stand(old)
+            for i in range(10):
+                carts_of(client).update_one({"_id": i}, {"$set": {"n": 10 * number + i}})
+            members.await_equal()
+            members.network.isolate(old)
+            faults[old].shift_clock(0 if number else HOUR)
+            with members.direct(old, retryWrites=False) as direct:
+                alone = carts_of(direct, WriteConcern(1))
+                for i in range(20):
+                    alone.update_one({"_id": i}, {"$set": {"n": -1 - number}})
+            members.await_primary_among(members.others(old))
+            faults[old].shift_clock(0)
+            carts_of(client).insert_one({"_id": f"kept-{number}"})
+            members.network.heal()
+            members.await_healthy()
+            assert members.members[old].log_path.read_text().count("Rollback summary") == number + 1
+        assert [one["n"] for one in carts_of(client).find({"_id": {"$lt": 20}}).sort("_id")] == [10 + i for i in range(10)] + [0] * 10
+
+
 def test_24_a_new_primary_whose_clock_is_behind_goes_on_above_the_old_ones():
     """One hour behind on whoever is elected. Fails if an entry of the new term has a timestamp below one of the old: it would
     never be pulled."""

@@ -420,11 +420,11 @@ def test_a_secondary_that_restarts_in_the_middle_goes_on_with_its_build():
         assert carts.count_documents({"n": {"$gte": 1_000_000}}, hint="n_1") == 500
 
 
-@pytest.mark.parametrize("what", ["started", "committed", "aborted"])
+@pytest.mark.parametrize("what", ["started", "committed", "aborted", "dropped", "dropped with its database"])
 def test_a_rollback_across_a_build(what):
-    """A primary dies with an entry of a build that nobody else has. What it began is gone; what it completed or gave up goes on,
-    with the next primary, and on it too once it has returned. Fails if a member keeps an index, or lacks one, that the others do
-    not."""
+    """A primary dies with an entry of a build that nobody else has. What it began is gone; what it completed or gave up, or dropped
+    with its collection, goes on, with the next primary, and on it too once it has returned. Fails if a member keeps an index, or lacks
+    one, that the others do not."""
     with a_set() as members, members.client() as client:
         fill(client, 1000)
         old = members.primary()
@@ -445,12 +445,16 @@ def test_a_rollback_across_a_build(what):
                     members.await_that(lambda index=index: any("commit entry" in one.get("msg", "") for one in builds(members, index)),
                                        "a secondary has built")
                 apply_nothing(True)
-                if what == "committed":
-                    release()
-                else:
-                    with members.direct(old) as direct:
+                with members.direct(old) as direct:
+                    if what == "committed":
+                        release()
+                    elif what == "aborted":
                         direct.shop.command("dropIndexes", "carts", index="*", writeConcern={"w": 1})
-                ended = {"_id_", "n_1", "owner_1"} if what == "committed" else {"_id_"}
+                    elif what == "dropped":
+                        direct.shop.command("drop", "carts", writeConcern={"w": 1})
+                    else:
+                        direct.shop.command("dropDatabase", writeConcern={"w": 1})
+                ended = {"committed": {"_id_", "n_1", "owner_1"}, "aborted": {"_id_"}}.get(what, set())
                 members.await_that(lambda: names(members, old) == ended, "its own build has ended")
                 members.members[old].kill()
         if what == "started":
@@ -462,4 +466,35 @@ def test_a_rollback_across_a_build(what):
             direct.shop.carts.update_many({"_id": {"$lt": 50}}, {"$inc": {"n": 1_000_000}})
         members.members[old].spawn()
         await_index(members, set() if what == "started" else {"n_1", "owner_1"})
+        assert "Rollback summary" in members.members[old].log_path.read_text()
+
+
+def test_a_rollback_across_a_build_that_was_refused():
+    """A primary gives a build up because of two documents of one key, and dies before anybody has that entry; but the documents of
+    the next primary are others. Fails if that one believes what the dead one found, or the dead one keeps to it when it returns."""
+    with a_set() as members, members.client() as client:
+        fill(client, 1000)
+        old = members.primary()
+        others = members.others(old)
+        with held(members, range(3), BEGUN) as release:
+            creating = Creating(members, old, {"n": {"unique": True}}, writeConcern={"w": 1})
+            await_builds(members, range(3))
+            for index in others:
+                with members.direct(index) as direct:
+                    direct.admin.command("configureFailPoint", "stopReplProducer", mode="alwaysOn")
+            with members.direct(old) as direct:
+                # A writer is asked only about what the pass has come to.
+                direct.get_database("shop", write_concern=WriteConcern(1)).carts.insert_one({"_id": "twin", "n": 7})
+            release(old)
+            assert creating.code() == 11000
+            members.await_that(lambda: names(members, old) == {"_id_"}, "its own build has ended")
+            members.members[old].kill()
+            for index in others:
+                with members.direct(index) as direct:
+                    direct.admin.command("configureFailPoint", "stopReplProducer", mode="off")
+            members.primary()
+            release(*others)
+        members.members[old].spawn()
+        await_index(members, {"n_1"})
+        assert client.shop.carts.count_documents({}) == 1000
         assert "Rollback summary" in members.members[old].log_path.read_text()

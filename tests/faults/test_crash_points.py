@@ -173,10 +173,12 @@ def test_a_kill_while_what_was_dropped_is_freed(point, who):
         members.spawn(victim, {"BATON_CRASH_AT": f"{point}:1"})
         members.await_states()
         members.stand(0 if who == "primary" else 1)
-        for name in ("before", "dropped", "carts"):
-            client.get_database("shop", write_concern=WriteConcern(3, wtimeout=60_000))[name].insert_many(
-                [{"_id": i, "n": i} for i in range(300)])
-        dropped = client.get_database("shop", write_concern=WriteConcern(3, wtimeout=60_000)).dropped
+        shop = client.get_database("shop", write_concern=WriteConcern(3, wtimeout=60_000))
+        for name in ("before", "carts"):
+            shop[name].insert_many([{"_id": i, "n": i} for i in range(300)])
+        with members.direct(victim) as direct:
+            direct.admin.command("fsync")
+        dropped = shop.dropped
         dropped.create_index("n")
         page = random.Random(7).randbytes
         for part in range(4):
@@ -185,20 +187,27 @@ def test_a_kill_while_what_was_dropped_is_freed(point, who):
                 direct.admin.command("fsync")
                 if part == 1:
                     direct.shop.command("compact", "dropped", force=True)
-        dropped = client.get_database("shop", write_concern=MAJORITY).dropped
-        try:
-            dropped.drop()
-        except pymongo.errors.AutoReconnect:
-            pass
+        dropped = dropped.with_options(write_concern=MAJORITY)
+        drop(dropped)
         await_death(members, victim)
         # What the dead one alone had done is taken back.
-        dropped.drop()
+        drop(dropped)
         carts_of(client).insert_one({"_id": "meanwhile"})
         members.spawn(victim)
         members.await_healthy()
         members.await_that(lambda: freed(members, victim), "the space given back", timeout_seconds=60)
         members.await_healthy()
         assert carts_of(client).count_documents({}) == 301 and client.shop.before.count_documents({}) == 300
+
+
+def drop(collection):
+    """Drops it, again if the primary has gone."""
+    while True:
+        try:
+            collection.drop()
+            return
+        except (pymongo.errors.AutoReconnect, pymongo.errors.WriteConcernError):
+            pass
 
 
 def freed(members, index):
