@@ -20,6 +20,8 @@ NOT_RUN = {
     "make soak": LONG,
     "make spec": "`make test` runs it beside this",
     "make faults": LONG,
+    "make crash": LONG,
+    "make crash CRASH_AT=drop,freeing,index-build": LONG,
     "make fuzz-commands": LONG,
     "make fuzz-commands MINUTES=60": LONG,
     "make linearizability": LONG,
