@@ -17,7 +17,7 @@ use baton_types::{Error, ErrorCode};
 /// | version | since when |
 /// |---|---|
 /// | 1 | the beginning; heartbeats do not name it |
-/// | 2 | index builds in two phases: `startIndexBuild`, `commitIndexBuild` and `abortIndexBuild` in the log, `voteCommitIndexBuild` |
+/// | 2 | index builds in two phases: `startIndexBuild`, `commitIndexBuild` and `abortIndexBuild` in the log, `voteCommitIndexBuild`; what capped collections let go of is in the log |
 pub const PROTOCOL_VERSION: u32 = 2;
 /// The version of a member that does not say.
 pub const UNSTATED_PROTOCOL_VERSION: u32 = 1;
