@@ -123,7 +123,8 @@ def test_16_a_kill_around_the_votes_sync(point):
 
 
 @pytest.mark.parametrize("who", ["primary", "secondary"])
-@pytest.mark.parametrize("point", ["index-build-before-start", "index-build-started", "index-build-batch", "index-build-before-ready",
+@pytest.mark.parametrize("point", ["index-build-before-start", "index-build-started", "index-build-batch", "index-build-run-written",
+                                   "index-build-ingested", "index-build-switched", "index-build-drained", "index-build-before-ready",
                                    "index-build-ready", "index-build-abort-before-commit", "index-build-abort-after-commit"])
 def test_a_kill_in_the_middle_of_an_index_build(point, who):
     """Fails if the members end with different indexes, if a build waits for ever, or if an index lacks a document."""

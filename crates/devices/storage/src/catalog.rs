@@ -26,7 +26,7 @@ use bson::{Bson, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Name of the index on `_id`.
 pub const ID_INDEX: &str = "_id_";
@@ -189,10 +189,27 @@ pub fn replaced(document: &RawDocument, changes: &RawDocument, removed: &[&str])
 /// How far along an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexState {
-    /// Kept up to date by writers, but not yet filled: not for queries.
+    /// Being built ([`BuildPhase`] tells how far): not for queries.
     Building,
     /// Complete.
     Ready,
+}
+
+/// How far an index is that is being built. What the catalog has on disk is whether entries lie aside; the rest is found out anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BuildPhase {
+    /// Documents are read and their entries sorted; what writers change is set aside.
+    Scanning,
+    /// The sorted entries are put into the index; what writers change is set aside.
+    Loading,
+    /// Writers change the index itself; what was set aside before is brought into it.
+    Draining,
+    /// The index has what the documents give, and writers ask it whether keys are unique.
+    Checking,
+}
+
+impl BuildPhase {
+    const ALL: [Self; 4] = [Self::Scanning, Self::Loading, Self::Draining, Self::Checking];
 }
 
 /// What one field of an index does.
@@ -303,23 +320,50 @@ pub(crate) struct IndexProgress {
     ready: AtomicBool,
     /// Bit i: some document has an array on the path of field i. Only ever gains bits.
     multikey: AtomicU64,
+    /// A [`BuildPhase`]; of a complete index the last.
+    phase: AtomicU8,
+    /// While it is built: below which id it lies what was changed and set aside.
+    side: Option<IndexId>,
+}
+
+impl IndexProgress {
+    fn new(state: IndexState, phase: BuildPhase, side: Option<IndexId>) -> Arc<Self> {
+        let ready = AtomicBool::new(state == IndexState::Ready);
+        Arc::new(Self { ready, multikey: AtomicU64::new(0), phase: AtomicU8::new(phase as u8), side })
+    }
 }
 
 impl Index {
-    pub(crate) fn new(id: IndexId, definition: IndexDefinition, state: IndexState) -> Self {
-        let progress =
-            IndexProgress { ready: AtomicBool::new(state == IndexState::Ready), multikey: AtomicU64::new(0) };
-        Self { id, definition, progress: Arc::new(progress), build: None, uses: AtomicU64::new(0) }
+    fn with(id: IndexId, definition: IndexDefinition, progress: Arc<IndexProgress>, build: Option<IndexBuild>) -> Self {
+        Self { id, definition, progress, build, uses: AtomicU64::new(0) }
     }
 
-    /// One that a build of the set makes.
-    pub(crate) fn of_build(id: IndexId, definition: IndexDefinition, build: IndexBuild) -> Self {
-        Self { build: Some(build), ..Self::new(id, definition, IndexState::Building) }
+    /// One that is complete.
+    pub(crate) fn complete(id: IndexId, definition: IndexDefinition) -> Self {
+        let progress = IndexProgress::new(IndexState::Ready, BuildPhase::Checking, None);
+        Self::with(id, definition, progress, None)
     }
 
-    /// The same as this build had it, before it was complete.
+    /// One that is to be built, by a build of the set or by who waits for it; `side` is for what is set aside.
+    pub(crate) fn to_build(
+        (id, side): (IndexId, IndexId),
+        definition: IndexDefinition,
+        build: Option<IndexBuild>,
+    ) -> Self {
+        let progress = IndexProgress::new(IndexState::Building, BuildPhase::Scanning, Some(side));
+        Self::with(id, definition, progress, build)
+    }
+
+    /// The same as this build had it, before it was complete: it has all its entries.
     pub(crate) fn reopened(&self, build: &IndexBuild) -> Self {
-        let index = Self::of_build(self.id, self.definition.clone(), build.clone());
+        let progress = IndexProgress::new(IndexState::Building, BuildPhase::Draining, None);
+        progress.add_multikey(self.multikey());
+        Self::with(self.id, self.definition.clone(), progress, Some(build.clone()))
+    }
+
+    /// The same that is built, from the beginning and under other ids: what the old ones have is not what the documents give.
+    pub(crate) fn begun_anew(&self, ids: (IndexId, IndexId)) -> Self {
+        let index = Self::to_build(ids, self.definition.clone(), self.build.clone());
         index.progress.add_multikey(self.multikey());
         index
     }
@@ -327,18 +371,22 @@ impl Index {
     /// The inverse of [`CatalogEntry::encode_index`].
     pub(crate) fn decode(entry: &RawDocument) -> Result<Self> {
         let definition = IndexDefinition::parse(entry.get_document("spec")?)?;
-        let state = if entry.get_bool("ready")? { IndexState::Ready } else { IndexState::Building };
-        let index = Self::new(entry.get_i64("id")? as IndexId, definition, state);
         let build = entry.get("build")?.and_then(|build| IndexBuild::decode(build.as_document()?));
-        let index = Self { build, ..index };
-        index.progress.add_multikey(entry.get_i64("multikey")? as u64);
-        Ok(index)
+        let progress = if entry.get_bool("ready")? {
+            IndexProgress::new(IndexState::Ready, BuildPhase::Checking, None)
+        } else {
+            let side = entry.get("side")?.and_then(|side| side.as_i64()).map(|side| side as IndexId);
+            let is_aside = matches!(entry.get("aside")?, Some(RawBsonRef::Boolean(true)));
+            let phase = if is_aside { BuildPhase::Scanning } else { BuildPhase::Draining };
+            IndexProgress::new(IndexState::Building, phase, side)
+        };
+        progress.add_multikey(entry.get_i64("multikey")? as u64);
+        Ok(Self::with(entry.get_i64("id")? as IndexId, definition, progress, build))
     }
 
     /// The same index by another definition, on the same key.
     pub(crate) fn altered(&self, definition: IndexDefinition) -> Self {
-        let (progress, build) = (Arc::clone(&self.progress), self.build.clone());
-        Self { id: self.id, definition, progress, build, uses: AtomicU64::new(0) }
+        Self::with(self.id, definition, Arc::clone(&self.progress), self.build.clone())
     }
 
     /// The same, with the commit quorum of this build if it is the one that makes it.
@@ -366,6 +414,31 @@ impl Index {
 
     pub(crate) fn set_ready(&self) {
         self.progress.ready.store(true, Ordering::Release);
+    }
+
+    /// How far its build is; of a complete index the last phase.
+    pub fn phase(&self) -> BuildPhase {
+        BuildPhase::ALL[usize::from(self.progress.phase.load(Ordering::Acquire))]
+    }
+
+    /// While no writer is under way, unless it is from the first phase to the second.
+    pub(crate) fn set_phase(&self, phase: BuildPhase) {
+        self.progress.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// Below which id lies what is set aside while it is built.
+    pub(crate) fn side(&self) -> Option<IndexId> {
+        self.progress.side.filter(|_| self.state() == IndexState::Building)
+    }
+
+    /// Where writers note what they change of its entries, if that is not in the index itself.
+    pub(crate) fn aside(&self) -> Option<IndexId> {
+        self.side().filter(|_| self.phase() < BuildPhase::Draining)
+    }
+
+    /// Whether who adds an entry asks it whether another document has the key.
+    pub(crate) fn keeps_unique(&self) -> bool {
+        self.definition.unique && self.phase() == BuildPhase::Checking
     }
 
     /// Which fields some document has an array on, as bits.
@@ -597,6 +670,10 @@ impl CatalogEntry {
         };
         if let Some(build) = index.build.as_ref().filter(|_| !ready) {
             entry.append(cstr!("build"), build.encode());
+        }
+        if let Some(side) = index.progress.side.filter(|_| !ready) {
+            entry.append(cstr!("side"), i64::from(side));
+            entry.append(cstr!("aside"), index.aside().is_some());
         }
         entry
     }

@@ -79,6 +79,8 @@ impl Storage {
     /// Puts documents into a collection, in place of those with their `_id`s, without entries.
     pub fn put_cloned(&self, collection: &Arc<Collection>, documents: &[&RawDocument]) -> Result<()> {
         let _turn = self.follow()?;
+        // A build of the set may be at a moment when no writer may be under way.
+        let _writes = collection.shared.ddl.read();
         let mut transaction = Transaction::replicating();
         for document in documents {
             loop {

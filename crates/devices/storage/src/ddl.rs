@@ -14,9 +14,13 @@ mod freeing;
 mod freeing_tests;
 mod guard;
 mod index_build;
+mod index_drain;
 mod index_fill;
+mod index_load;
+mod index_scan;
 mod logged;
 mod recovery;
+mod sorted_runs;
 
 pub(crate) use drop::forget;
 pub(crate) use dropped::{Dropped, DroppedPart};
@@ -27,7 +31,7 @@ pub use index_build::{BuildOfSet, Started};
 pub use index_fill::{FillPosition, IndexBuildProgress, Pass};
 pub use logged::{IndexModification, LoggedCommand, Modification};
 
-use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, IndexState, replaced};
+use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, replaced};
 use crate::commit::Durability;
 use crate::oplog::{OplogEntry, OplogKind};
 use crate::storage::Storage;
@@ -65,7 +69,7 @@ impl CatalogGuard<'_> {
             let mut document = Collection::id_index_document();
             document.append(cstr!("unique"), true);
             let id = storage.allocate_id(&mut transaction);
-            let index = Index::new(id, IndexDefinition::parse(&document)?, IndexState::Ready);
+            let index = Index::complete(id, IndexDefinition::parse(&document)?);
             collection.indexes.store(Arc::new(vec![Arc::new(index)]));
             collection.shared.next_sequence.store(1, std::sync::atomic::Ordering::Relaxed);
         }

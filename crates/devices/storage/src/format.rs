@@ -138,6 +138,8 @@ pub mod beside {
     pub const OUTGOING: &str = "outgoing";
     /// What queries may not hold in memory.
     pub const SPILL: &str = "spill";
+    /// What index builds have sorted.
+    pub const BUILDS: &str = "builds";
 }
 
 #[cfg(test)]
@@ -189,7 +191,9 @@ mod tests {
         assert_eq!(drawn("## Column families"), set(&families));
         assert_eq!(drawn("## The meta family"), meta_names());
         let mut beside = drawn("## Beside the database");
-        for ending in [beside::CHECKPOINTS, beside::INCOMING, beside::ARRIVED, beside::OUTGOING, beside::SPILL] {
+        for ending in
+            [beside::CHECKPOINTS, beside::INCOMING, beside::ARRIVED, beside::OUTGOING, beside::SPILL, beside::BUILDS]
+        {
             assert!(beside.iter().any(|name| name.starts_with(&format!("rocksdb.{ending}"))), "{ending}: {beside:?}");
         }
         beside.retain(|name| !name.starts_with("rocksdb."));

@@ -6,7 +6,7 @@
 //! unique index is an ordinary one whose writers look before they write, under a lock on the fields.
 //!
 //! Invariant: for every document of a collection and every index of it, exactly the entries that [`entries_of`] gives
-//! are stored (while an index is being built: a subset of them). A request that adds entries is asked whether to go on while
+//! are stored, unless the index is being built. A request that adds entries is asked whether to go on while
 //! they are made, and they are bounded in bytes; what is a fact already is not.
 
 use crate::catalog::{Index, IndexFieldKind};
@@ -216,7 +216,7 @@ pub(crate) fn split_entry<'a>(position: &'a [u8], value: &'a [u8]) -> Result<Ind
     Ok(IndexEntry { position, fields, record, originals })
 }
 
-/// Whether these values are the ones behind `entry`.
-pub(crate) fn encodes_to(index: &Index, values: &[RawBsonRef<'_>], entry: &Entry) -> bool {
-    encode_entry(&index.definition.fields, values).is_ok_and(|encoded| encoded.fields == entry.fields)
+/// Whether these values are the ones behind an entry of these fields.
+pub(crate) fn encodes_to(index: &Index, values: &[RawBsonRef<'_>], fields: &[u8]) -> bool {
+    encode_entry(&index.definition.fields, values).is_ok_and(|encoded| encoded.fields == fields)
 }

@@ -39,6 +39,7 @@ mod incoming;
 mod incoming_file;
 mod index;
 mod index_demands;
+mod index_writes;
 mod locks;
 mod log_check;
 mod log_ends;
@@ -65,7 +66,7 @@ mod write;
 
 pub use background::{work_when_idle, yield_to_clients};
 pub use catalog::{
-    Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexBuild, IndexDefinition,
+    BuildPhase, Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexBuild, IndexDefinition,
     IndexFieldKind, IndexState, replaced,
 };
 pub use checkpoints::CheckpointInfo;

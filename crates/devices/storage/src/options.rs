@@ -33,6 +33,8 @@ pub struct StorageOptions {
     pub open_tables_max: i32,
     /// Files of spilled queries kept open, the same way.
     pub open_spills_max: usize,
+    /// What one index build sorts in memory at once, in bytes; all together twice that.
+    pub index_build_bytes: usize,
 }
 
 impl Default for StorageOptions {
@@ -46,6 +48,7 @@ impl Default for StorageOptions {
             memtable_percent: 100,
             open_tables_max: 4096,
             open_spills_max: 64,
+            index_build_bytes: 64 * MIB,
         }
     }
 }
@@ -148,7 +151,8 @@ impl StorageOptions {
         options
     }
 
-    fn indexes(&self, cache: &Cache) -> Options {
+    /// Options of the family of indexes, and of tables that it takes in.
+    pub(crate) fn indexes(&self, cache: &Cache) -> Options {
         Self::versioned(self.leveled(&Self::table(cache, 4 * KIB)))
     }
 

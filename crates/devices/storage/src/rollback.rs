@@ -31,7 +31,7 @@ use crate::copy::DocumentChange;
 use crate::entry_change::EntryChange;
 use crate::facts::Fact;
 use crate::format::{CollectionId, RecordKey, family, oplog_key, oplog_timestamp, record_key};
-use crate::index::{entries_of_fact, entry_key};
+use crate::index::entries_of_fact;
 use crate::machine::read_failure;
 use crate::oplog::optime_of;
 use crate::sessions::SessionRecord;
@@ -45,6 +45,7 @@ use files::Files;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// MongoDB's `UnrecoverableRollbackError`.
@@ -118,6 +119,7 @@ impl Storage {
         let _unreadable = self.begin_catalog_change();
         let mut transaction = Transaction::replicating();
         change.put(&mut transaction, &catalog);
+        self.store_next_id(&mut transaction);
         let outcome = self.restore(&mut transaction, &touched, &change, (common, &then), &mut files, &mut summary);
         if let Err(error) = outcome.and_then(|()| files.sync()) {
             self.abandon(transaction);
@@ -129,6 +131,7 @@ impl Storage {
         self.commit.commit_unasked(transaction, Durability::Synced);
         crash_point!("rollback-after-commit");
         catalog.publish(|catalog| change.publish(catalog));
+        self.remove_build_files();
         change.restored.iter().try_for_each(|collection| self.load_capped_position(collection))?;
         self.stable_again();
         self.sessions().forget_all();
@@ -169,7 +172,8 @@ impl Storage {
             }
             Ok(())
         })?;
-        let mut then = Then::now(self.catalog(), self.dropped()?);
+        let fresh_id = || self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut then = Then::now(self.catalog(), self.dropped()?, &fresh_id);
         for entry in commands.iter().rev() {
             then.undo(entry)?;
         }
@@ -321,12 +325,12 @@ impl Storage {
                 let version = View::as_of(self, Timestamp::from_u64(*stamp)).get(collection, record)?;
                 let Some(version) = version else { continue };
                 for entry in entries_of_fact(index, stored_document(&version)?).entries {
-                    transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
+                    transaction.delete_index_entry(index, &entry.fields, record);
                 }
             }
             self.note_multikey(transaction, collection, index, right.multikey);
             for entry in &right.entries {
-                transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
+                transaction.put_index_entry(index, entry, record);
             }
         }
         Ok(())
@@ -351,8 +355,7 @@ impl Storage {
                     let entries = entries_of_fact(index, old);
                     self.note_multikey(transaction, collection, index, entries.multikey);
                     for entry in &entries.entries {
-                        let key = entry_key(index, &entry.fields, record);
-                        transaction.put(family::INDEXES, &key, &entry.value);
+                        transaction.put_index_entry(index, entry, record);
                     }
                 }
                 transaction.change(collection, record, DocumentChange::Insert(old));

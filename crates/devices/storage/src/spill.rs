@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-const HEADER_BYTES: usize = 12;
+pub(crate) const HEADER_BYTES: usize = 12;
 /// The disk is asked how much it has left every so many bytes.
 const CHECK_ROOM_EVERY_BYTES: u64 = 1 << 20;
 
@@ -146,26 +146,8 @@ impl SpillFile for Spilled {
             check_room(&self.folder.path)?;
             self.checked_at = self.end;
         }
-        let too_long = || Error::new(ErrorCode::ExceededMemoryLimit, "what is spilled is too long for a block");
         let mut out = std::mem::take(&mut self.block);
-        out.clear();
-        out.resize(HEADER_BYTES + snap::raw::max_compress_len(block.len()), 0);
-        // A block that is too long to be compressed is stored as it is.
-        let stored = match self.encoder.compress(block, &mut out[HEADER_BYTES..]) {
-            Ok(stored) if stored < block.len() => stored,
-            _ => {
-                out.truncate(HEADER_BYTES);
-                out.extend_from_slice(block);
-                block.len()
-            }
-        };
-        out.truncate(HEADER_BYTES + stored);
-        for (place, length) in [(0, stored), (4, block.len())] {
-            let length = u32::try_from(length).map_err(|_| too_long())?;
-            out[place..place + 4].copy_from_slice(&length.to_le_bytes());
-        }
-        let checksum = checksum(&out);
-        out[8..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        pack(&mut self.encoder, block, &mut out)?;
         let end = self.end;
         let written = self.access(|file| file.write_all_at(&out, end));
         let bytes = out.len() as u64;
@@ -224,7 +206,7 @@ impl Drop for Spilled {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
@@ -233,8 +215,32 @@ fn checksum(block: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&block[..8]), &block[HEADER_BYTES..])
 }
 
+/// Puts a block as it is stored into `out`.
+pub(crate) fn pack(encoder: &mut snap::raw::Encoder, block: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let too_long = || Error::new(ErrorCode::ExceededMemoryLimit, "what is spilled is too long for a block");
+    out.clear();
+    out.resize(HEADER_BYTES + snap::raw::max_compress_len(block.len()), 0);
+    // A block that is too long to be compressed is stored as it is.
+    let stored = match encoder.compress(block, &mut out[HEADER_BYTES..]) {
+        Ok(stored) if stored < block.len() => stored,
+        _ => {
+            out.truncate(HEADER_BYTES);
+            out.extend_from_slice(block);
+            block.len()
+        }
+    };
+    out.truncate(HEADER_BYTES + stored);
+    for (place, length) in [(0, stored), (4, block.len())] {
+        let length = u32::try_from(length).map_err(|_| too_long())?;
+        out[place..place + 4].copy_from_slice(&length.to_le_bytes());
+    }
+    let checksum = checksum(out);
+    out[8..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    Ok(())
+}
+
 /// Puts what was stored into `block`.
-fn unpack(stored: &[u8], block: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn unpack(stored: &[u8], block: &mut Vec<u8>) -> Result<()> {
     if checksum(stored) != word(stored, 8) {
         return Err(damaged());
     }
@@ -252,7 +258,7 @@ fn unpack(stored: &[u8], block: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-fn write_failure(path: &Path, error: &io::Error) -> Error {
+pub(crate) fn write_failure(path: &Path, error: &io::Error) -> Error {
     let code = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::OutOfDiskSpace,
         _ => ErrorCode(16821),
@@ -260,7 +266,7 @@ fn write_failure(path: &Path, error: &io::Error) -> Error {
     Error::new(code, format!("error writing to file \"{}\": {error}", path.display()))
 }
 
-fn read_failure(path: &Path, error: &io::Error) -> Error {
+pub(crate) fn read_failure(path: &Path, error: &io::Error) -> Error {
     tracing::error!(component = "STORAGE", file = %path.display(), error = %error, "What was spilled cannot be read");
     Error::new(ErrorCode(16817), format!("error reading file \"{}\": {error}", path.display()))
 }

@@ -26,7 +26,7 @@ use crate::transaction::Transaction;
 use crate::upgrade::OLDEST_VERSION;
 use ahash::RandomState;
 use arc_swap::ArcSwap;
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term, Timestamp, must_not_unwind};
+use baton_types::{Error, ErrorCode, MemoryPool, Namespace, OpTime, Result, Term, Timestamp, must_not_unwind};
 use parking_lot::Mutex;
 use rust_rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice, WriteBatch};
 use std::path::Path;
@@ -66,6 +66,8 @@ pub struct Storage {
     pub(crate) options: StorageOptions,
     pub(crate) cache: Cache,
     spills: Spills,
+    /// What all index builds together may hold of what they sort.
+    pub(crate) build_memory: Arc<MemoryPool>,
 }
 
 impl Storage {
@@ -96,6 +98,7 @@ impl Storage {
         let is_member = Self::stored_fact(&db, Fact::Configuration)?.is_some();
         checkpoints::clean_up(path);
         let spills = Spills::new(path, options.open_spills_max);
+        let build_memory = MemoryPool::new(2 * options.index_build_bytes);
         let storage = Arc::new(Self {
             checkpoints: Checkpoints::default(),
             commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&in_flight), Arc::clone(&record_cache), last, stamps),
@@ -119,6 +122,7 @@ impl Storage {
             options,
             cache,
             spills,
+            build_memory,
             db,
         });
         crash_point!("recovery-catalog-loaded");
@@ -355,8 +359,13 @@ impl Storage {
     /// A collection or index id never given out before. Durable with the transaction that uses it.
     pub(crate) fn allocate_id(&self, transaction: &mut Transaction) -> u32 {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        transaction.put(family::META, meta::NEXT_ID, &(id + 1).to_le_bytes());
+        self.store_next_id(transaction);
         id
+    }
+
+    /// Writes down which ids were given out.
+    pub(crate) fn store_next_id(&self, transaction: &mut Transaction) {
+        transaction.put(family::META, meta::NEXT_ID, &self.next_id.load(Ordering::Relaxed).to_le_bytes());
     }
 
     /// Makes everything applied so far durable.

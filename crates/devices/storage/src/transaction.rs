@@ -98,11 +98,6 @@ impl Transaction {
         Self { interruption: Some(Arc::clone(interruption)), ..Self::default() }
     }
 
-    /// An empty one of the same request.
-    pub(crate) fn next_of_request(&self) -> Self {
-        Self { interruption: self.interruption.clone(), ..Self::default() }
-    }
-
     /// Whether it writes nothing.
     pub fn is_empty(&self) -> bool {
         let catalog = self.catalog.is_empty() && self.multikey.is_empty() && self.dropped.is_empty();

@@ -325,7 +325,7 @@ mod tests {
         assert!(faults(&storage, &c).is_empty());
         // The same index, which has forgotten.
         let index = &c.indexes()[0];
-        c.indexes.store(Arc::new(vec![Arc::new(Index::new(index.id, index.definition.clone(), IndexState::Ready))]));
+        c.indexes.store(Arc::new(vec![Arc::new(Index::complete(index.id, index.definition.clone()))]));
         let found = faults(&storage, &c);
         assert!(found.iter().any(|fault| fault.contains("and it is not multikey")), "{found:?}");
         assert!(

@@ -127,7 +127,7 @@ impl Storage {
         }
         // Whoever took a fact has seen to it; and applied again or carried over, facts pass through states that never were.
         let unique: Vec<_> =
-            added.iter().filter(|(index, _)| index.definition.unique && !transaction.is_of_facts()).collect();
+            added.iter().filter(|(index, _)| index.keeps_unique() && !transaction.is_of_facts()).collect();
         if !unique.is_empty() {
             let keys =
                 unique.iter().flat_map(|(index, e)| e.entries.iter().map(|entry| (index.id, entry.fields.as_slice())));
@@ -154,7 +154,7 @@ impl Storage {
         for (index, entries) in &added {
             self.note_multikey(transaction, collection, index, entries.multikey);
             for entry in &entries.entries {
-                transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
+                transaction.put_index_entry(index, entry, record);
             }
         }
         transaction.change(collection, record, DocumentChange::Insert(document));
@@ -197,7 +197,7 @@ impl Storage {
             }
         }
         let is_of_facts = transaction.is_of_facts();
-        let unique = || plan.iter().filter(|(index, ..)| index.definition.unique && !is_of_facts);
+        let unique = || plan.iter().filter(|(index, ..)| index.keeps_unique() && !is_of_facts);
         if unique().next().is_some() {
             let keys =
                 unique().flat_map(|(index, _, fresh, _)| fresh.iter().map(|entry| (index.id, entry.fields.as_slice())));
@@ -215,10 +215,10 @@ impl Storage {
         for (index, gone, fresh, multikey) in &plan {
             self.note_multikey(transaction, collection, index, *multikey);
             for entry in gone {
-                transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
+                transaction.delete_index_entry(index, &entry.fields, record);
             }
             for entry in fresh {
-                transaction.put(family::INDEXES, &entry_key(index, &entry.fields, record), &entry.value);
+                transaction.put_index_entry(index, entry, record);
             }
         }
         transaction.change(collection, record, DocumentChange::Update(after));
@@ -238,7 +238,7 @@ impl Storage {
     ) -> Result<()> {
         for index in collection.indexes().iter() {
             for entry in entries_of_fact(index, before).entries {
-                transaction.delete(family::INDEXES, &entry_key(index, &entry.fields, record));
+                transaction.delete_index_entry(index, &entry.fields, record);
             }
         }
         transaction.change(collection, record, DocumentChange::Delete(before));
@@ -303,20 +303,7 @@ impl Storage {
                 break;
             }
             if &key[low.len()..] != record {
-                let mut values = RawDocumentBuf::new();
-                let definition = &index.definition;
-                // Several keys: the one that collided is the one that encodes to this entry.
-                let mut collided = None;
-                visit_index_keys(document, &definition.paths, definition.sparse, Interruption::nobody(), &mut |key| {
-                    if collided.is_none() && encodes_to(index, &key.values, entry) {
-                        collided = Some(key.values);
-                    }
-                    Ok(())
-                })?;
-                for (path, value) in definition.paths.iter().zip(collided.as_deref().unwrap_or_default()) {
-                    values.append(bson::raw::CString::try_from(path.as_str())?, *value);
-                }
-                return Err(duplicate_key(collection, Some(index), &values));
+                return Err(duplicate_of(collection, index, &entry.fields, document));
             }
             iterator.next();
         }
@@ -339,6 +326,27 @@ impl Storage {
 /// A document's `_id`.
 pub fn id_of(document: &RawDocument) -> Result<RawBsonRef<'_>> {
     document.get("_id")?.ok_or_else(|| Error::new(ErrorCode::InvalidIdField, "document has no _id"))
+}
+
+/// The error of a document of which another has this key.
+pub(crate) fn duplicate_of(collection: &Collection, index: &Index, fields: &[u8], document: &RawDocument) -> Error {
+    let definition = &index.definition;
+    let shown = || -> Result<RawDocumentBuf> {
+        // Several keys: the one that collided is the one that encodes to this entry.
+        let mut collided = None;
+        visit_index_keys(document, &definition.paths, definition.sparse, Interruption::nobody(), &mut |key| {
+            if collided.is_none() && encodes_to(index, &key.values, fields) {
+                collided = Some(key.values);
+            }
+            Ok(())
+        })?;
+        let mut values = RawDocumentBuf::new();
+        for (path, value) in definition.paths.iter().zip(collided.as_deref().unwrap_or_default()) {
+            values.append(bson::raw::CString::try_from(path.as_str())?, *value);
+        }
+        Ok(values)
+    };
+    shown().map_or_else(|error| error, |values| duplicate_key(collection, Some(index), &values))
 }
 
 /// MongoDB's duplicate-key error. `index` is `None` for the clustered one on `_id`.

@@ -108,6 +108,9 @@ fn append_storage(server: &Server, text: &mut String) {
     let (files, bytes) = server.storage.spills().figures();
     gauge(text, "baton_spill_files", "Files of queries that hold more than they may in memory.", files);
     gauge(text, "baton_spill_bytes", "Their bytes.", bytes);
+    let (files, bytes) = server.storage.build_file_figures();
+    gauge(text, "baton_index_build_files", "Files of what index builds have sorted.", files);
+    gauge(text, "baton_index_build_bytes", "Their bytes.", bytes);
     family(text, "baton_spills_total", "counter", "Times a stage wrote what it held to the disk, by stage.");
     let totals = &server.spill_totals;
     for (stage, of) in [("bucketAuto", &totals.bucket_auto), ("group", &totals.group), ("sort", &totals.sort)] {

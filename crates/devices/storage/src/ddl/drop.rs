@@ -11,7 +11,7 @@
 use super::{CatalogGuard, DroppedPart, Held, LoggedCommand, Quiet};
 use crate::catalog::{Collection, CollectionKind, Index};
 use crate::commit::Durability;
-use crate::format::{IndexId, build_position_key, capped_start_key, counts_key, family};
+use crate::format::{IndexId, capped_start_key, counts_key, family};
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, Namespace, Result};
@@ -29,7 +29,7 @@ pub(crate) fn forget(transaction: &mut Transaction, of: &Quiet<'_>) {
     let indexes = collection.indexes();
     for index in indexes.iter() {
         transaction.free_later(index.id, DroppedPart::Extent);
-        transaction.delete(family::META, &build_position_key(index.id));
+        transaction.forget_build(index);
     }
 }
 
@@ -48,6 +48,7 @@ impl Held<'_> {
             let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
             crash_point!("drop-after-commit");
             guard.publish(|catalog| catalog.remove(&self.namespace));
+            guard.storage.remove_build_files();
             Ok(Arc::clone(&self))
         })
     }
@@ -71,7 +72,7 @@ impl Held<'_> {
             let mut transaction = Transaction::default();
             transaction.store_entry(this, self.entry(&left));
             for index in gone {
-                transaction.delete(family::META, &build_position_key(index.id));
+                transaction.forget_build(&index);
                 if is_logged {
                     let command = LoggedCommand::DropIndex(index.definition.name.clone());
                     let before = &index.definition.document;
@@ -83,6 +84,7 @@ impl Held<'_> {
             }
             guard.storage.commit.commit(transaction, Durability::Synced)?;
             self.indexes.store(Arc::new(left));
+            guard.storage.remove_build_files();
             crash_point!("drop-index-after-commit");
             Ok(())
         })

@@ -26,7 +26,7 @@ use crate::transaction::{DeletedRange, Transaction};
 use baton_types::Result;
 use parking_lot::Mutex;
 use rust_rocksdb::CompactOptions;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -64,8 +64,6 @@ struct Known {
 #[derive(Default)]
 pub(crate) struct Freeing {
     known: Mutex<BTreeMap<u32, Known>>,
-    /// Ids whose ranges got keys since they were dropped, by a build that went on.
-    again: Mutex<BTreeSet<u32>>,
     bytes: AtomicU64,
 }
 
@@ -114,21 +112,6 @@ impl Storage {
     /// Lets the step under way end soon, and no other be of use: before the database is closed.
     pub fn stop_freeing(&self) {
         self.db().disable_manual_compaction();
-    }
-
-    /// The range of an index whose collection was dropped has got keys since.
-    pub(super) fn free_again(&self, id: u32) -> Result<()> {
-        // Either the record is there, and what gives the range back sees this before it removes the record; or it is written anew.
-        let mut again = self.freeing.again.lock();
-        let key = dropped_key(id);
-        if self.db().get_pinned_cf(self.family(family::META), key).map_err(read_failure)?.is_some() {
-            again.insert(id);
-        } else {
-            let mut transaction = Transaction::default();
-            transaction.free_at_once(id);
-            self.commit.commit_unasked(transaction, Durability::Applied);
-        }
-        Ok(())
     }
 
     /// Asks the gate for what is done next; what it does not let begin yet shows as waiting.
@@ -212,11 +195,6 @@ impl Storage {
                 known.step = Step::Compacting { stamp, at: Instant::now() + COMPACTED_AGAIN_AFTER };
                 return Ok(Outcome::Later);
             }
-        }
-        let mut again = self.freeing.again.lock();
-        if again.remove(&id) {
-            known.step = Step::Deleting;
-            return Ok(Outcome::Later);
         }
         let mut transaction = Transaction::default();
         transaction.delete(family::META, &dropped_key(id));

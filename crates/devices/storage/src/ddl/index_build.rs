@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Invariants:
-//! - From its registration on, whoever writes a document keeps the index up to date: writers, what applies another's log, a rollback.
-//!   So nothing has to be set aside while an index is filled, and there is one way to maintain it, whether it is complete or not.
+//! - From its registration on, whoever writes a document does what the index asks of him by one way ([`crate::index_writes`]): clients'
+//!   writers, what applies another's log, a rollback.
 //! - A build of the set is in the catalog from its start to its end, with the indexes it makes, on disk too: who finds it there goes
 //!   on with it. All its indexes are completed by one transaction, or go by one.
 //! - An index of an empty collection is complete when it is registered: there is nothing to fill, nobody to wait for.
@@ -18,7 +18,7 @@
 
 use super::index_fill::{Filling, Pass};
 use super::{CatalogGuard, DroppedPart, FillPosition, Held, IndexBuildProgress, LoggedCommand, Quiet};
-use crate::catalog::{Collection, Index, IndexBuild, IndexDefinition, IndexState};
+use crate::catalog::{BuildPhase, Collection, Index, IndexBuild, IndexDefinition, IndexState};
 use crate::commit::Durability;
 use crate::format::{CollectionId, IndexId, build_position_key, family};
 use crate::storage::Storage;
@@ -53,6 +53,16 @@ pub(super) fn aborted() -> Error {
     Error::new(ErrorCode::IndexBuildAborted, "Index build aborted: the index or its collection was dropped")
 }
 
+impl Transaction {
+    /// Leaves nothing of what an index had while it was built. Its own entries stay.
+    pub(crate) fn forget_build(&mut self, index: &Index) {
+        self.delete(family::META, &build_position_key(index.id));
+        if let Some(side) = index.side() {
+            self.free_at_once(side);
+        }
+    }
+}
+
 impl Held<'_> {
     /// Begins a build of the set: registers its indexes and logs that. `may_complete` allows those of an empty collection to be
     /// complete at once, and logged as such; who follows takes the entry for what it is.
@@ -80,8 +90,7 @@ impl Held<'_> {
             let command =
                 LoggedCommand::StartBuild { build: build.clone(), definitions: definitions.clone(), is_change: false };
             self.guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command, None)?;
-            let fresh = self
-                .fresh(&mut transaction, &definitions, |id, definition| Index::of_build(id, definition, build.clone()));
+            let fresh = self.to_build(&mut transaction, &definitions, Some(&build));
             let mut indexes = Vec::clone(&self.indexes());
             indexes.extend(fresh);
             transaction.store_entry(this, self.entry(&indexes));
@@ -115,11 +124,12 @@ impl Held<'_> {
             self.guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command, None)?;
             for index in &indexes {
                 transaction.free_later(index.id, DroppedPart::of_index(self.id, index));
-                transaction.delete(family::META, &build_position_key(index.id));
+                transaction.forget_build(index);
             }
             crash_point!("index-build-abort-before-commit");
             self.guard.storage.commit.commit(transaction, Durability::Synced)?;
             self.indexes.store(Arc::new(left));
+            self.guard.storage.remove_build_files();
             crash_point!("index-build-abort-after-commit");
             Ok(true)
         })
@@ -159,14 +169,15 @@ impl Held<'_> {
         }
     }
 
-    fn fresh(
+    fn to_build(
         &self,
         transaction: &mut Transaction,
         definitions: &[IndexDefinition],
-        make: impl Fn(IndexId, IndexDefinition) -> Index,
+        build: Option<&IndexBuild>,
     ) -> Vec<Arc<Index>> {
-        let id = |transaction: &mut Transaction| self.guard.storage.allocate_id(transaction);
-        definitions.iter().map(|definition| Arc::new(make(id(transaction), definition.clone()))).collect()
+        let mut id = || self.guard.storage.allocate_id(transaction);
+        let mut make = |definition: &IndexDefinition| Index::to_build((id(), id()), definition.clone(), build.cloned());
+        definitions.iter().map(|definition| Arc::new(make(definition))).collect()
     }
 
     /// Whether there is no document, while nobody writes.
@@ -182,8 +193,9 @@ impl Held<'_> {
         transaction: &mut Transaction,
         definitions: &[IndexDefinition],
     ) -> Result<Vec<Arc<Index>>> {
-        let fresh =
-            self.fresh(transaction, definitions, |id, definition| Index::new(id, definition, IndexState::Ready));
+        let mut id = || self.guard.storage.allocate_id(transaction);
+        let fresh: Vec<_> =
+            definitions.iter().map(|definition| Arc::new(Index::complete(id(), definition.clone()))).collect();
         let mut indexes = Vec::clone(&self.indexes());
         indexes.extend(fresh.iter().cloned());
         transaction.store_entry(this, self.entry(&indexes));
@@ -205,9 +217,7 @@ impl Held<'_> {
             if self.is_empty(this)? {
                 return self.register_complete(this, &mut transaction, &definitions).map(|fresh| Arc::clone(&fresh[0]));
             }
-            let fresh = self.fresh(&mut transaction, &definitions, |id, definition| {
-                Index::new(id, definition, IndexState::Building)
-            });
+            let fresh = self.to_build(&mut transaction, &definitions, None);
             let mut indexes = Vec::clone(&self.indexes());
             indexes.extend(fresh.iter().cloned());
             transaction.store_entry(this, self.entry(&indexes));
@@ -220,12 +230,15 @@ impl Held<'_> {
     /// Makes filled indexes ones that queries may use.
     fn complete(&self, indexes: &[Arc<Index>], command: &LoggedCommand) -> Result<()> {
         let guard = self.guard;
+        if indexes.iter().any(|index| index.phase() != BuildPhase::Checking) {
+            return Err(Error::new(ErrorCode::InternalError, "an index is not filled yet that is to be complete"));
+        }
         self.quietly(|this| {
             let mut transaction = Transaction::default();
             let mut entry = self.entry(&self.indexes());
             for index in indexes {
                 entry = entry.completed(index.id);
-                transaction.delete(family::META, &build_position_key(index.id));
+                transaction.forget_build(index);
             }
             transaction.store_entry(this, entry);
             guard.log(&mut transaction, &self.namespace, Some(self.uuid), command, None)?;
@@ -303,21 +316,19 @@ impl Storage {
         }
         let unfinished = UnfinishedIndex { storage: self, collection: collection.id, index: index.id };
         let filling =
-            Filling { collection: &collection, indexes: std::slice::from_ref(&index), pass, build: None, asked };
+            Filling { collection: &collection, indexes: std::slice::from_ref(&index), pass, is_lasting: false, asked };
         self.fill(&filling, &mut FillPosition::default(), progress)?;
         self.lock_catalog().by_id(collection.id).ok_or_else(aborted)?.finish_index(index.id)?;
         std::mem::forget(unfinished);
         Ok(Some(index.id))
     }
 
-    /// Takes away what there is of an index that was not completed, in a collection that may be gone.
+    /// Takes away what there is of an index that was not completed, in a collection that may be gone, and the index with it.
     pub(super) fn abort_index(&self, collection: CollectionId, index: IndexId) -> Result<()> {
         let catalog = self.lock_catalog();
-        match catalog.by_id(collection) {
-            Some(held) => held.remove_indexes(&[index], false),
-            // Only the keys are left, those that the build has added since.
-            None => self.free_again(index),
-        }
+        let removed = catalog.by_id(collection).map_or(Ok(()), |held| held.remove_indexes(&[index], false));
+        self.remove_build_files();
+        removed
     }
 
     /// The builds of the set that are under way.
@@ -378,17 +389,9 @@ impl Storage {
             if indexes.is_empty() { Err(aborted()) } else { Ok((collection, indexes)) }
         };
         let (collection, indexes) = find()?;
-        let filling = Filling { collection: &collection, indexes: &indexes, pass, build: Some(build), asked };
+        let filling = Filling { collection: &collection, indexes: &indexes, pass, is_lasting: true, asked };
         let outcome = self.fill(&filling, at, &mut |done, total| find().and_then(|_| progress(done, total)));
-        if find().is_ok() {
-            return outcome;
-        }
-        // What was dropped may have been cleaned up before the last batch came.
-        let left = self.catalog().by_uuid(of.collection).map(|collection| collection.indexes());
-        let is_left = |id: IndexId| left.as_ref().is_some_and(|left| left.iter().any(|index| index.id == id));
-        let gone: Vec<IndexId> = indexes.iter().map(|index| index.id).filter(|id| !is_left(*id)).collect();
-        gone.iter().try_for_each(|index| self.free_again(*index))?;
-        Err(aborted())
+        find().and(outcome).inspect_err(|_| self.remove_build_files())
     }
 
     /// How far the filling of a build was when it was last written down: where a restart goes on.

@@ -11,6 +11,7 @@ impl Storage {
     /// What a crash interrupted. Only while the data directory is opened: later, an index being built is nobody's remains.
     pub(crate) fn finish_interrupted_ddl(&self) -> Result<()> {
         self.remove_unfinished_indexes()?;
+        self.remove_build_files();
         // A member of a set does so when it is primary: until then its log is another's.
         if self.fact(Fact::Configuration)?.is_none() {
             self.drop_temporary_collections()?;

@@ -17,8 +17,8 @@
 use super::unrecoverable;
 use crate::catalog::{Catalog, Collection, CollectionOptions, Index, IndexDefinition, IndexState};
 use crate::counters::Counts;
-use crate::ddl::{CatalogGuard, Dropped, DroppedPart, LoggedCommand};
-use crate::format::{CollectionId, IndexId, capped_start_key, counts_key, dropped_key, family};
+use crate::ddl::{CatalogGuard, Dropped, DroppedPart, FillPosition, LoggedCommand};
+use crate::format::{CollectionId, IndexId, build_position_key, capped_start_key, counts_key, dropped_key, family};
 use crate::oplog::optime_of;
 use crate::transaction::Transaction;
 use arc_swap::ArcSwap;
@@ -41,12 +41,16 @@ struct Was {
 }
 
 /// What existed at an earlier time.
-pub(super) struct Then {
+pub(super) struct Then<'s> {
     now: Arc<Catalog>,
     dropped: Vec<Dropped>,
     collections: Vec<Was>,
     /// Indexes that come back, whose entries are those of when they were dropped.
     stale: BTreeSet<IndexId>,
+    /// Indexes that are built again, and have all they had when they were complete.
+    reopened: BTreeSet<IndexId>,
+    /// Gives out ids.
+    fresh_id: &'s dyn Fn() -> u32,
 }
 
 /// What becomes of the catalog.
@@ -65,11 +69,13 @@ pub(super) struct Change {
     free: Vec<u32>,
     /// Indexes whose entries are not those of today's documents.
     pub stale: BTreeSet<IndexId>,
+    /// Indexes that are built and have all their entries.
+    reopened: BTreeSet<IndexId>,
 }
 
-impl Then {
+impl<'s> Then<'s> {
     /// What exists now, and what was dropped and is still there.
-    pub fn now(now: Arc<Catalog>, dropped: Vec<Dropped>) -> Self {
+    pub fn now(now: Arc<Catalog>, dropped: Vec<Dropped>, fresh_id: &'s dyn Fn() -> u32) -> Self {
         let was = |collection: &Arc<Collection>| Was {
             id: collection.id,
             namespace: collection.namespace.clone(),
@@ -80,7 +86,8 @@ impl Then {
             is_changed: false,
         };
         let collections = now.iter().map(was).collect();
-        Self { now, dropped, collections, stale: BTreeSet::new() }
+        let (stale, reopened) = (BTreeSet::new(), BTreeSet::new());
+        Self { now, dropped, collections, stale, reopened, fresh_id }
     }
 
     /// The collection an entry means. A view may have another UUID here than where the entry was logged.
@@ -115,15 +122,18 @@ impl Then {
                 was.is_changed = true;
                 Ok(())
             }
-            // The build goes on, from its beginning: what its indexes have is kept up to date, and it puts the rest in.
+            // The build goes on, with indexes that have all their entries.
             LoggedCommand::CommitBuild { build, definitions } => {
+                let mut reopened = BTreeSet::new();
                 let was = self.at(place, "an index build")?;
                 for definition in &definitions {
                     let index = was.indexes.iter_mut().find(|index| index.definition.name == definition.name);
                     let index = index.ok_or_else(|| unrecoverable("the completion of an index that is not there"))?;
+                    reopened.insert(index.id);
                     *index = Arc::new(index.reopened(&build));
                 }
                 was.is_changed = true;
+                self.reopened.append(&mut reopened);
                 Ok(())
             }
             LoggedCommand::AbortBuild { definitions, .. } => {
@@ -196,17 +206,26 @@ impl Then {
             return Err(unrecoverable(&format!("the drop of {named}, whose documents are gone")));
         };
         let lasts = |index: &&Arc<Index>| index.state() == IndexState::Ready || index.build().is_some();
+        let again = |index: &Arc<Index>| self.again(index);
         self.collections.push(Was {
             id: collection.id,
             namespace: collection.namespace.clone(),
             uuid: collection.uuid,
             options: collection.options.document.clone(),
-            // A build of the set goes on; another that the drop ended has left nothing of use.
-            indexes: collection.indexes().iter().filter(lasts).cloned().collect(),
+            // A build of the set begins anew; another that the drop ended has left nothing of use.
+            indexes: collection.indexes().iter().filter(lasts).map(again).collect(),
             counts: Some(counts),
             is_changed: true,
         });
         Ok(())
+    }
+
+    /// An index that comes back. One that was being built is built from the beginning: what was sorted for it is gone.
+    fn again(&self, index: &Arc<Index>) -> Arc<Index> {
+        match index.state() {
+            IndexState::Ready => Arc::clone(index),
+            IndexState::Building => Arc::new(index.begun_anew(((self.fresh_id)(), (self.fresh_id)()))),
+        }
     }
 
     /// An index that was dropped by itself is there again, with the entries of when it was dropped.
@@ -229,10 +248,12 @@ impl Then {
         let Some((_, index)) = found else {
             return Err(unrecoverable(&format!("the drop of the index {name}, whose entries are gone")));
         };
-        self.stale.insert(index.id);
+        let id = index.id;
+        self.stale.insert(id);
+        let index = self.again(&Arc::new(index));
         let was = self.at(place, "an index")?;
-        let after = was.indexes.partition_point(|other| other.id < index.id);
-        was.indexes.insert(after, Arc::new(index));
+        let after = was.indexes.partition_point(|other| other.id < id);
+        was.indexes.insert(after, index);
         was.is_changed = true;
         Ok(())
     }
@@ -247,6 +268,7 @@ impl Then {
             back: Vec::new(),
             free: Vec::new(),
             stale: BTreeSet::new(),
+            reopened: BTreeSet::new(),
         };
         let mut in_use = BTreeSet::new();
         for was in self.collections {
@@ -275,13 +297,16 @@ impl Then {
         }
         for now in self.now.iter() {
             let is_there = in_use.contains(&now.id);
-            let lost = now.indexes().iter().map(|index| index.id).filter(|id| !in_use.contains(id)).collect::<Vec<_>>();
-            change.free.extend(lost);
+            for index in now.indexes().iter().filter(|index| !in_use.contains(&index.id)) {
+                change.free.push(index.id);
+                change.free.extend(index.side());
+            }
             if !is_there {
                 change.gone.push(Arc::clone(now));
             }
         }
         change.stale = self.stale.intersection(&in_use).copied().collect();
+        change.reopened = self.reopened.intersection(&in_use).copied().collect();
         for dropped in &self.dropped {
             if in_use.contains(&dropped.id) {
                 change.back.push(dropped.id);
@@ -318,6 +343,10 @@ impl Change {
         }
         for id in &self.free {
             transaction.free_at_once(*id);
+            transaction.delete(family::META, &build_position_key(*id));
+        }
+        for id in &self.reopened {
+            transaction.put(family::META, &build_position_key(*id), &FillPosition::loaded().encode());
         }
     }
 

@@ -296,7 +296,8 @@ fn append_storage(w: &mut DocumentWriter<'_>, s: &StorageStatistics) {
     w.end();
 }
 
-/// What blocking stages did: MongoDB's names, and `spill`, which is what lies on the disk for them now.
+/// What blocking stages did: MongoDB's names, and `spill`, which is what lies on the disk for them now, and `indexBulkBuilder`, which
+/// is what lies there for index builds.
 fn append_spills(server: &Server, w: &mut DocumentWriter<'_>) {
     let totals = &server.spill_totals;
     let (files, bytes) = server.storage.spills().figures();
@@ -328,6 +329,11 @@ fn append_spills(server: &Server, w: &mut DocumentWriter<'_>) {
     w.append(cstr!("files"), files as i64);
     w.append(cstr!("bytes"), bytes as i64);
     w.end();
+    w.end();
+    let (files, bytes) = server.storage.build_file_figures();
+    w.begin_document(cstr!("indexBulkBuilder"));
+    w.append(cstr!("files"), files as i64);
+    w.append(cstr!("bytes"), bytes as i64);
     w.end();
 }
 

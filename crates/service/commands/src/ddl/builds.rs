@@ -17,7 +17,7 @@
 use crate::server::operations::Slot;
 use crate::server::{Begin, Operation, Server};
 use baton_consensus::index_build::{BuildInput, BuildPass, BuildTask, CommitQuorum, IndexBuild};
-use baton_storage::{BuildOfSet, FillPosition, IndexState, Pass, WriteGate};
+use baton_storage::{BuildOfSet, BuildPhase, FillPosition, IndexState, Pass, WriteGate};
 use baton_types::{Class, Error, ErrorCode, Result, Term, must_not_unwind};
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawArrayBuf, RawDocumentBuf, rawdoc};
@@ -39,6 +39,18 @@ const SUPERVISION_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a pass that failed on a member that does not decide is left before it is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
+const STARTING: &str = "Index Build: starting";
+
+/// What `currentOp` says of a phase, as MongoDB does where it has it.
+pub(super) fn words_of(phase: BuildPhase) -> &'static str {
+    match phase {
+        BuildPhase::Scanning => "scanning collection",
+        BuildPhase::Loading => "inserting keys from external sorter into index",
+        BuildPhase::Draining => "draining writes received during build",
+        BuildPhase::Checking => "checking for duplicate keys",
+    }
+}
+
 /// A build that a thread works at, or will.
 pub struct Running {
     of: BuildOfSet,
@@ -50,7 +62,7 @@ struct State {
     machine: IndexBuild,
     outcome: Option<Result<()>>,
     /// What it is at, documents done, of how many.
-    progress: (&'static str, u64, u64),
+    progress: (String, u64, u64),
 }
 
 /// All builds of the set on this member.
@@ -84,7 +96,7 @@ impl Running {
         // What was read before: an entry was refused if it said what this does not read.
         let quorum = CommitQuorum::parse(of.build.commit_quorum.as_raw_bson_ref());
         let machine = IndexBuild::new(quorum.unwrap_or(CommitQuorum::VotingMembers), is_resumed);
-        let state = State { machine, outcome: None, progress: ("Index Build: starting", 0, 0) };
+        let state = State { machine, outcome: None, progress: (STARTING.to_owned(), 0, 0) };
         Self { of, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -95,8 +107,8 @@ impl Running {
     }
 
     /// What it is at, documents done, of how many.
-    pub fn progress(&self) -> (&'static str, u64, u64) {
-        self.state.lock().progress
+    pub fn progress(&self) -> (String, u64, u64) {
+        self.state.lock().progress.clone()
     }
 
     /// Waits for its end for a moment; how it ended, once it has.
@@ -344,14 +356,21 @@ impl Builder<'_> {
     }
 
     fn pass(&mut self, pass: BuildPass, operation: &Operation) {
-        let (own, message) = match pass {
-            BuildPass::Decide => (Pass::Decide, "Index Build: scanning collection"),
-            BuildPass::Follow => (Pass::Follow, "Index Build: scanning collection"),
-            BuildPass::Verify => (Pass::Verify, "Index Build: checking what was built as a secondary"),
+        let own = match pass {
+            BuildPass::Decide => Pass::Decide,
+            BuildPass::Follow => Pass::Follow,
+            BuildPass::Verify => Pass::Verify,
         };
         let mut at = match pass {
             BuildPass::Verify => self.check.take().unwrap_or_default(),
             BuildPass::Decide | BuildPass::Follow => std::mem::take(&mut self.scan),
+        };
+        let phase = || if pass == BuildPass::Verify { None } else { self.phase() };
+        let message = || match pass {
+            BuildPass::Verify => "Index Build: checking what was built as a secondary".to_owned(),
+            BuildPass::Decide | BuildPass::Follow => {
+                phase().map_or_else(|| STARTING.to_owned(), |phase| format!("Index Build: {}", words_of(phase)))
+            }
         };
         let leads = self.leads();
         let hangs = |point: &str| self.server.fail_points.fires(point).is_some();
@@ -371,7 +390,7 @@ impl Builder<'_> {
             }
             Ok(())
         };
-        self.show(operation, message, Some((0, 0)));
+        self.show(operation, message(), Some((0, 0)));
         let outcome = wait_while("hangAfterStartingIndexBuild").and_then(|()| {
             self.server.storage.fill_build(
                 &self.build.of,
@@ -379,8 +398,10 @@ impl Builder<'_> {
                 &mut at,
                 &operation.interruption(),
                 &mut |done, total| {
-                    self.show(operation, message, Some((done, total)));
-                    wait_while("hangIndexBuildDuringCollectionScanPhaseBeforeInsertion")?;
+                    self.show(operation, message(), Some((done, total)));
+                    if phase().is_none_or(|phase| phase == BuildPhase::Scanning) {
+                        wait_while("hangIndexBuildDuringCollectionScanPhaseBeforeInsertion")?;
+                    }
                     look()
                 },
             )
@@ -405,10 +426,18 @@ impl Builder<'_> {
         }
     }
 
-    fn show(&self, operation: &Operation, message: &'static str, progress: Option<(u64, u64)>) {
+    /// How far its indexes are, while there are any.
+    fn phase(&self) -> Option<BuildPhase> {
+        let catalog = self.server.storage.catalog();
+        let indexes = catalog.by_uuid(self.build.of.collection)?.indexes();
+        indexes.iter().find(|index| index.build() == Some(&self.build.of.build)).map(|index| index.phase())
+    }
+
+    fn show(&self, operation: &Operation, message: impl Into<String>, progress: Option<(u64, u64)>) {
+        let message = message.into();
         let mut state = self.build.state.lock();
         let (done, total) = progress.unwrap_or((state.progress.1, state.progress.2));
-        state.progress = (message, done, total);
+        state.progress = (message.clone(), done, total);
         drop(state);
         operation.set_progress(message, done, total);
     }

@@ -261,7 +261,11 @@ pub(super) fn build_one(
                 Ok((is_wanted && !is_being_built).then(|| (held, definition.clone())))
             },
             asked,
-            &mut |done, total| progress(name, done, total),
+            &mut |done, total| {
+                let index = storage.catalog().by_uuid(collection).and_then(|collection| collection.index(name));
+                let phase = index.map_or("", |index| super::builds::words_of(index.phase()));
+                progress(&format!("{name}: {phase}"), done, total)
+            },
         )?;
         if !is_being_built {
             return Ok(is_there.then_some(built));
