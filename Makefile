@@ -111,7 +111,7 @@ comma := ,
 empty :=
 commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
-.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-spill bench-recovery bench-initial-sync bench-set bench-failover \
+.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-spill bench-index-build bench-recovery bench-initial-sync bench-set bench-failover \
   bench-disturbance
 
 bench-peers: tools
@@ -134,6 +134,9 @@ bench-memory: release ## peak memory of a member with a cache of 256 MB whose cl
 
 bench-spill: release ## a sort of the whole table with 100 MB of memory beside one that fits
 	@$(BENCH) spill --records $(RECORDS) $(call BENCH_PLACE,spill) $(BENCH_FLAGS)
+
+bench-index-build: release ## an index over the whole table beside a restore of it, and what a small writer notices
+	@$(BENCH) index-build --records $(RECORDS) $(call BENCH_PLACE,index-build) $(BENCH_FLAGS)
 
 bench-recovery: release ## time from kill -9 under load to the next acknowledged insert
 	@$(BENCH) recovery --records $(RECORDS) $(call BENCH_PLACE,recovery) $(BENCH_FLAGS)

@@ -38,6 +38,7 @@ NOT_RUN = {
     "make bench-scale": LONG,
     "make bench-set": LONG,
     "make bench-spill": LONG,
+    "make bench-index-build": LONG,
     "make lab": ROOT,
     "make lab-chaining": ROOT,
     "make lab-check": "it is the lab's own test",

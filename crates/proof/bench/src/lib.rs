@@ -11,6 +11,7 @@ pub mod disturbance;
 pub mod failover;
 mod histogram;
 pub mod idle;
+pub mod index_build;
 pub mod initial_sync;
 pub mod local_set;
 pub mod machine;
@@ -62,6 +63,8 @@ pub enum Experiment {
     Recovery(recovery::RecoveryArgs),
     /// Time until a new member has its data, by cloning and by file
     InitialSync(initial_sync::InitialSyncArgs),
+    /// An index build beside a restore of the same documents
+    IndexBuild(index_build::IndexBuildArgs),
     /// A sort that spills beside one that fits
     Spill(spill::SpillArgs),
     /// Majority writes of a set of three beside etcd's
@@ -92,6 +95,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(Experiment::Memory(args)) => memory::run(&args),
         Some(Experiment::Recovery(args)) => recovery::run(&args),
         Some(Experiment::InitialSync(args)) => initial_sync::run(&args),
+        Some(Experiment::IndexBuild(args)) => index_build::run(&args),
         Some(Experiment::Spill(args)) => spill::run(&args),
         Some(Experiment::Set(args)) => set::run(&args),
         Some(Experiment::Failover(args)) => failover::run(&args),
