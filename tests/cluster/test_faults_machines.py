@@ -228,6 +228,29 @@ def test_a_build_on_a_secondary_whose_disk_is_full_is_made_up_for_when_there_is_
             assert direct.shop.carts.count_documents({"n": {"$lt": 3000}}, hint="n_1") == 3001
 
 
+def test_an_index_build_that_fills_the_disk_fails_alone_and_gives_the_space_back(disk):
+    """The disk has room for the documents and not for what the build sorts. Fails if that takes the member with it, if what it wrote
+    stays, if a write fails meanwhile, or if another index cannot be built then."""
+    with set_on(disk) as members, members.client(timeoutMS=120_000) as client:
+        members.stand(0)
+        letters = random.Random(5)
+        carts_of(client).insert_many(
+            [{"_id": n, "n": n, "page": "".join(letters.choices("abcdefghijklmnop", k=20_000)), "tags": list(range(8))}
+             for n in range(1200)])
+        with members.direct(0, socketTimeoutMS=120_000) as direct:
+            free = disk.free_bytes()
+            with pytest.raises(OperationFailure) as failed:
+                direct.shop.carts.create_index([("page", 1), ("tags", 1)])
+            assert failed.value.code == 14031, failed.value.details
+            members.await_that(lambda: not (disk.path / "data" / "rocksdb.builds").exists(), "the space is given back")
+            assert disk.free_bytes() > free - (16 << 20)
+            assert list(direct.shop.carts.index_information()) == ["_id_"]
+            carts_of(client).insert_one({"_id": "after"})
+            direct.shop.carts.create_index("n")
+            assert direct.shop.carts.count_documents({"n": {"$gte": 0}}, hint="n_1") == 1200
+        members.await_healthy()
+
+
 def test_a_sort_that_spills_to_a_full_disk_fails_alone_and_gives_the_space_back(disk):
     """Fails if it takes the member with it, if what it wrote stays, if it takes what the member needs for itself, or if a write
     fails meanwhile."""

@@ -398,6 +398,22 @@ def test_a_member_that_is_copied_while_an_index_is_built_builds_it_too(method):
         await_index(members, {"n_1", "owner_1"})
 
 
+def test_a_build_that_sorts_on_the_disk_says_so_and_leaves_nothing_there():
+    """The profile has `usedDisk` for what is more than little, and not for what is not; files and bytes are counted while they are
+    there."""
+    with a_set(1) as members, members.client() as client:
+        fill(client, 1000)
+        client.shop.few.insert_one({"n": 1})
+        client.shop.command("profile", 2)
+        client.shop.carts.create_index("n")
+        client.shop.few.create_index("n")
+        client.shop.command("profile", 0)
+        used = {entry["command"]["createIndexes"]: entry.get("usedDisk")
+                for entry in client.shop["system.profile"].find({"command.createIndexes": {"$exists": True}})}
+        assert used == {"carts": True, "few": None}
+        assert client.admin.command("serverStatus")["metrics"]["indexBulkBuilder"] == {"files": 0, "bytes": 0}
+
+
 def test_a_secondary_that_restarts_in_the_middle_goes_on_with_its_build():
     """A secondary is killed in the middle of its scan. It returns, goes on from where it was, and what was written meanwhile is in
     its index."""

@@ -4,7 +4,8 @@
 //! - The rule of [`guard`]: what is decided about a collection is decided and committed under one [`CatalogGuard`]. What changes
 //!   is in memory only once it is on disk.
 //! - Writers hold a collection's `ddl` lock shared for one operation; DDL that writers must not overlap holds it alone,
-//!   briefly ([`Held::quietly`]). An index build holds it alone only at its two ends.
+//!   briefly ([`Held::quietly`]). An index build holds it alone for moments: at its two ends, when writers begin to write the index
+//!   itself, and when they begin to ask it whether keys are unique.
 //! - An index is its id: what was begun for it ends with it, whatever its definition, its collection's name and options are then.
 
 mod drop;

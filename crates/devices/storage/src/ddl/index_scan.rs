@@ -32,7 +32,7 @@ impl Storage {
         steps: &mut Steps<'_>,
     ) -> Result<()> {
         let total = filling.collection.counts().documents.max(0) as u64;
-        let mut written = Instant::now();
+        let mut written = (!at.is_start()).then(Instant::now);
         while !at.is_over {
             // On a disk that is filling up a build fails alone. Another member's is carried out as long as that goes.
             if filling.pass != Pass::Follow {
@@ -64,19 +64,15 @@ impl Storage {
             }
             at.is_over = is_over;
             // A build that outlives a restart has something to go on from as soon as there is more than a batch.
-            let is_due = filling.is_lasting && (at.runs.is_empty() || written.elapsed() > RUN_INTERVAL);
-            let is_due = sorter.is_full() || is_due && !is_over || is_over && !at.runs.is_empty();
-            if is_due && !sorter.is_empty() {
+            let is_due = filling.is_lasting && written.is_none_or(|written| written.elapsed() > RUN_INTERVAL);
+            if sorter.is_full() || is_due && !is_over || is_over && !at.runs.is_empty() {
                 self.write_run(filling, at, folder, sorter, steps)?;
-                written = Instant::now();
+                written = Some(Instant::now());
             }
             crash_point!("index-build-batch");
             if let Err(error) = steps.step(at.done, total) {
                 // Who comes back to it goes on from here.
-                if filling.is_lasting
-                    && !sorter.is_empty()
-                    && self.write_run(filling, at, folder, sorter, steps).is_err()
-                {
+                if filling.is_lasting && self.write_run(filling, at, folder, sorter, steps).is_err() {
                     tracing::debug!(component = "INDEX", "What an index build has read last is read again");
                 }
                 return Err(error);
@@ -85,7 +81,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Writes what is sorted, and how far the scan is by that.
+    /// Writes what is sorted, if there is anything, and how far the scan is by that.
     pub(super) fn write_run(
         &self,
         filling: &Filling<'_>,
@@ -94,8 +90,11 @@ impl Storage {
         sorter: &mut Sorter,
         steps: &mut Steps<'_>,
     ) -> Result<()> {
-        at.last_run += 1;
-        at.runs.push(folder.write(at.last_run, sorter)?);
+        // Documents that have no entries are read, too.
+        if !sorter.is_empty() {
+            at.last_run += 1;
+            at.runs.push(folder.write(at.last_run, sorter)?);
+        }
         self.write_position(filling, at)?;
         crash_point!("index-build-run-written");
         while let Some(crowded) = RunFolder::crowded(&at.runs) {

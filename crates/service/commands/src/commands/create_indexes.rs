@@ -7,6 +7,8 @@ use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::index_build::CommitQuorum;
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocumentBuf, cstr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -53,6 +55,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             operation.check_interrupt()
         })?
     };
+    call.used_disk.get_or_init(Arc::default).fetch_or(built.used_disk, Relaxed);
     reply.append(cstr!("numIndexesBefore"), built.before);
     reply.append(cstr!("numIndexesAfter"), built.after);
     reply.append(cstr!("createdCollectionAutomatically"), built.created_collection);

@@ -63,6 +63,8 @@ struct State {
     outcome: Option<Result<()>>,
     /// What it is at, documents done, of how many.
     progress: (String, u64, u64),
+    /// Whether what it has sorted was more than little.
+    used_disk: bool,
 }
 
 /// All builds of the set on this member.
@@ -96,7 +98,7 @@ impl Running {
         // What was read before: an entry was refused if it said what this does not read.
         let quorum = CommitQuorum::parse(of.build.commit_quorum.as_raw_bson_ref());
         let machine = IndexBuild::new(quorum.unwrap_or(CommitQuorum::VotingMembers), is_resumed);
-        let state = State { machine, outcome: None, progress: (STARTING.to_owned(), 0, 0) };
+        let state = State { machine, outcome: None, progress: (STARTING.to_owned(), 0, 0), used_disk: false };
         Self { of, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -109,6 +111,11 @@ impl Running {
     /// What it is at, documents done, of how many.
     pub fn progress(&self) -> (String, u64, u64) {
         self.state.lock().progress.clone()
+    }
+
+    /// Whether this member has sorted more for it than little, and so on the disk.
+    pub fn used_disk(&self) -> bool {
+        self.state.lock().used_disk
     }
 
     /// Waits for its end for a moment; how it ended, once it has.
@@ -399,6 +406,8 @@ impl Builder<'_> {
                 &operation.interruption(),
                 &mut |done, total| {
                     self.show(operation, message(), Some((done, total)));
+                    // Tables are made of what was sorted on the disk.
+                    self.build.state.lock().used_disk |= phase() == Some(BuildPhase::Loading);
                     if phase().is_none_or(|phase| phase == BuildPhase::Scanning) {
                         wait_while("hangIndexBuildDuringCollectionScanPhaseBeforeInsertion")?;
                     }

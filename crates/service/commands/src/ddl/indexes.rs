@@ -11,8 +11,8 @@ use crate::server::{Operation, Server};
 use baton_consensus::index_build::{BuildInput, CommitQuorum};
 use baton_document::show::document as shown;
 use baton_storage::{
-    BuildOfSet, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, Index, IndexBuild,
-    IndexDefinition, IndexId, IndexState, Started, Storage,
+    BuildOfSet, BuildPhase, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, Index,
+    IndexBuild, IndexDefinition, IndexId, IndexState, Started, Storage,
 };
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -52,6 +52,8 @@ pub struct Built {
     pub after: i32,
     /// Whether it made the collection.
     pub created_collection: bool,
+    /// Whether what was sorted was more than little, and so went to the disk first.
+    pub used_disk: bool,
 }
 
 /// The collection that is to get indexes, and whether it was made for them.
@@ -97,7 +99,7 @@ pub fn build_with_set(
 ) -> Result<Built> {
     let storage = &server.storage;
     let (collection, created_collection) = indexable(storage, namespace)?;
-    let before = count(&collection);
+    let (before, mut used_disk) = (count(&collection), false);
     loop {
         match begin_or_find(storage, &collection, specifications, quorum)? {
             Next::Done => break,
@@ -109,11 +111,12 @@ pub fn build_with_set(
                 let build = server.index_builds.enter(server, &of);
                 await_build(server, operation, &build, is_own)
                     .map_err(|error| of_build(&collection, of.build.uuid, error))?;
+                used_disk |= build.used_disk();
             }
         }
     }
     let after = storage.catalog().by_uuid(collection.uuid).map_or(before, |collection| count(collection));
-    Ok(Built { before, after, created_collection })
+    Ok(Built { before, after, created_collection, used_disk })
 }
 
 fn begin_or_find(
@@ -187,14 +190,18 @@ pub fn build(
     progress: Progress<'_>,
 ) -> Result<Built> {
     let (collection, created_collection) = indexable(storage, namespace)?;
-    let before = count(&collection);
+    let (before, mut used_disk) = (count(&collection), false);
     let mut built: Vec<IndexId> = Vec::new();
     for specification in missing(&collection, specifications)? {
         let definition = IndexDefinition::parse(&specification)?;
         // What was decided above is decided again when the index is registered: others build and drop too.
         let is_wanted = |held: &Held<'_>| Ok(!missing(held, std::slice::from_ref(&specification))?.is_empty());
         let gone = || Error::new(ErrorCode::IndexBuildAborted, format!("Index build aborted: {namespace} was dropped"));
-        match build_one(storage, collection.uuid, &definition, is_wanted, asked, progress)
+        let mut note_and_progress = |name: &str, done, total| {
+            used_disk |= phase_of(storage, collection.uuid, &definition.name) == Some(BuildPhase::Loading);
+            progress(name, done, total)
+        };
+        match build_one(storage, collection.uuid, &definition, is_wanted, asked, &mut note_and_progress)
             .and_then(|built| built.ok_or_else(gone))
         {
             Ok(id) => built.extend(id),
@@ -205,7 +212,12 @@ pub fn build(
         }
     }
     let after = storage.catalog().by_uuid(collection.uuid).map_or(before, |collection| count(collection));
-    Ok(Built { before, after, created_collection })
+    Ok(Built { before, after, created_collection, used_disk })
+}
+
+/// How far an index is.
+fn phase_of(storage: &Storage, collection: [u8; 16], name: &str) -> Option<BuildPhase> {
+    Some(storage.catalog().by_uuid(collection)?.index(name)?.phase())
 }
 
 /// A failure in MongoDB's words: what ended a build names it, and the collection; what was refused before does not.
@@ -262,8 +274,7 @@ pub(super) fn build_one(
             },
             asked,
             &mut |done, total| {
-                let index = storage.catalog().by_uuid(collection).and_then(|collection| collection.index(name));
-                let phase = index.map_or("", |index| super::builds::words_of(index.phase()));
+                let phase = phase_of(storage, collection, name).map_or("", super::builds::words_of);
                 progress(&format!("{name}: {phase}"), done, total)
             },
         )?;
