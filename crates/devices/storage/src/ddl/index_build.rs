@@ -317,7 +317,12 @@ impl Storage {
         let unfinished = UnfinishedIndex { storage: self, collection: collection.id, index: index.id };
         let filling =
             Filling { collection: &collection, indexes: std::slice::from_ref(&index), pass, is_lasting: false, asked };
-        self.fill(&filling, &mut FillPosition::default(), progress)?;
+        let filled = self.fill(&filling, &mut FillPosition::default(), progress);
+        // What is dropped takes the build's folder with it, which the build may notice first.
+        filled.map_err(|error| match self.in_build(&filling, || Ok(())) {
+            Ok(()) => error,
+            Err(gone) => gone,
+        })?;
         self.lock_catalog().by_id(collection.id).ok_or_else(aborted)?.finish_index(index.id)?;
         std::mem::forget(unfinished);
         Ok(Some(index.id))
