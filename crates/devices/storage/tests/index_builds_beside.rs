@@ -423,6 +423,30 @@ fn a_key_that_goes_from_document_to_document_in_any_phase_is_had_by_one() {
     }
 }
 
+/// The index has the key of its former document still, until what was set aside is brought in.
+#[test]
+fn a_key_given_up_while_documents_are_read_can_be_had_before_that_is_brought_in() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rocksdb");
+    let storage = open(&path);
+    filled(&storage);
+    start(&storage);
+    let (mut is_given_up, mut is_had) = (false, false);
+    fill(&storage, Pass::Decide, &mut |phase, done| {
+        if phase == BuildPhase::Scanning && done > 0 && !is_given_up {
+            is_given_up = change(&storage, 7, Some(&rawdoc! { "_id": 7, "u": -7 }))?;
+        } else if phase == BuildPhase::Draining && !is_had {
+            is_had = true;
+            insert(&storage, &rawdoc! { "_id": -1, "u": 7 })?;
+        }
+        Ok(())
+    })
+    .expect("filled");
+    assert!(is_given_up && is_had);
+    commit(&storage);
+    assert_whole(&storage, &path);
+}
+
 #[test]
 fn a_drop_or_an_end_in_any_phase_leaves_nothing() {
     for wanted in PHASES {
