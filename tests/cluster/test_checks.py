@@ -51,6 +51,7 @@ CONDITIONS = {
     "cluster/test_backup.py": "MongoDB's database tools are in no registry",
     "cluster/test_bad_input.py": "the machine's own limit of open files",
     "cluster/test_faults_machines.py": "a small file system needs root to be mounted",
+    "faults/test_long.py": "a small file system needs root to be mounted",
 }
 
 
