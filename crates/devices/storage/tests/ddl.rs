@@ -238,3 +238,24 @@ fn a_logged_command_reads_back_as_what_it_was() {
     let unknown = LoggedCommand::parse("test", &rawdoc! { "frob": "c" }).map(|_| ()).map_err(|error| error.code);
     assert_eq!(unknown, Err(ErrorCode::OplogOperationUnsupported));
 }
+
+#[test]
+fn the_end_of_a_build_leaves_the_files_of_the_others() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let storage = open(&directory.path().join("db"));
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let storage = &storage;
+            scope.spawn(move || {
+                for round in 0..250 {
+                    let collection = format!("c{thread}_{round}");
+                    create(storage, &collection, &rawdoc! {});
+                    insert(storage, &collection, &rawdoc! { "_id": 1, "a": 1 }).expect("inserted");
+                    let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" });
+                    let definition = definition.expect("a valid definition");
+                    storage.create_index(&name(&collection), definition, &mut |_, _| Ok(())).expect("built");
+                }
+            });
+        }
+    });
+}

@@ -217,20 +217,24 @@ impl Storage {
 
     /// Removes what builds have written that are no more. Who is at work at one finds that out by himself.
     pub(crate) fn remove_build_files(&self) {
-        let Ok(folders) = std::fs::read_dir(self.builds_path()) else { return };
+        // The folders first, then the catalog: a build makes its folder once it is registered. What holds the folders stays, for
+        // another build may be about to make one in it.
+        let folders: Vec<_> = std::fs::read_dir(self.builds_path()).into_iter().flatten().flatten().collect();
         let catalog = self.catalog();
         let is_aside = |id: &str| {
             let mut indexes =
                 catalog.iter().flat_map(|collection| collection.indexes().iter().cloned().collect::<Vec<_>>());
             indexes.any(|index| index.id.to_string() == id && index.aside().is_some())
         };
-        for folder in folders.flatten().filter(|folder| !is_aside(&folder.file_name().to_string_lossy())) {
-            if let Err(error) = std::fs::remove_dir_all(folder.path()) {
-                tracing::warn!(component = "INDEX", folder = %folder.path().display(), error = %error, "What an index build has sorted cannot be removed");
+        for folder in folders.iter().filter(|folder| !is_aside(&folder.file_name().to_string_lossy())) {
+            match std::fs::remove_dir_all(folder.path()) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(component = "INDEX", folder = %folder.path().display(), error = %error, "What an index build has sorted cannot be removed");
+                }
+                // Or somebody else has removed it.
+                _ => {}
             }
         }
-        // If it is empty.
-        let _ = std::fs::remove_dir(self.builds_path());
     }
 
     /// Files that index builds have for what they have sorted, and their bytes.
