@@ -171,7 +171,9 @@ impl Consensus {
         self.take(input);
         self.settle();
         if self.topology() != topology_before {
-            self.effects.push(Effect::TopologyChanged);
+            // Before an operator is answered: what he asks next is to see what was done.
+            let answer = self.effects.iter().position(Effect::is_answer_to_operator);
+            self.effects.insert(answer.unwrap_or(self.effects.len()), Effect::TopologyChanged);
         }
         std::mem::take(&mut self.effects)
     }
@@ -607,4 +609,44 @@ pub struct PeerView {
     pub configuration_version: Option<ConfigurationVersion>,
     /// Why this member has nothing to do with it, if so.
     pub refusal: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::oid::ObjectId;
+    use std::time::Duration;
+
+    /// A member of no set.
+    fn member() -> Consensus {
+        let position = Position { written: OpTime::ZERO, applied: OpTime::ZERO, durable: OpTime::ZERO };
+        let start = Start {
+            protocol_version: crate::PROTOCOL_VERSION,
+            host: "a:100".into(),
+            set_name: "rs0".into(),
+            configuration: None,
+            vote: LastVote::default(),
+            position,
+            commit_point: OpTime::ZERO,
+            data: DataState::Ready,
+            seed: 1,
+        };
+        Consensus::new(Moment::ZERO, start)
+    }
+
+    #[test]
+    fn an_operator_hears_that_it_is_done_once_it_shows() {
+        let mut member = member();
+        let configuration = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap();
+        let asked = member.step(Moment::ZERO, Input::Initiate(Box::new(configuration)));
+        let version = asked.iter().find_map(|effect| match effect {
+            Effect::PersistConfiguration(configuration) => Some(configuration.version),
+            _ => None,
+        });
+        let at = Moment::ZERO + Duration::from_millis(1);
+        let done = member.step(at, Input::ConfigurationPersisted(version.unwrap()));
+        let shows = done.iter().position(|effect| matches!(effect, Effect::TopologyChanged)).unwrap();
+        let hears = done.iter().position(|effect| matches!(effect, Effect::Reconfigured(Ok(())))).unwrap();
+        assert!(shows < hears, "{done:?}");
+    }
 }

@@ -247,8 +247,15 @@ pub enum Effect {
         /// Why.
         reason: String,
     },
-    /// What drivers are told in `hello` has changed.
+    /// What drivers are told in `hello` has changed. Comes before what answers an operator.
     TopologyChanged,
+}
+
+impl Effect {
+    /// Whether an operator who waits hears by this that what he wanted is done, or refused.
+    pub(crate) fn is_answer_to_operator(&self) -> bool {
+        matches!(self, Self::SteppedDown(_) | Self::Reconfigured(_) | Self::Stood(_))
+    }
 }
 
 /// Why a primary resigns.
