@@ -10,6 +10,7 @@ Invariant: a thread only stops because the member is gone; any other error is a 
 
 import random
 import threading
+import time
 import uuid
 
 import bson
@@ -440,6 +441,8 @@ class Builder(Client):
 
     def settle(self, client, _):
         """Compares, and removes what is left, for a new beginning."""
+        if not self.builds_end(client):
+            return [f"an index build does not end that went on after the start: {client.admin.command('currentOp')['inprog']}"]
         found = {}
         for db in self.DATABASES:
             for name in client[db].list_collection_names():
@@ -456,6 +459,16 @@ class Builder(Client):
             client.load.docs.drop_index("extra")
         self.before = self.after = {}
         return faults
+
+    def builds_end(self, client):
+        """Waits for index builds that go on after the start; tells whether they have ended, in whatever way."""
+        deadline = time.monotonic() + 30
+        while any("indexBuildInfo" in index for db in self.DATABASES for name in client[db].list_collection_names()
+                  for index in client[db].command("listIndexes", name, includeIndexBuildInfo=True)["cursor"]["firstBatch"]):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
 
     def _permitted(self, found):
         if found in (self.before, self.after):
