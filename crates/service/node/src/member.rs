@@ -229,6 +229,10 @@ fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Stora
     baton_storage::take_over(&path, &storage_options).map_err(|e| StartError::new(100, e.message))?;
     let storage =
         Storage::open(&path, storage_options, Arc::new(AlwaysOpen)).map_err(|e| StartError::new(100, e.message))?;
+    // Before anything else runs: what this member logged of its own would have the OpTime of another entry that its primary logs.
+    if options.replica_set.is_some() {
+        storage.close_to_writes();
+    }
     let bytes = storage.oplog_bytes_max();
     if let Some(wanted) = options.oplog_size_bytes.filter(|wanted| *wanted != bytes) {
         warn!(
@@ -419,11 +423,24 @@ impl Drop for PidFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_storage::WriteGate;
 
     #[test]
     fn the_advertised_address_is_one_that_clients_can_reach() {
         assert_eq!(advertised_host(&["127.0.0.1".into(), "10.0.0.1".into()], 27017), "127.0.0.1:27017");
         assert_eq!(advertised_host(&["::1".into()], 27017), "[::1]:27017");
         assert_eq!(advertised_host(&["0.0.0.0".into()], 5), format!("{}:5", host::name()));
+    }
+
+    #[test]
+    fn the_storage_of_a_member_of_a_set_logs_nothing_until_it_is_primary() {
+        for replica_set in [None, Some("rs0".to_owned())] {
+            let directory = tempfile::tempdir().unwrap();
+            let data_directory = directory.path().to_owned();
+            let options = Options { data_directory, replica_set: replica_set.clone(), ..Options::default() };
+            let descriptors = Descriptors { connections: 10, tables: 100, http: 1, spills: 10 };
+            let storage = open_storage(&options, descriptors).unwrap();
+            assert_eq!(storage.queue().write_gate() == WriteGate::Closed, replica_set.is_some());
+        }
     }
 }
