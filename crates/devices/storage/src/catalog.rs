@@ -324,12 +324,20 @@ pub(crate) struct IndexProgress {
     phase: AtomicU8,
     /// While it is built: below which id it lies what was changed and set aside.
     side: Option<IndexId>,
+    /// How many entries were put in when it was built, once they were; 0 if a restart has forgotten that.
+    loaded: AtomicU64,
 }
 
 impl IndexProgress {
     fn new(state: IndexState, phase: BuildPhase, side: Option<IndexId>) -> Arc<Self> {
         let ready = AtomicBool::new(state == IndexState::Ready);
-        Arc::new(Self { ready, multikey: AtomicU64::new(0), phase: AtomicU8::new(phase as u8), side })
+        Arc::new(Self {
+            ready,
+            multikey: AtomicU64::new(0),
+            phase: AtomicU8::new(phase as u8),
+            side,
+            loaded: AtomicU64::new(0),
+        })
     }
 }
 
@@ -434,6 +442,15 @@ impl Index {
     /// Where writers note what they change of its entries, if that is not in the index itself.
     pub(crate) fn aside(&self) -> Option<IndexId> {
         self.side().filter(|_| self.phase() < BuildPhase::Draining)
+    }
+
+    /// How many entries its build put in, if that is known.
+    pub(crate) fn loaded(&self) -> Option<u64> {
+        Some(self.progress.loaded.load(Ordering::Relaxed)).filter(|loaded| *loaded > 0)
+    }
+
+    pub(crate) fn set_loaded(&self, entries: u64) {
+        self.progress.loaded.store(entries, Ordering::Relaxed);
     }
 
     /// Whether who adds an entry asks it whether another document has the key.

@@ -11,11 +11,15 @@
 //! - Who cannot wait is not told to: that question has no such answer ([`Gate::pace`]).
 
 pub(crate) mod listener;
+mod progress;
+#[cfg(test)]
+mod tests;
 
 use baton_types::Class;
 pub use baton_types::{Admission, Pace, Proposal, TaskKind};
 use baton_types::{Error, ErrorCode, Result};
 use parking_lot::{Mutex, RwLock};
+pub use progress::Progress;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,22 +75,21 @@ pub struct Task {
     pub started: Instant,
     /// Why it waits; none if it runs.
     pub waits_for: Option<&'static str>,
-    done: AtomicU64,
-    total: AtomicU64,
+    progress: Mutex<Progress>,
+    /// Steps that are over.
+    steps: AtomicU64,
     is_at_half_pace: AtomicBool,
 }
 
 impl Task {
-    /// Units done so far and in all (documents, bytes or keys by kind); the total is 0 while unknown.
-    pub fn progress(&self) -> (u64, u64) {
-        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        *self.progress.lock()
     }
 
-    /// Seconds until the end at the pace so far, once there is one.
-    pub fn eta_secs(&self) -> Option<f64> {
-        let (done, total) = self.progress();
-        let elapsed = self.started.elapsed().as_secs_f64();
-        (done > 0 && total >= done).then(|| elapsed * (total - done) as f64 / done as f64)
+    /// After how many steps it has rested so far, or could have.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
     }
 
     /// How hard it works.
@@ -100,7 +103,7 @@ impl Task {
 
     /// What the gate is told of it.
     fn proposal(&self, waited: Duration) -> Proposal<'_> {
-        Proposal { kind: self.kind, name: &self.name, expected: self.total.load(Ordering::Relaxed), waited }
+        Proposal { kind: self.kind, name: &self.name, expected: self.progress().counts().1, waited }
     }
 }
 
@@ -236,8 +239,8 @@ impl TaskRegistry {
             started_at: SystemTime::now(),
             started: Instant::now(),
             waits_for: None,
-            done: AtomicU64::new(0),
-            total: AtomicU64::new(expected),
+            progress: Mutex::new(Progress::begin(0, expected)),
+            steps: AtomicU64::new(0),
             is_at_half_pace: AtomicBool::new(false),
         }
     }
@@ -325,13 +328,18 @@ impl Drop for WaitingTask {
 impl TaskGuard {
     /// Says how far the task is.
     pub fn progress(&self, done: u64, total: u64) {
-        self.task.done.store(done, Ordering::Relaxed);
-        self.task.total.store(total, Ordering::Relaxed);
+        self.task.progress.lock().set(done, total);
+    }
+
+    /// Says that another phase of the task begins, and how far it is in it.
+    pub fn begin_phase(&self, done: u64, total: u64) {
+        *self.task.progress.lock() = Progress::begin(done, total);
     }
 
     /// A step is over, and no lock is held: at half pace it rests now for as long as the step took. The gate is asked now and then
     /// whether the pace is still right.
     pub fn rest(&self) {
+        self.task.steps.fetch_add(1, Ordering::Relaxed);
         let mut steps = self.stepped.lock();
         if steps.asked.elapsed() >= PACE_INTERVAL {
             steps.asked = Instant::now();
@@ -376,106 +384,5 @@ impl Drop for TaskGuard {
         let totals = registered.totals.entry(self.task.kind).or_default();
         totals.count += 1;
         totals.duration += self.task.started.elapsed();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Lets nothing begin before it was asked so often, and then only half the time.
-    struct Slow {
-        asks: AtomicU64,
-        begins_at: u64,
-    }
-
-    impl Gate for Slow {
-        fn may_begin(&self, proposal: &Proposal<'_>) -> Admission {
-            let asked_before = self.asks.fetch_add(1, Ordering::Relaxed);
-            assert_eq!(proposal.waited.is_zero(), asked_before == 0, "it is told how long the task has waited");
-            match asked_before {
-                asks if asks >= self.begins_at => Admission::Begin(Pace::Half),
-                0 => Admission::Wait { why: "it has just come" },
-                _ => Admission::Wait { why: "others go first" },
-            }
-        }
-
-        fn pace(&self, _: &Proposal<'_>) -> Pace {
-            Pace::Half
-        }
-    }
-
-    fn slow(begins_at: u64) -> Arc<TaskRegistry> {
-        Arc::new(TaskRegistry::new(Arc::new(Slow { asks: AtomicU64::new(0), begins_at })))
-    }
-
-    #[test]
-    fn a_task_shows_while_it_runs_and_counts_once_it_ended() {
-        let registry = Arc::new(TaskRegistry::new(Arc::new(AlwaysOpen)));
-        let guard = registry.admit_now(TaskKind::IndexBuild, "shop.carts", 100);
-        assert_eq!(registry.running()[0].progress(), (0, 100));
-        guard.progress(25, 100);
-        let running = registry.running();
-        assert_eq!(running.len(), 1);
-        assert_eq!(running[0].progress(), (25, 100));
-        assert!(running[0].eta_secs().is_some());
-        drop(guard);
-        assert!(registry.running().is_empty());
-        assert_eq!(registry.totals()[0].1.count, 1);
-    }
-
-    #[test]
-    fn a_task_that_waits_shows_why_until_it_begins_or_is_given_up() {
-        let registry = slow(2);
-        let Asked::Waits(waiting) = registry.admit(TaskKind::Backup, "all", 7) else { panic!("admitted at once") };
-        assert_eq!(registry.waiting()[0].waits_for, Some("it has just come"));
-        assert!(registry.running().is_empty());
-        let Asked::Waits(waiting) = waiting.ask_again() else { panic!("admitted early") };
-        assert_eq!((waiting.why(), registry.waiting()[0].waits_for), ("others go first", Some("others go first")));
-        let id = registry.waiting()[0].id;
-        let Asked::Admitted(guard) = waiting.ask_again() else { panic!("it has asked often enough") };
-        assert!(registry.waiting().is_empty());
-        assert_eq!((guard.task().id, guard.task().waits_for, guard.task().pace()), (id, None, Pace::Half));
-        drop(guard);
-        registry.bind(Arc::new(Slow { asks: AtomicU64::new(0), begins_at: u64::MAX }));
-        let given_up = registry.admit(TaskKind::Backup, "all", 7);
-        assert!(given_up.waits());
-        drop(given_up);
-        assert!(registry.waiting().is_empty());
-        assert_eq!(registry.totals()[0].1.count, 1, "what never began does not count");
-    }
-
-    #[test]
-    fn who_cannot_wait_is_admitted_and_told_to_go_slowly() {
-        let registry = slow(u64::MAX);
-        let guard = registry.admit_now(TaskKind::IndexBuild, "shop.carts", 0);
-        assert_eq!(guard.task().pace(), Pace::Half);
-        std::thread::sleep(Duration::from_millis(50));
-        let begun = Instant::now();
-        guard.rest();
-        assert!(begun.elapsed() >= Duration::from_millis(50), "it rests for as long as it worked");
-        assert!(!guard.may_go_on(), "it is to stop after a step, if it can");
-        registry.bind(Arc::new(AlwaysOpen));
-        assert!(guard.may_go_on());
-        std::thread::sleep(PACE_INTERVAL);
-        guard.rest();
-        assert_eq!(guard.task().pace(), Pace::Full, "the gate bound meanwhile was asked");
-    }
-
-    #[test]
-    fn who_waits_with_its_thread_can_be_interrupted() {
-        let registry = slow(2);
-        let mut asked = 0;
-        let guard = registry.admit_patiently(TaskKind::Compaction, "shop.carts", 0, &mut || {
-            asked += 1;
-            Ok(())
-        });
-        assert!(guard.is_ok() && asked == 2);
-        registry.bind(Arc::new(Slow { asks: AtomicU64::new(0), begins_at: u64::MAX }));
-        let refused = registry.admit_patiently(TaskKind::Compaction, "shop.carts", 0, &mut || {
-            Err(Error::new(ErrorCode::Interrupted, "enough"))
-        });
-        assert_eq!(refused.err().map(|error| error.code), Some(ErrorCode::Interrupted));
-        assert!(registry.waiting().is_empty());
     }
 }

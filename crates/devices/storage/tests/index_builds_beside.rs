@@ -1,7 +1,7 @@
 //! Index builds beside writers: whatever these do in whatever phase, and wherever a build is interrupted, its indexes have exactly what
 //! the documents give in the end.
 
-use baton_storage::tasks::AlwaysOpen;
+use baton_storage::tasks::{AlwaysOpen, TaskKind};
 use baton_storage::{
     Bounds, BuildPhase, Collection, CollectionOptions, CreateOutcome, Durability, FillPosition, IndexBuild,
     IndexDefinition, IndexState, Inserted, Order, Pass, Started, Storage, StorageOptions, Transaction, record_key,
@@ -520,4 +520,47 @@ fn a_view_of_an_index_that_is_complete_has_its_entries_in_order() {
         count += 1;
     }
     assert_eq!(count, DOCUMENTS);
+}
+
+/// Fails if a phase does not say how much there is to do, says another total at each step, or when it will have ended is not told, or
+/// told from what another phase took.
+#[test]
+fn every_phase_of_a_build_tells_how_much_there_is_to_do_and_when_it_will_have_ended() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let storage = open(directory.path());
+    filled(&storage);
+    start(&storage);
+    let (mut told, mut changed) = (Vec::new(), 0);
+    let of = storage.builds_of_set().pop().expect("a build is under way");
+    let asked = Arc::default();
+    storage
+        .fill_build(&of, Pass::Decide, &mut FillPosition::default(), &asked, &mut |done, total| {
+            let phase = phase(&storage);
+            while phase == BuildPhase::Scanning && changed < 300 {
+                // An entry of `a` goes and another comes; those of `u` and `p` stay.
+                changed += 1;
+                change(&storage, changed, Some(&rawdoc! { "_id": changed, "a": -changed, "u": changed, "p": 0 }))?;
+            }
+            let task = storage.tasks().running().into_iter().find(|task| task.kind == TaskKind::IndexBuild);
+            let progress = task.expect("it is registered").progress();
+            assert_eq!(progress.counts(), (done, total));
+            told.push((phase, done, total, progress.eta_secs()));
+            Ok(())
+        })
+        .expect("filled");
+    let of_phase = |phase| told.iter().filter(move |told| told.0 == phase).collect::<Vec<_>>();
+    for phase in [BuildPhase::Scanning, BuildPhase::Loading, BuildPhase::Draining, BuildPhase::Checking] {
+        let told = of_phase(phase);
+        let total = told[0].2;
+        assert!(total > 0 && told.iter().all(|told| told.2 == total), "{phase:?}: {told:?}");
+        assert!(told.windows(2).all(|two| two[0].1 <= two[1].1), "{phase:?}: {told:?}");
+        let (_, done, _, eta) = told.last().expect("there are steps");
+        assert_eq!((*done, *eta), (total, Some(0.0)), "{phase:?}: {told:?}");
+    }
+    let drained = of_phase(BuildPhase::Draining);
+    assert!(drained[0].2 >= 600, "two entries of each document that was changed: {drained:?}");
+    assert!(drained.iter().any(|(_, done, total, eta)| done < total && eta.is_some_and(|eta| eta > 0.0)));
+    assert_eq!(of_phase(BuildPhase::Checking)[0].2, DOCUMENTS as u64);
+    commit(&storage);
+    assert_whole(&storage, directory.path());
 }

@@ -91,8 +91,10 @@ fn append_tasks(server: &Server, page: &mut String) {
     page.push_str("<h2>Background tasks</h2><table><tr><th>kind</th><th>of</th><th>seconds</th><th>progress</th></tr>");
     let tasks = server.storage.tasks();
     for task in tasks.running().into_iter().chain(tasks.waiting()) {
-        let (done, total) = task.progress();
-        let percent = (done * 100).checked_div(total).map(|percent| format!("{percent} %"));
+        let progress = task.progress();
+        let (done, total) = progress.counts();
+        let left = progress.eta_secs().map(|secs| format!(", {secs:.0} s left")).unwrap_or_default();
+        let percent = (done * 100).checked_div(total).map(|percent| format!("{percent} %{left}"));
         let progress = task.waits_for.map(|why| format!("waits: {}", escape(why))).or(percent).unwrap_or_default();
         let _ = write!(
             page,

@@ -50,8 +50,9 @@ impl Storage {
         if filling.indexes.iter().all(|index| index.phase() == BuildPhase::Checking) {
             return Ok(());
         }
-        let mut done = 0;
-        steps.step(0, 0)?;
+        let (mut done, total) = (0, self.count_aside(filling, steps)?);
+        steps.begin(done, total);
+        steps.step(done, total)?;
         for index in filling.indexes {
             let Some(side) = index.side() else { continue };
             let mut from = prefix(side).to_vec();
@@ -67,7 +68,7 @@ impl Storage {
                     from.push(0);
                 }
                 done += brought as u64;
-                steps.step(done, done)?;
+                steps.step(done, total)?;
             }
         }
         crash_point!("index-build-drained");
@@ -76,6 +77,26 @@ impl Storage {
         // No writer is under way that has not asked.
         held.quietly(|_| filling.set_phase(BuildPhase::Checking));
         Ok(())
+    }
+
+    /// How much there is to bring in: nothing is added any more.
+    fn count_aside(&self, filling: &Filling<'_>, steps: &mut Steps<'_>) -> Result<u64> {
+        let mut count = 0;
+        for side in filling.indexes.iter().filter_map(|index| index.side()) {
+            let mut options = newest(family::INDEXES);
+            options.set_iterate_upper_bound(prefix_end(side).to_vec());
+            let mut iterator = self.db().raw_iterator_cf_opt(self.family(family::INDEXES), options);
+            iterator.seek(prefix(side));
+            while iterator.valid() {
+                count += 1;
+                if count % BATCH_ENTRIES == 0 {
+                    steps.step(0, count)?;
+                }
+                iterator.next();
+            }
+            iterator.status().map_err(read_failure)?;
+        }
+        Ok(count)
     }
 
     fn next_aside(&self, side: IndexId, from: &[u8]) -> Result<Vec<Aside>> {
@@ -128,14 +149,21 @@ impl Storage {
     /// # Errors
     /// `DuplicateKey` (11000) if there are.
     pub(super) fn ask_unique(&self, filling: &Filling<'_>, steps: &mut Steps<'_>) -> Result<()> {
-        for index in filling.indexes.iter().filter(|index| index.definition.unique) {
-            let (mut from, mut done) = (Vec::new(), 0);
-            let total = filling.collection.counts().documents.max(0) as u64;
+        let unique = || filling.indexes.iter().filter(|index| index.definition.unique);
+        let documents = filling.documents();
+        let total = unique().map(|index| index.loaded().unwrap_or(documents)).sum();
+        let mut done = 0;
+        steps.begin(done, total);
+        for index in unique() {
+            let mut from = Vec::new();
             steps.step(done, total)?;
             while let Some(next) = self.ask_unique_batch(filling, index, from, &mut done)? {
                 from = next;
                 steps.step(done, total)?;
             }
+        }
+        if unique().next().is_some() {
+            steps.step(done, total)?;
         }
         Ok(())
     }

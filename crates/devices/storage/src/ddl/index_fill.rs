@@ -72,6 +72,11 @@ impl FillPosition {
         self.done == 0 && !self.is_over
     }
 
+    /// How many documents were read.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
     /// All is in the index.
     pub(crate) fn loaded() -> Self {
         Self { is_over: true, is_loaded: true, ..Self::default() }
@@ -137,6 +142,11 @@ impl Filling<'_> {
         self.indexes[0].id
     }
 
+    /// How many documents there are to read.
+    pub(super) fn documents(&self) -> u64 {
+        self.collection.counts().documents.max(0) as u64
+    }
+
     pub(super) fn set_phase(&self, phase: BuildPhase) {
         self.indexes.iter().for_each(|index| index.set_phase(phase));
     }
@@ -149,6 +159,11 @@ pub(super) struct Steps<'p> {
 }
 
 impl Steps<'_> {
+    /// A phase begins, of which so much was done earlier.
+    pub(super) fn begin(&mut self, done: u64, total: u64) {
+        self.task.begin_phase(done, total.max(done));
+    }
+
     pub(super) fn step(&mut self, done: u64, total: u64) -> Result<()> {
         let total = total.max(done);
         self.task.progress(done, total);
@@ -168,8 +183,7 @@ impl Storage {
         let collection = filling.collection;
         let names: Vec<_> = filling.indexes.iter().map(|index| index.definition.name.as_str()).collect();
         let name = format!("{} {}", collection.namespace, names.join(", "));
-        let total = collection.counts().documents.max(0) as u64;
-        let task = self.tasks().admit_now(TaskKind::IndexBuild, name, total);
+        let task = self.tasks().admit_now(TaskKind::IndexBuild, name, filling.documents());
         let mut steps = Steps { task, progress };
         if filling.pass == Pass::Verify {
             self.ask_documents(filling, at, &mut steps)?;

@@ -10,7 +10,7 @@ use super::index_scan::BATCH_DOCUMENTS;
 use super::sorted_runs::{RunFolder, STEP_ENTRIES, Sorter};
 use crate::catalog::BuildPhase;
 use crate::commit::Durability;
-use crate::format::{PREFIX_BYTES, build_position_key, family};
+use crate::format::{PREFIX_BYTES, build_position_key, family, prefix};
 use crate::machine::check_room;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
@@ -54,7 +54,7 @@ impl Storage {
                 self.write_run(filling, at, &folder, &mut sorter, steps)?;
             }
         }
-        let tables = self.write_tables(&folder, at, steps)?;
+        let tables = self.write_tables(filling, &folder, at, steps)?;
         self.in_build(filling, || self.take_in(&tables))?;
         crash_point!("index-build-ingested");
         Ok(())
@@ -72,12 +72,21 @@ impl Storage {
     }
 
     /// The tables that hold what the runs have.
-    fn write_tables(&self, folder: &RunFolder, at: &FillPosition, steps: &mut Steps<'_>) -> Result<Vec<PathBuf>> {
+    fn write_tables(
+        &self,
+        filling: &Filling<'_>,
+        folder: &RunFolder,
+        at: &FillPosition,
+        steps: &mut Steps<'_>,
+    ) -> Result<Vec<PathBuf>> {
         let total: u64 = at.runs.iter().map(|run| run.entries).sum();
         let options = self.options.indexes(&self.cache);
         let mut merge = folder.merge(&at.runs)?;
         let mut tables = Vec::new();
-        let (mut done, mut index) = (0_u64, [0; PREFIX_BYTES]);
+        // Entries altogether, and of the index that they are of now.
+        let (mut done, mut index, mut of_index) = (0_u64, [0; PREFIX_BYTES], 0);
+        steps.begin(done, total);
+        steps.step(done, total)?;
         let mut table: Option<(SstFileWriter<'_>, PathBuf)> = None;
         while let Some((key, value)) = merge.next()? {
             let of = key.first_chunk().copied().unwrap_or_default();
@@ -88,7 +97,9 @@ impl Storage {
                 tables.push(path.clone());
                 table = None;
             }
-            index = of;
+            if of != index {
+                (index, of_index) = (of, 0);
+            }
             let (writer, path) = match &mut table {
                 Some(table) => table,
                 None => {
@@ -102,6 +113,10 @@ impl Storage {
             };
             writer.put_with_ts(key, STAMP, value).map_err(|error| write_failure(path, &error))?;
             done += 1;
+            of_index += 1;
+            if let Some(index) = filling.indexes.iter().find(|filled| prefix(filled.id) == index) {
+                index.set_loaded(of_index);
+            }
             if done.is_multiple_of(STEP_ENTRIES) {
                 steps.step(done, total)?;
             }

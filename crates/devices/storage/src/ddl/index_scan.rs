@@ -31,7 +31,8 @@ impl Storage {
         sorter: &mut Sorter,
         steps: &mut Steps<'_>,
     ) -> Result<()> {
-        let total = filling.collection.counts().documents.max(0) as u64;
+        let total = filling.documents();
+        steps.begin(at.done, total);
         let mut written = (!at.is_start()).then(Instant::now);
         while !at.is_over {
             // On a disk that is filling up a build fails alone. Another member's is carried out as long as that goes.
@@ -99,8 +100,8 @@ impl Storage {
         crash_point!("index-build-run-written");
         while let Some(crowded) = RunFolder::crowded(&at.runs) {
             at.last_run += 1;
-            let done = at.done;
-            let merged = folder.merge_into(at.last_run, &crowded, &mut || steps.step(done, done))?;
+            let (done, total) = (at.done, filling.documents());
+            let merged = folder.merge_into(at.last_run, &crowded, &mut || steps.step(done, total))?;
             at.runs.retain(|run| !crowded.contains(run));
             at.runs.push(merged);
             self.write_position(filling, at)?;
@@ -148,7 +149,8 @@ impl Storage {
         at: &mut FillPosition,
         steps: &mut Steps<'_>,
     ) -> Result<()> {
-        let total = filling.collection.counts().documents.max(0) as u64;
+        let total = filling.documents();
+        steps.begin(at.done, total);
         while !at.is_over {
             at.is_over = self.read_batch(filling.collection, at, &mut |_, document| {
                 for index in filling.indexes {

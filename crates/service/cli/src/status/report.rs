@@ -427,7 +427,12 @@ fn describe_task(task: &Document) -> String {
     let kind = task.get_str("kind").unwrap_or("?");
     let state = task.get_str("state").unwrap_or("?");
     let why = task.get_str("why").map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{kind} ({state} {} s{why})", number(task, "sinceMs").unwrap_or(0) / 1000)
+    let share = match (number(task, "done"), number(task, "total")) {
+        (Some(done), Some(total)) if total > 0 && task.get_str("why").is_err() => format!(", {} %", done * 100 / total),
+        _ => String::new(),
+    };
+    let left = number(task, "etaSecs").map(|secs| format!(", {secs} s left")).unwrap_or_default();
+    format!("{kind} ({state} {} s{share}{left}{why})", number(task, "sinceMs").unwrap_or(0) / 1000)
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use crate::server::{Client, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
+use baton_storage::tasks::Progress;
 use baton_types::{Class, Result};
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawDocumentBuf, cstr, rawdoc};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -127,18 +127,19 @@ fn active(server: &Server, description: &str, client: Option<&Arc<Client>>, stat
     if let Some(message) = &state.message {
         document.append(cstr!("msg"), message.as_str());
     }
-    if let Some((done, total)) = state.progress {
-        document.append(cstr!("progress"), rawdoc! { "done": done as i64, "total": total as i64 });
-        append_eta(&mut document, elapsed, done, total);
+    if let Some(progress) = &state.progress {
+        append_progress(&mut document, progress);
     }
     document.append(cstr!("numYields"), 0);
     document
 }
 
-/// Seconds until the end at the pace so far, while there is one.
-fn append_eta(document: &mut RawDocumentBuf, elapsed: Duration, done: u64, total: u64) {
-    if done > 0 && done < total {
-        document.append(cstr!("etaSecs"), (elapsed.as_secs_f64() * (total - done) as f64 / done as f64).ceil());
+/// How far it is, and the seconds until the end of its phase, while that can be told.
+fn append_progress(document: &mut RawDocumentBuf, progress: &Progress) {
+    let (done, total) = progress.counts();
+    document.append(cstr!("progress"), rawdoc! { "done": done as i64, "total": total as i64 });
+    if let Some(eta) = progress.eta_secs() {
+        document.append(cstr!("etaSecs"), eta.ceil());
     }
 }
 
@@ -148,7 +149,8 @@ fn tasks(server: &Server) -> impl Iterator<Item = RawDocumentBuf> + '_ {
     tasks.running().into_iter().chain(tasks.waiting()).map(|task| {
         let mut document = head(server, "op", task.kind.name(), None, true);
         let elapsed = task.started.elapsed();
-        let (done, total) = task.progress();
+        let progress = task.progress();
+        let (done, total) = progress.counts();
         document.append(cstr!("secs_running"), elapsed.as_secs() as i64);
         document.append(cstr!("microsecs_running"), elapsed.as_micros() as i64);
         document.append(cstr!("op"), "none");
@@ -162,8 +164,7 @@ fn tasks(server: &Server) -> impl Iterator<Item = RawDocumentBuf> + '_ {
             }
             None => document.append(cstr!("msg"), format!("{}: {done}/{total}", task.kind.name())),
         }
-        document.append(cstr!("progress"), rawdoc! { "done": done as i64, "total": total as i64 });
-        append_eta(&mut document, elapsed, done, total);
+        append_progress(&mut document, &progress);
         document
     })
 }

@@ -239,6 +239,13 @@ fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSe
         if let Some(why) = task.waits_for {
             writer.append(cstr!("why"), why);
         }
+        let progress = task.progress();
+        let (done, total) = progress.counts();
+        writer.append(cstr!("done"), done as i64);
+        writer.append(cstr!("total"), total as i64);
+        if let Some(eta) = progress.eta_secs() {
+            writer.append(cstr!("etaSecs"), eta.ceil());
+        }
         writer.end();
     }
     writer.end();

@@ -206,13 +206,17 @@ fn append_tasks(server: &Server, w: &mut DocumentWriter<'_>) {
     w.begin_document(cstr!("tasks"));
     w.begin_array(cstr!("running"));
     for task in tasks.running() {
-        let (done, total) = task.progress();
+        let progress = task.progress();
+        let (done, total) = progress.counts();
         w.push_document();
         w.append(cstr!("kind"), task.kind.name());
         w.append(cstr!("name"), task.name.as_str());
         w.append(cstr!("sinceMs"), task.started.elapsed().as_millis() as i64);
         w.append(cstr!("done"), done as i64);
         w.append(cstr!("total"), total as i64);
+        if let Some(eta) = progress.eta_secs() {
+            w.append(cstr!("etaSecs"), eta.ceil());
+        }
         w.end();
     }
     w.end();

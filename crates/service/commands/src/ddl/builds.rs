@@ -397,7 +397,7 @@ impl Builder<'_> {
             }
             Ok(())
         };
-        self.show(operation, message(), Some((0, 0)));
+        self.show(operation, message(), Some((at.done(), 0)));
         let outcome = wait_while("hangAfterStartingIndexBuild").and_then(|()| {
             self.server.storage.fill_build(
                 &self.build.of,

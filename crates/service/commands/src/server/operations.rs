@@ -9,6 +9,7 @@
 //! [`Operation::check_interrupt`], which everything that can take long does.
 
 use crate::envelope::SessionId;
+use baton_storage::tasks::Progress;
 use baton_types::{Class, Error, ErrorCode, Interruption, Result};
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
@@ -49,8 +50,8 @@ pub struct OperationState {
     pub plan_summary: Option<String>,
     /// What a long job is at.
     pub message: Option<String>,
-    /// How much of it is done, of how much.
-    pub progress: Option<(u64, u64)>,
+    /// How far it is.
+    pub progress: Option<Progress>,
     /// The cursor it continues.
     pub cursor: Option<i64>,
 }
@@ -78,7 +79,7 @@ struct Running {
     deadline: Option<Instant>,
     plan_summary: Option<String>,
     message: Option<String>,
-    progress: Option<(u64, u64)>,
+    progress: Option<Progress>,
     cursor: Option<i64>,
 }
 
@@ -246,11 +247,15 @@ impl Operation {
         self.slot.running.lock().cursor = Some(id);
     }
 
-    /// Says what a long job is at, and how far.
+    /// Says what a long job is at, and how far. A job that is at something else, or counts from the beginning, is in another phase.
     pub fn set_progress(&self, message: impl Into<String>, done: u64, total: u64) {
-        let mut running = self.slot.running.lock();
-        running.message = Some(message.into());
-        running.progress = Some((done, total));
+        let (mut running, message) = (self.slot.running.lock(), message.into());
+        let is_same = running.message.as_ref() == Some(&message);
+        match &mut running.progress {
+            Some(progress) if is_same && done >= progress.counts().0 => progress.set(done, total),
+            progress => *progress = Some(Progress::begin(done, total)),
+        }
+        running.message = Some(message);
     }
 
     /// The plan's summary, for the log.

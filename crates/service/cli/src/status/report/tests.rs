@@ -54,9 +54,13 @@ fn a_set_that_is_well_says_so_first_and_each_member_has_its_own_uptime_lag_and_t
     let mut behind = member("b:1", "SECONDARY", 7, doc! { "syncSourceHost": "a:1" });
     behind.server.insert("uptime", 5.0);
     let waits = doc! { "kind": "backup", "state": "waiting", "sinceMs": 3000_i64, "why": "others go first" };
-    let text = text_of(vec![member("a:1", "PRIMARY", 10, doc! { "tasks": [task, waits] }), behind]);
+    let built = doc! { "done": 300_i64, "total": 400_i64, "etaSecs": 4.0 };
+    let build = doc! { "kind": "indexBuild", "state": "running", "sinceMs": 12_000_i64 };
+    let build = build.into_iter().chain(built).collect::<bson::Document>();
+    let text = text_of(vec![member("a:1", "PRIMARY", 10, doc! { "tasks": [task, waits, build] }), behind]);
     assert!(text.starts_with("set rs0: OK: primary a:1, term 3, 2 of 2 members are well\n"), "{text}");
-    let tasks = "compaction (running 2 s), backup (waiting 3 s: others go first)";
+    let tasks =
+        "compaction (running 2 s), backup (waiting 3 s: others go first), indexBuild (running 12 s, 75 %, 4 s left)";
     assert!(text.lines().nth(2).unwrap().ends_with(tasks), "{text}");
     assert_eq!(words(&text, "b:1"), ["b:1", "SECONDARY", "5", "3", "none"]);
     assert!(text.contains("fetching\n  a:1\n  └─ b:1\n"), "{text}");
