@@ -3,7 +3,7 @@
 //! Invariant: the counters that a `WriteBatch` stores are those after exactly the operations in it and before it,
 //! because only the leader of the commit queue changes them, in commit order.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Documents and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,8 @@ impl Counts {
 pub struct Counters {
     documents: AtomicI64,
     bytes: AtomicI64,
+    /// How often what they say was found wrong and mended.
+    mends: AtomicU64,
 }
 
 impl Counters {
@@ -52,6 +54,16 @@ impl Counters {
             documents: self.documents.fetch_add(change.documents, Ordering::Relaxed) + change.documents,
             bytes: self.bytes.fetch_add(change.bytes, Ordering::Relaxed) + change.bytes,
         }
+    }
+
+    /// How often they were mended.
+    pub(crate) fn mends(&self) -> u64 {
+        self.mends.load(Ordering::Relaxed)
+    }
+
+    /// Whether they were mended no more often than so: then they count as mended once more.
+    pub(crate) fn mend_once(&self, before: u64) -> bool {
+        self.mends.compare_exchange(before, before + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Replaces the value, after a recount.

@@ -1,7 +1,15 @@
 //! `validate`: is every document readable and well-formed, does every index hold exactly the entries its documents give and no
 //! key twice that is to be unique, does the catalog on disk say what memory does, and do the counters say what is there?
 //!
+//! Invariants:
+//! - It asks the gate before all else, and holds nothing while it waits.
+//! - It checks the collection as of one moment, at which no write is under way; that moment, and the one at which it mends counters,
+//!   are all that others wait for. What is read is read from a view, in steps that are small in bytes, between which it rests.
+//!
 //! Not here: whether other members hold the same (`dbHash` tells).
+
+#[cfg(test)]
+mod tests;
 
 use crate::catalog::{Collection, CollectionKind, ID_INDEX, Index, IndexState};
 use crate::commit::Durability;
@@ -10,7 +18,7 @@ use crate::format::{counts_key, family, prefix, record_key};
 use crate::index::{Making, entries_of, entry_key};
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use crate::tasks::TaskKind;
+use crate::tasks::{TaskGuard, TaskKind};
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order, View};
 use baton_types::{Error, ErrorCode, Interruption, Result};
@@ -19,7 +27,8 @@ use std::sync::Arc;
 /// How many faults of one kind are spelled out; the rest are counted.
 const FAULTS_SHOWN: usize = 20;
 
-/// Told how far a validation is; returning an error stops it.
+/// Told how far a validation is, and asked while it waits for the gate; returning an error stops it. Documents are counted first, then
+/// index entries.
 pub type ValidateProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 /// What a validation found.
@@ -63,60 +72,132 @@ impl ValidateReport {
     }
 }
 
-/// Documents, and index entries, between two calls that tell of progress.
-const LOOKS_PER_PROGRESS: u64 = 1024;
+/// Documents and index entries that are looked at in one step, and their bytes.
+const STEP_LOOKS: u64 = 1024;
+const STEP_BYTES: usize = 1 << 20;
 
 /// One index while a collection is checked.
-struct Checked<'i> {
-    index: &'i Arc<Index>,
+struct Checked {
+    index: Arc<Index>,
+    /// As it was at the moment of the view.
+    multikey: u64,
     expected: Expected,
 }
 
+/// A collection at the moment as of which it is checked.
+struct Moment<'s> {
+    collection: Arc<Collection>,
+    view: View<'s>,
+    counted: Counts,
+    /// How often the counters had been mended.
+    mends: u64,
+    indexes: Vec<Checked>,
+}
+
+/// The steps of a validation.
+struct Steps<'p> {
+    task: TaskGuard,
+    progress: ValidateProgress<'p>,
+    done: u64,
+    total: u64,
+    /// In the step under way.
+    looks: u64,
+    bytes: usize,
+}
+
+impl Steps<'_> {
+    fn begin(&mut self, total: u64) {
+        (self.done, self.total) = (0, total);
+        self.task.begin_phase(0, total);
+    }
+
+    /// So many more are done, of so many bytes, and one was looked at; a step may be over.
+    fn look(&mut self, done: u64, bytes: usize) -> Result<()> {
+        self.done += done;
+        self.looks += 1;
+        self.bytes += bytes;
+        if self.looks < STEP_LOOKS && self.bytes < STEP_BYTES {
+            return Ok(());
+        }
+        (self.looks, self.bytes) = (0, 0);
+        self.total = self.total.max(self.done);
+        self.task.progress(self.done, self.total);
+        (self.progress)(self.done, self.total)?;
+        self.task.rest();
+        Ok(())
+    }
+}
+
 impl Storage {
-    /// Checks a collection as of one moment; writers wait meanwhile, as they do for MongoDB's foreground validation.
+    /// Checks a collection as of one moment. Writers go on meanwhile.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26) if it was dropped; those of `progress`.
     pub fn validate(&self, collection: &Arc<Collection>, progress: ValidateProgress<'_>) -> Result<ValidateReport> {
         let mut report = ValidateReport::default();
+        let expected = collection.counts().documents.max(0) as u64;
+        let name = collection.namespace.as_str();
+        let task = self.tasks().admit_patiently(TaskKind::Validate, name, expected, &mut || progress(0, expected))?;
+        let mut steps = Steps { task, progress, done: 0, total: 0, looks: 0, bytes: 0 };
+        let mut moment = self.moment_of(collection, &mut report)?;
+        steps.begin(moment.counted.documents.max(0) as u64);
+        let counts = self.validate_documents(&mut moment, &mut report, &mut steps)?;
+        report.keys_per_index.push((ID_INDEX.to_owned(), report.documents));
+        steps.begin(moment.indexes.iter().map(|checked| checked.expected.entries).sum());
+        for checked in &moment.indexes {
+            validate_entries(&moment.view, checked, &mut report, &mut steps)?;
+        }
+        if moment.counted != counts && moment.collection.kind != CollectionKind::Oplog {
+            report.counters_mended = self.mend_counters(&moment, counts);
+        }
+        Ok(report)
+    }
+
+    /// A moment at which no write of the collection is under way, and what the catalog has of it then.
+    fn moment_of(&self, collection: &Collection, report: &mut ValidateReport) -> Result<Moment<'_>> {
         // Members that follow hold the guard while they write, all others the collection's lock. With both held nothing is under
         // way: from this moment on the view is what is there.
         let catalog = self.lock_catalog();
-        let Some(collection) = catalog.by_id(collection.id).map(|held| Arc::clone(&held)) else {
+        let Some(held) = catalog.by_id(collection.id) else {
             let message = format!("Collection '{}' does not exist to validate.", collection.namespace);
             return Err(Error::new(ErrorCode::NamespaceNotFound, message));
         };
-        let collection = &collection;
-        let _no_writers = collection.shared.ddl.write();
-        let view = self.view();
-        let counted = collection.counts();
-        let indexes = collection.indexes();
-        self.validate_entry(collection, &indexes, &mut report)?;
-        drop(catalog);
-        let task =
-            self.tasks().admit_now(TaskKind::Validate, collection.namespace.as_str(), counted.documents.max(0) as u64);
-        let ready = indexes.iter().filter(|index| index.state() == IndexState::Ready);
-        let mut checked: Vec<_> = ready.map(|index| Checked { index, expected: Expected::default() }).collect();
-        let counts = self.validate_documents(collection, &view, &mut checked, &mut report, &mut |done| {
-            let total = (counted.documents.max(0) as u64).max(done);
-            task.progress(done, total);
-            progress(done, total)
-        })?;
-        report.keys_per_index.push((ID_INDEX.to_owned(), report.documents));
-        for checked in &checked {
-            validate_entries(&view, checked, &mut report)?;
-        }
-        if counted != counts && collection.kind != CollectionKind::Oplog {
-            let (documents, bytes) = (counts.documents - counted.documents, counts.bytes - counted.bytes);
-            // What is wrong is taken off, not what was counted since.
+        held.quietly(|_| {
+            let indexes = held.indexes();
+            self.validate_entry(&held, &indexes, report)?;
+            let ready = indexes.iter().filter(|index| index.state() == IndexState::Ready);
+            let check = |index: &Arc<Index>| Checked {
+                index: Arc::clone(index),
+                multikey: index.multikey(),
+                expected: Expected::default(),
+            };
+            Ok(Moment {
+                collection: Arc::clone(&held),
+                view: self.view(),
+                counted: held.counts(),
+                mends: held.counters.mends(),
+                indexes: ready.map(check).collect(),
+            })
+        })
+    }
+
+    /// Takes off the counters what was wrong with them at that moment. Not if the collection is gone, or somebody else has done so
+    /// since: then what was wrong is no more.
+    fn mend_counters(&self, moment: &Moment<'_>, counts: Counts) -> bool {
+        let catalog = self.lock_catalog();
+        let Some(held) = catalog.by_id(moment.collection.id) else { return false };
+        held.quietly(|_| {
+            if !held.counters.mend_once(moment.mends) {
+                return false;
+            }
+            let wrong = moment.counted;
             let mut transaction = Transaction::default();
             // Written anew with what is counted by then.
-            transaction.put(family::META, &counts_key(collection.id), &counts.encode());
-            transaction.count(collection, documents, bytes);
+            transaction.put(family::META, &counts_key(held.id), &counts.encode());
+            transaction.count(&held, counts.documents - wrong.documents, counts.bytes - wrong.bytes);
             self.commit.commit_unasked(transaction, Durability::Applied);
-            report.counters_mended = true;
-        }
-        Ok(report)
+            true
+        })
     }
 
     /// What the catalog family says of the collection is what is in memory.
@@ -176,14 +257,12 @@ impl Storage {
     /// Reads every document, and looks its entries up.
     fn validate_documents(
         &self,
-        collection: &Collection,
-        view: &View<'_>,
-        indexes: &mut [Checked<'_>],
+        moment: &mut Moment<'_>,
         report: &mut ValidateReport,
-        progress: &mut dyn FnMut(u64) -> Result<()>,
+        steps: &mut Steps<'_>,
     ) -> Result<Counts> {
+        let Moment { collection, view, indexes, .. } = moment;
         let mut counts = Counts::default();
-        let mut looked_up = 0_u64;
         let nobody = Interruption::nobody();
         let mut options = view.options(family::INDEXES);
         options.set_verify_checksums(true);
@@ -192,6 +271,7 @@ impl Storage {
             counts.documents += 1;
             counts.bytes += document.as_bytes().len() as i64;
             report.documents += 1;
+            steps.look(1, document.as_bytes().len())?;
             if let Err(error) = baton_document::validate::document(document.as_bytes()) {
                 report.invalid_documents += 1;
                 report.fault(format!("document {}: {}", report.documents, error.message));
@@ -204,7 +284,7 @@ impl Storage {
                 report.invalid_documents += 1;
                 report.fault(format!("document {}: its _id {id:?} does not belong where it lies", report.documents));
             }
-            for Checked { index, expected } in &mut *indexes {
+            for Checked { index, multikey, expected } in &mut *indexes {
                 let name = &index.definition.name;
                 // The document is there, whatever it takes.
                 let entries = match entries_of(index, document, &mut Making::of_a_fact(nobody)) {
@@ -214,18 +294,15 @@ impl Storage {
                         continue;
                     }
                 };
-                if entries.multikey & !index.multikey() != 0 {
+                if entries.multikey & !*multikey != 0 {
                     report.fault(format!(
                         "index {name}: the document with _id {id:?} has an array, and it is not multikey"
                     ));
                 }
                 for entry in entries.entries {
                     expected.entries += 1;
-                    looked_up += 1;
-                    if looked_up.is_multiple_of(LOOKS_PER_PROGRESS) {
-                        progress(report.documents)?;
-                    }
                     let key = entry_key(index, &entry.fields, record);
+                    steps.look(0, key.len())?;
                     let stored = self.db().get_pinned_cf_opt(self.family(family::INDEXES), key, &options);
                     if stored.map_err(read_failure)?.is_none_or(|value| *value != *entry.value) {
                         expected.missing += 1;
@@ -234,22 +311,25 @@ impl Storage {
                     }
                 }
             }
-            if report.documents.is_multiple_of(LOOKS_PER_PROGRESS) {
-                progress(report.documents)?;
-            }
         }
         Ok(counts)
     }
 }
 
 /// Walks an index's entries: as many as documents give, and of a unique one no two on a key.
-fn validate_entries(view: &View<'_>, checked: &Checked<'_>, report: &mut ValidateReport) -> Result<()> {
+fn validate_entries(
+    view: &View<'_>,
+    checked: &Checked,
+    report: &mut ValidateReport,
+    steps: &mut Steps<'_>,
+) -> Result<()> {
     let definition = &checked.index.definition;
     let mut seen = 0;
     let mut before: Option<(Vec<u8>, Vec<u8>)> = None;
-    let mut entries = view.entries(checked.index, &Bounds::default(), Order::Forward);
+    let mut entries = view.entries(&checked.index, &Bounds::default(), Order::Forward);
     while let Some(entry) = entries.next_entry()? {
         seen += 1;
+        steps.look(1, entry.position.len())?;
         if !definition.unique {
             continue;
         }
@@ -269,92 +349,4 @@ fn validate_entries(view: &View<'_>, checked: &Checked<'_>, report: &mut Validat
         report.fault(format!("index {}: {} entries that no document gives", definition.name, seen - there));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::{CollectionOptions, IndexDefinition};
-    use crate::ddl::CreateOutcome;
-    use crate::options::StorageOptions;
-    use crate::tasks::AlwaysOpen;
-    use baton_types::Namespace;
-    use bson::{RawDocument, rawdoc};
-
-    /// A collection with a unique index on `a`, and one document.
-    fn collection(folder: &std::path::Path) -> (Arc<Storage>, Arc<Collection>) {
-        let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-        let storage = Storage::open(folder, options, Arc::new(AlwaysOpen)).unwrap();
-        let namespace = Namespace::new("test", "c").unwrap();
-        let created = storage.create_collection(&namespace, CollectionOptions::default(), [1; 16]).unwrap();
-        let (CreateOutcome::Created(c) | CreateOutcome::Exists(c)) = created;
-        let spec = rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1", "unique": true };
-        storage.create_index(&namespace, IndexDefinition::parse(&spec).unwrap(), &mut |_, _| Ok(())).unwrap();
-        put(&storage, &c, &rawdoc! { "_id": 1, "a": 7 });
-        (storage, c)
-    }
-
-    /// Puts a document as one that another member has taken: nobody asks whether its key is there.
-    fn put(storage: &Storage, collection: &Arc<Collection>, document: &RawDocument) {
-        let mut transaction = Transaction::replicating();
-        let change = crate::EntryChange::Put(document);
-        storage.carry_out(&mut transaction, collection, change, None).unwrap();
-        storage.commit.commit_unasked(transaction, Durability::Applied);
-    }
-
-    fn faults(storage: &Storage, collection: &Arc<Collection>) -> Vec<String> {
-        let report = storage.validate(collection, &mut |_, _| Ok(())).unwrap();
-        assert_eq!(report.is_valid(), report.errors.is_empty());
-        report.errors
-    }
-
-    #[test]
-    fn two_documents_on_a_key_of_a_unique_index_are_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let (storage, c) = collection(folder.path());
-        assert!(faults(&storage, &c).is_empty());
-        put(&storage, &c, &rawdoc! { "_id": 2, "a": 7 });
-        assert_eq!(faults(&storage, &c), ["index a_1: two documents share a key, and it is unique"]);
-    }
-
-    #[test]
-    fn an_array_that_the_index_does_not_know_of_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let (storage, c) = collection(folder.path());
-        put(&storage, &c, &rawdoc! { "_id": 2, "a": [8, 9] });
-        assert!(faults(&storage, &c).is_empty());
-        // The same index, which has forgotten.
-        let index = &c.indexes()[0];
-        c.indexes.store(Arc::new(vec![Arc::new(Index::complete(index.id, index.definition.clone()))]));
-        let found = faults(&storage, &c);
-        assert!(found.iter().any(|fault| fault.contains("and it is not multikey")), "{found:?}");
-        assert!(
-            found.iter().any(|fault| fault.contains("multikey fields on disk are 0b1, and in memory 0b0")),
-            "{found:?}"
-        );
-    }
-
-    #[test]
-    fn a_catalog_entry_that_says_something_else_than_memory_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let (storage, c) = collection(folder.path());
-        let other = c.altered(Namespace::new("test", "d").unwrap(), CollectionOptions::default()).unwrap();
-        let entry = other.entry(&[]).encode();
-        storage.db().put_cf(storage.family(family::CATALOG), prefix(c.id), entry.as_bytes()).unwrap();
-        let found = faults(&storage, &c);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found.iter().all(|fault| fault.starts_with("catalog: ")), "{found:?}");
-        storage.db().delete_cf(storage.family(family::CATALOG), prefix(c.id)).unwrap();
-        assert_eq!(faults(&storage, &c), ["catalog: the collection has no entry on disk"]);
-    }
-
-    #[test]
-    fn counts_that_are_wrong_are_mended() {
-        let folder = tempfile::tempdir().unwrap();
-        let (storage, c) = collection(folder.path());
-        c.counters.add(Counts { documents: 3, bytes: -7 });
-        assert!(storage.validate(&c, &mut |_, _| Ok(())).unwrap().counters_mended);
-        assert_eq!(c.counts().documents, 1);
-        assert!(!storage.validate(&c, &mut |_, _| Ok(())).unwrap().counters_mended);
-    }
 }

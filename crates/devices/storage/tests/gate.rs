@@ -89,8 +89,14 @@ fn what_can_wait_asks_the_gate_and_is_registered() {
         assert_eq!(work(), 0, "nothing is truncated while the gate is closed");
         std::thread::sleep(Duration::from_millis(20));
     }
+    let mut shows = false;
+    let validated = storage.validate(&collection, &mut |_, _| {
+        shows = storage.tasks().waiting().iter().any(|task| task.kind == TaskKind::Validate);
+        Err(baton_types::Error::bad_value("enough"))
+    });
+    assert!(validated.is_err() && shows && ended(&storage, TaskKind::Validate) == 0);
     let asked = gate.asked.lock().unwrap().clone();
-    assert_eq!(asked, BTreeSet::from(CAN_WAIT));
+    assert_eq!(asked, CAN_WAIT.into_iter().chain([TaskKind::Validate]).collect());
     for kind in CAN_WAIT {
         assert_eq!(ended(&storage, kind), 0, "{} waits", kind.name());
         let waiting = storage.tasks().waiting();
@@ -119,7 +125,6 @@ fn what_somebody_waits_for_asks_how_hard_it_may_work() {
     storage.flush().unwrap();
     let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "n": 1 }, "name": "n_1" }).unwrap();
     storage.create_index(&collection.namespace, definition, &mut |_, _| Ok(())).unwrap();
-    storage.validate(&collection, &mut |_, _| Ok(())).unwrap();
     let checkpoint = storage.begin_checkpoint("a test").unwrap();
     storage.end_checkpoint(checkpoint.id);
     storage.drop_collection(&collection.namespace).unwrap();
@@ -127,7 +132,6 @@ fn what_somebody_waits_for_asks_how_hard_it_may_work() {
         TaskKind::Flush,
         TaskKind::IndexBuild,
         TaskKind::DropCleanup,
-        TaskKind::Validate,
         TaskKind::Checkpoint,
         TaskKind::InitialSyncSource,
     ];
