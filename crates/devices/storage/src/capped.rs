@@ -19,7 +19,7 @@
 //! What it deliberately does not do: shorten what an index has of dropped documents; that is compaction's.
 
 use crate::catalog::{Collection, ID_INDEX};
-use crate::format::{RecordKey, capped_start_key, family};
+use crate::format::{RecordKey, capped_start_key, end_of_prefix, family};
 use crate::index::entries_of_fact;
 use crate::locks::LockSet;
 use crate::machine::read_failure;
@@ -41,6 +41,8 @@ const STORE_STEP: u64 = 1024;
 
 /// How many documents one insert lets go of. More are over only once the limits were lowered; the next inserts see to the rest.
 const LET_GO_MAX: usize = 256;
+/// The same in bytes, beyond those of the document that comes.
+const LET_GO_BYTES: i64 = 1 << 20;
 
 /// Where a capped collection begins, for the views of now and for some older ones.
 #[derive(Default)]
@@ -204,7 +206,8 @@ impl Storage {
         let view = self.view();
         let mut oldest = view.documents(collection, &Bounds::default(), Order::Forward);
         let mut let_go = Vec::new();
-        while is_over(documents, bytes) && let_go.len() < LET_GO_MAX {
+        let least = bytes - size - LET_GO_BYTES;
+        while is_over(documents, bytes) && let_go.len() < LET_GO_MAX && bytes > least {
             let Some((record, seen)) = oldest.next_document()? else { break };
             if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
                 transaction.locks.release();
@@ -286,7 +289,9 @@ impl View<'_> {
         let Some(index) = collection.index(ID_INDEX) else { unreachable!("a capped collection has this index") };
         let entries = entries_of_fact(&index, &rawdoc! { "_id": id });
         let Some(entry) = entries.entries.first() else { unreachable!("every document has an _id") };
-        let mut cursor = self.entries(&index, &Bounds { from: entry.fields.to_vec(), to: None }, Order::Forward);
+        let end = Some(end_of_prefix(&entry.fields)).filter(|end| !end.is_empty());
+        let bounds = Bounds { from: entry.fields.to_vec(), to: end };
+        let mut cursor = self.entries(&index, &bounds, Order::Forward);
         let found = cursor.next_entry()?.filter(|found| *found.fields == *entry.fields);
         Ok(found.map(|found| RecordKey::from_slice(found.record)))
     }

@@ -59,6 +59,18 @@ pub fn prefix_end(id: u32) -> [u8; PREFIX_BYTES] {
     (id + 1).to_be_bytes()
 }
 
+/// The first key after every key that begins so; empty if there is none.
+pub fn end_of_prefix(begin: &[u8]) -> Vec<u8> {
+    let mut end = begin.to_vec();
+    while end.last() == Some(&u8::MAX) {
+        end.pop();
+    }
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
 /// The record key of a document with this `_id`.
 pub fn record_key(id: RawBsonRef<'_>) -> Result<RecordKey> {
     let mut buffer = Vec::with_capacity(24);

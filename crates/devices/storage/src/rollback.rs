@@ -131,7 +131,7 @@ impl Storage {
         self.commit.commit_unasked(transaction, Durability::Synced);
         crash_point!("rollback-after-commit");
         catalog.publish(|catalog| change.publish(catalog));
-        self.remove_build_files();
+        self.freeing.leave_build_files();
         change.restored.iter().try_for_each(|collection| self.load_capped_position(collection))?;
         self.stable_again();
         self.sessions().forget_all();

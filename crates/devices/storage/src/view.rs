@@ -13,7 +13,7 @@ use crate::storage::Storage;
 use crate::version::Version;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::RawDocument;
-use rust_rocksdb::{DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
+use rust_rocksdb::{DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, SnapshotWithThreadMode};
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
@@ -73,6 +73,22 @@ impl<'s> View<'s> {
         let key = document_key(collection.id, record);
         let options = self.options(family::DOCUMENTS);
         self.storage.db().get_pinned_cf_opt(self.storage.family(family::DOCUMENTS), key, &options).map_err(read_failure)
+    }
+
+    /// Whether a collection has no document, if that is seen without passing over more than so many deleted
+    /// ones; else `false`.
+    pub(crate) fn has_none(&self, collection: &Collection, deleted_max: u64) -> Result<bool> {
+        let mut options = self.options(family::DOCUMENTS);
+        options.set_iterate_upper_bound(prefix_end(collection.id).to_vec());
+        options.set_total_order_seek(true);
+        options.set_max_skippable_internal_keys(deleted_max);
+        let mut iterator = self.storage.db().raw_iterator_cf_opt(self.storage.family(family::DOCUMENTS), options);
+        iterator.seek(prefix(collection.id));
+        match iterator.status() {
+            Ok(()) => Ok(!iterator.valid()),
+            Err(error) if error.kind() == ErrorKind::Incomplete => Ok(false),
+            Err(error) => Err(read_failure(error)),
+        }
     }
 
     /// Walks documents whose record keys lie in `bounds`.

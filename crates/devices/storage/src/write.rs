@@ -6,7 +6,7 @@
 
 use crate::catalog::{Collection, CollectionKind, Index};
 use crate::copy::DocumentChange;
-use crate::format::{document_key, family, record_key};
+use crate::format::{document_key, end_of_prefix, family, record_key};
 use crate::index::{Entry, Making, encodes_to, entries_of, entries_of_fact, entry_key};
 use crate::index_demands;
 use crate::machine::read_failure;
@@ -295,13 +295,12 @@ impl Storage {
         document: &RawDocument,
     ) -> Result<()> {
         let low = entry_key(index, &entry.fields, &[]);
-        let mut iterator =
-            self.db().raw_iterator_cf_opt(self.family(family::INDEXES), crate::view::newest(family::INDEXES));
+        // What was deleted behind this key is not passed over: others wait for the lock.
+        let mut options = crate::view::newest(family::INDEXES);
+        options.set_iterate_upper_bound(end_of_prefix(&low));
+        let mut iterator = self.db().raw_iterator_cf_opt(self.family(family::INDEXES), options);
         iterator.seek(&low);
         while let Some(key) = iterator.key() {
-            if !key.starts_with(&low) {
-                break;
-            }
             if &key[low.len()..] != record {
                 return Err(duplicate_of(collection, index, &entry.fields, document));
             }

@@ -418,3 +418,30 @@ fn limits_that_were_lowered_are_kept_after_a_few_inserts_in_bounded_steps() {
     }
     assert_eq!(ids(&storage.view(), &ring, Order::Forward), (994..1004).collect::<Vec<_>>());
 }
+
+/// An insert after `collMod` has lowered the limits lets go of little, and the next ones see to the rest.
+#[test]
+fn what_one_insert_lets_go_of_is_small_in_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let ring = create(&storage, "ring", &rawdoc! { "capped": true, "size": 64 << 20 }, 1);
+    let put = |id: i32| {
+        let ring = storage.collection(&ring.namespace).unwrap();
+        let mut transaction = Transaction::default();
+        let document = rawdoc! { "_id": id, "text": "x".repeat(300 << 10) };
+        assert_eq!(storage.insert(&mut transaction, &ring, &document, None).unwrap(), Inserted::Added);
+        storage.commit(transaction, Durability::Applied).unwrap();
+        ring.counts().documents
+    };
+    assert_eq!((0..40).map(put).last(), Some(40));
+    let modification = Modification { options: rawdoc! { "size": 4096 << 8 }, index: None };
+    storage.lock_catalog().collection(&ring.namespace).unwrap().modify(&modification).unwrap();
+    let mut before = 40;
+    for id in 40..60 {
+        let now = put(id);
+        assert!(now < before || now <= 3, "{now} after {before}");
+        assert!(before + 1 - now <= 5, "{} at once", before + 1 - now);
+        before = now;
+    }
+    assert_eq!(before, 3);
+}

@@ -48,7 +48,7 @@ impl Held<'_> {
             let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
             crash_point!("drop-after-commit");
             guard.publish(|catalog| catalog.remove(&self.namespace));
-            guard.storage.remove_build_files();
+            guard.storage.freeing.leave_build_files();
             Ok(Arc::clone(&self))
         })
     }
@@ -84,7 +84,7 @@ impl Held<'_> {
             }
             guard.storage.commit.commit(transaction, Durability::Synced)?;
             self.indexes.store(Arc::new(left));
-            guard.storage.remove_build_files();
+            guard.storage.freeing.leave_build_files();
             crash_point!("drop-index-after-commit");
             Ok(())
         })

@@ -27,7 +27,7 @@ use baton_types::Result;
 use parking_lot::Mutex;
 use rust_rocksdb::CompactOptions;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long who has looked a collection up just before it was dropped has to begin reading.
@@ -65,6 +65,15 @@ struct Known {
 pub(crate) struct Freeing {
     known: Mutex<BTreeMap<u32, Known>>,
     bytes: AtomicU64,
+    /// Whether index builds may have left files.
+    has_build_files: AtomicBool,
+}
+
+impl Freeing {
+    /// Says that a build has ended that may have files, which are removed by whoever gives space back: nobody waits for that.
+    pub(crate) fn leave_build_files(&self) {
+        self.has_build_files.store(true, Ordering::Release);
+    }
 }
 
 /// What a step was.
@@ -89,6 +98,9 @@ impl Storage {
     /// Gives space of what was dropped back, as far as that may be now. To be called several times a second by one thread; between
     /// steps `goes_on` is asked.
     pub fn free_dropped(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        if self.freeing.has_build_files.swap(false, Ordering::AcqRel) {
+            self.remove_build_files();
+        }
         let dropped = self.dropped()?;
         let mut known = self.freeing.known.lock();
         known.retain(|id, _| dropped.iter().any(|dropped| dropped.id == *id));

@@ -5,17 +5,20 @@ use super::index_fill::{Filling, Steps};
 use crate::catalog::{BuildPhase, Index};
 use crate::commit::Durability;
 use crate::format::{IndexId, PREFIX_BYTES, family, prefix, prefix_end};
-use crate::index::{entries_of_fact, entry_key};
+use crate::index::{Entries, entries_of_fact, entry_key};
 use crate::machine::read_failure;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order, newest, stored_document};
 use crate::write::duplicate_of;
 use baton_types::{Error, ErrorCode, Result};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Changes that one transaction brings in: who writes one of their documents waits for it.
 const BATCH_CHANGES: usize = 128;
+/// The same in bytes of documents that are read for it, but for the last one.
+const BATCH_BYTES: usize = 512 << 10;
 /// Entries that are looked at as of one moment.
 const BATCH_ENTRIES: u64 = 8192;
 
@@ -60,7 +63,7 @@ impl Storage {
                 let batch = self.next_aside(side, &from)?;
                 let Some(last) = batch.last() else { break };
                 let brought = self.in_build(filling, || self.bring_in(filling, index, &batch))?;
-                // Somebody has had the lock on the next document for long.
+                // Somebody has had the lock on the next document for long, or it is of another step.
                 let end =
                     if brought == batch.len() { Some(last) } else { brought.checked_sub(1).map(|last| &batch[last]) };
                 if let Some(end) = end {
@@ -113,23 +116,34 @@ impl Storage {
         Ok(batch)
     }
 
-    /// Brings a batch in, or as much of it as nobody has locked for long; tells how much.
+    /// Brings a batch in, or as much of it as nobody has locked for long and as is small in bytes; tells how much.
     fn bring_in(&self, filling: &Filling<'_>, index: &Arc<Index>, batch: &[Aside]) -> Result<usize> {
         let collection = filling.collection;
         let mut transaction = Transaction::default();
-        for (number, aside) in batch.iter().enumerate() {
+        // Of documents whose locks the transaction holds: one may have many entries that were changed.
+        let mut read: HashMap<&[u8], Entries> = HashMap::new();
+        let (mut brought, mut bytes) = (0, 0);
+        for aside in batch {
             let record = aside.record();
-            if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
-                // As a writer does: it holds nothing then.
-                self.commit.commit_unasked(std::mem::take(&mut transaction), Durability::Applied);
-                if !self.locks.lock(&mut transaction.locks, collection.id, record) {
-                    return Ok(number);
+            if !read.contains_key(record) {
+                if bytes >= BATCH_BYTES {
+                    break;
                 }
+                if !self.locks.try_lock(&mut transaction.locks, collection.id, record) {
+                    // As a writer does: it holds nothing then.
+                    self.commit.commit_unasked(std::mem::take(&mut transaction), Durability::Applied);
+                    read.clear();
+                    if !self.locks.lock(&mut transaction.locks, collection.id, record) {
+                        return Ok(brought);
+                    }
+                }
+                // The newest there is, readable or about to be: what comes of it is right whenever it is written.
+                let document = self.get_locked(collection, record)?;
+                bytes += document.as_ref().map_or(0, |document| document.len());
+                let document = document.as_deref().map(stored_document).transpose()?;
+                read.insert(record, document.map(|document| entries_of_fact(index, document)).unwrap_or_default());
             }
-            // The newest there is, readable or about to be: what comes of it is right whenever it is written.
-            let document = self.get_locked(collection, record)?;
-            let document = document.as_deref().map(stored_document).transpose()?;
-            let entries = document.map(|document| entries_of_fact(index, document)).unwrap_or_default();
+            let entries = &read[record];
             let key = entry_key(index, aside.fields(), record);
             match entries.entries.iter().find(|entry| entry.fields == aside.fields()) {
                 Some(entry) => {
@@ -139,9 +153,10 @@ impl Storage {
                 None => transaction.delete(family::INDEXES, &key),
             }
             transaction.delete(family::INDEXES, &aside.key);
+            brought += 1;
         }
         self.commit.commit_unasked(transaction, Durability::Applied);
-        Ok(batch.len())
+        Ok(brought)
     }
 
     /// Looks for two documents with one key of a unique index. Those that come meanwhile are asked by their writers.

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Documents that are read as of one moment.
 pub(super) const BATCH_DOCUMENTS: usize = 256;
+/// The same in bytes, but for the last one.
+const BATCH_BYTES: usize = 1 << 20;
 /// How long a build may read without writing down how far it is: what a crash has it do again.
 const RUN_INTERVAL: Duration = Duration::from_secs(3);
 
@@ -128,9 +130,11 @@ impl Storage {
         let view = self.view();
         let bounds = Bounds { from: at.from.clone(), to: None };
         let mut documents = view.documents(collection, &bounds, Order::Forward);
+        let mut bytes = 0;
         for _ in 0..BATCH_DOCUMENTS {
             let Some((record, document)) = documents.next_document()? else { return Ok(true) };
-            let goes_on = look(record, document)?;
+            bytes += document.as_bytes().len();
+            let goes_on = look(record, document)? && bytes < BATCH_BYTES;
             at.done += 1;
             at.from.clear();
             at.from.extend_from_slice(record);
