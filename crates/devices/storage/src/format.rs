@@ -158,12 +158,10 @@ pub mod beside {
 mod tests {
     use super::*;
     use crate::facts::Fact;
-    use crate::tasks::AlwaysOpen;
     use crate::{CollectionOptions, Durability, Storage, StorageOptions, Transaction};
     use baton_types::Namespace;
     use bson::rawdoc;
     use std::collections::BTreeSet;
-    use std::sync::Arc;
 
     const DRAWN: &str = include_str!("../../../../docs/storage-format.md");
 
@@ -217,7 +215,7 @@ mod tests {
     fn a_directory_in_use_has_no_other_keys() {
         let directory = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
         let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-        let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap_or_else(|e| panic!("{e}"));
+        let storage = Storage::open(directory.path(), options).unwrap_or_else(|e| panic!("{e}"));
         let create = |name: &str, options: &bson::RawDocument, uuid: u8| {
             let namespace = Namespace::new("test", name).unwrap_or_else(|e| panic!("{e}"));
             let options = CollectionOptions::parse(options).unwrap_or_else(|e| panic!("{e}"));

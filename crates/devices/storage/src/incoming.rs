@@ -26,14 +26,12 @@ use crate::format::{beside, family};
 use crate::incoming_file::IncomingFile;
 use crate::options::StorageOptions;
 use crate::storage::Storage;
-use crate::tasks::AlwaysOpen;
 use crate::transaction::Transaction;
 use crate::{CollectionKind, replay};
 use baton_types::{Error, ErrorCode, Result};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Where files are gathered.
 pub struct Incoming {
@@ -144,7 +142,7 @@ pub fn take_over(database: &Path, options: &StorageOptions) -> Result<bool> {
 
 /// What this member has promised, and what it is, stays.
 fn carry_facts_over(from: &Path, to: &Path, options: &StorageOptions) -> Result<()> {
-    let open = |path: &Path| Storage::open(path, options.clone(), Arc::new(AlwaysOpen));
+    let open = |path: &Path| Storage::open(path, options.clone());
     let (own, rollbacks) = {
         let own = open(from)?;
         let facts = [Fact::LastVote, Fact::Configuration, Fact::OplogLimits]
@@ -175,13 +173,14 @@ mod tests {
     use super::*;
     use baton_types::Namespace;
     use bson::rawdoc;
+    use std::sync::Arc;
 
     fn options() -> StorageOptions {
         StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() }
     }
 
     fn open(path: &Path) -> Arc<Storage> {
-        Storage::open(path, options(), Arc::new(AlwaysOpen)).unwrap()
+        Storage::open(path, options()).unwrap()
     }
 
     /// What a member has, told by its vote and its notes.

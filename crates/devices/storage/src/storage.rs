@@ -20,8 +20,8 @@ use crate::record_cache::RecordCache;
 use crate::retention::{OplogLimits, Retention};
 use crate::sessions::{SessionHandle, SessionTable};
 use crate::spill::Spills;
+use crate::tasks::TaskRegistry;
 use crate::tasks::listener::TaskListener;
-use crate::tasks::{Gate, TaskRegistry};
 use crate::transaction::Transaction;
 use crate::upgrade::OLDEST_VERSION;
 use ahash::RandomState;
@@ -71,11 +71,11 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Opens a data directory, makes it if it is not there, and recovers it if it was not closed. `gate` is asked when tasks may
-    /// begin, until another is bound ([`TaskRegistry::bind`]).
-    pub fn open(path: &Path, options: StorageOptions, gate: Arc<dyn Gate>) -> Result<Arc<Self>> {
+    /// Opens a data directory, makes it if it is not there, and recovers it if it was not closed. All tasks may begin until a gate is
+    /// bound ([`TaskRegistry::bind`]).
+    pub fn open(path: &Path, options: StorageOptions) -> Result<Arc<Self>> {
         log_check::check(path)?;
-        let tasks = Arc::new(TaskRegistry::new(gate));
+        let tasks = Arc::new(TaskRegistry::default());
         let cache = options.cache();
         let mut database = options.database(&cache, TaskListener::new(Arc::clone(&tasks)));
         let log_switch = LogSwitch::default();

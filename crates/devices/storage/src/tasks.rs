@@ -2,7 +2,7 @@
 //! gate and is registered while it runs, shows its progress, and works at the pace it was given.
 //!
 //! The registry is what `currentOp`, `serverStatus` and the status page show: what runs, and what waits and why. The gate is how
-//! storage asks without knowing what leadership is; a lone member has one that is always open, a set binds its own.
+//! storage asks without knowing what leadership is; a lone member's is always open, and a set binds its own ([`TaskRegistry::bind`], the one way).
 //!
 //! Invariants:
 //! - Nothing registers without asking: a [`TaskGuard`] comes only from an answer of the gate.
@@ -165,12 +165,14 @@ impl Asked {
     }
 }
 
-impl TaskRegistry {
-    /// An empty one; `gate` decides until another is bound.
-    pub fn new(gate: Arc<dyn Gate>) -> Self {
-        Self { next_id: AtomicU64::new(1), gate: RwLock::new(gate), registered: Mutex::default() }
+impl Default for TaskRegistry {
+    /// An empty one, whose gate is open until another is bound.
+    fn default() -> Self {
+        Self { next_id: AtomicU64::new(1), gate: RwLock::new(Arc::new(AlwaysOpen)), registered: Mutex::default() }
     }
+}
 
+impl TaskRegistry {
     /// Lets this gate decide from now on: there is a set to ask.
     pub fn bind(&self, gate: Arc<dyn Gate>) {
         *self.gate.write() = gate;

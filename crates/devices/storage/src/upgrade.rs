@@ -87,7 +87,6 @@ impl Storage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::AlwaysOpen;
     use crate::{CollectionOptions, CreateOutcome, IndexDefinition, StorageOptions};
     use baton_document::hash::index_hash;
     use baton_document::keys::{self, Direction};
@@ -96,7 +95,7 @@ mod tests {
 
     fn open(path: &std::path::Path) -> Arc<Storage> {
         let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-        Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+        Storage::open(path, options).expect("the directory opens")
     }
 
     fn entries(storage: &Storage, index: &Index) -> Vec<Vec<u8>> {
@@ -168,7 +167,7 @@ mod tests {
         storage.commit.commit_unasked(transaction, Durability::Synced);
         drop(storage);
         let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-        let refused = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).err().expect("refused");
+        let refused = Storage::open(directory.path(), options).err().expect("refused");
         assert!(refused.message.contains("format 99") && refused.message.contains("restore"), "{refused}");
     }
 }

@@ -4,7 +4,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Bounds, CarriedOut, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, EntryChange, Inserted,
     Modification, Order, Storage, StorageOptions, Transaction, View, stored_document,
@@ -20,7 +19,7 @@ const SIZE: i64 = 4096;
 
 fn open(path: &Path) -> Arc<Storage> {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    Storage::open(path, options, Arc::new(AlwaysOpen)).unwrap()
+    Storage::open(path, options).unwrap()
 }
 
 fn name(coll: &str) -> Namespace {
@@ -433,7 +432,7 @@ fn what_one_insert_lets_go_of_is_small_in_bytes() {
         storage.commit(transaction, Durability::Applied).unwrap();
         ring.counts().documents
     };
-    assert_eq!((0..40).map(put).last(), Some(40));
+    assert_eq!((0..40).map(put).next_back(), Some(40));
     let modification = Modification { options: rawdoc! { "size": 4096 << 8 }, index: None };
     storage.lock_catalog().collection(&ring.namespace).unwrap().modify(&modification).unwrap();
     let mut before = 40;

@@ -2,7 +2,6 @@
 //!
 //! What is done under the catalog's guard is counted, not timed.
 
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Bounds, Collection, CollectionOptions, Copied, CopyRequest, CreateOutcome, Durability, IndexDefinition, Inserted,
     Modification, Order, Storage, StorageOptions, Transaction, record_key,
@@ -19,7 +18,7 @@ const HELD_MAX: u64 = 256;
 
 fn open(path: &Path) -> Arc<Storage> {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+    Storage::open(path, options).expect("the directory opens")
 }
 
 fn name(db: &str, coll: &str) -> Namespace {

@@ -1,7 +1,6 @@
 //! The rule of DDL: what is decided about a collection is decided about the one that is there, and what was dropped stays
 //! dropped, over a restart too.
 
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, IndexModification, IndexState, Inserted,
     LoggedCommand, Modification, Storage, StorageOptions, Transaction,
@@ -18,7 +17,7 @@ const DOCUMENTS: i32 = 600;
 
 fn open(path: &Path) -> Arc<Storage> {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+    Storage::open(path, options).expect("the directory opens")
 }
 
 fn name(collection: &str) -> Namespace {

@@ -1,7 +1,6 @@
 //! An operation that writes much stays close to what the set has committed.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Collection, CollectionOptions, CreateOutcome, Durability, Storage, StorageOptions, Throttle, Transaction,
 };
@@ -18,7 +17,7 @@ const DOCUMENT_BYTES: usize = 4096;
 fn open() -> (Arc<Storage>, Arc<Collection>, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap();
+    let storage = Storage::open(directory.path(), options).unwrap();
     let namespace = Namespace::new("test", "c").unwrap();
     let created = storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;

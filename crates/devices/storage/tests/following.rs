@@ -1,7 +1,6 @@
 //! Members that follow: what one logged is carried out by another, and the gate keeps a member from logging while it
 //! follows.
 
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Bounds, CarriedOut, Collection, CollectionOptions, CreateOutcome, Durability, EntryChange, Fact, IndexDefinition,
     IndexModification, Inserted, Modification, Order, RetryImage, Statement, Storage, StorageOptions, Transaction,
@@ -16,7 +15,7 @@ use std::time::Duration;
 
 fn open(path: &Path) -> Arc<Storage> {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+    Storage::open(path, options).expect("the directory opens")
 }
 
 /// A member that follows.

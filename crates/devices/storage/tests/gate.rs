@@ -51,7 +51,8 @@ fn ended(storage: &Storage, kind: TaskKind) -> u64 {
 
 fn open(directory: &std::path::Path, gate: &Arc<NotingGate>, oplog_bytes_max: u64) -> (Arc<Storage>, Arc<Collection>) {
     let options = StorageOptions { cache_bytes: 64 << 20, oplog_bytes_max, ..StorageOptions::default() };
-    let storage = Storage::open(directory, options, Arc::clone(gate) as Arc<dyn Gate>).unwrap();
+    let storage = Storage::open(directory, options).unwrap();
+    storage.tasks().bind(Arc::clone(gate) as Arc<dyn Gate>);
     let namespace = Namespace::new("test", "c").unwrap();
     let options = CollectionOptions::parse(&rawdoc! {}).unwrap();
     let collection = match storage.create_collection(&namespace, options, [7; 16]).unwrap() {

@@ -1,6 +1,5 @@
 //! Builds of a set, by one member's storage: they outlive a restart, go on beside what is applied, and end whole.
 
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     BuildOfSet, Collection, CollectionOptions, CreateOutcome, Durability, FillPosition, IndexBuild, IndexDefinition,
     IndexState, Inserted, LoggedCommand, Pass, Started, Storage, StorageOptions, Transaction,
@@ -16,7 +15,7 @@ const BUILD: [u8; 16] = [7; 16];
 
 fn open(path: &Path) -> Arc<Storage> {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+    Storage::open(path, options).expect("the directory opens")
 }
 
 fn name() -> Namespace {

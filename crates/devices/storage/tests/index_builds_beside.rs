@@ -1,7 +1,7 @@
 //! Index builds beside writers: whatever these do in whatever phase, and wherever a build is interrupted, its indexes have exactly what
 //! the documents give in the end.
 
-use baton_storage::tasks::{AlwaysOpen, TaskKind};
+use baton_storage::tasks::TaskKind;
 use baton_storage::{
     Bounds, BuildPhase, Collection, CollectionOptions, CreateOutcome, Durability, FillPosition, IndexBuild,
     IndexDefinition, IndexState, Inserted, Order, Pass, Started, Storage, StorageOptions, Transaction, record_key,
@@ -20,7 +20,7 @@ const DOCUMENTS: i32 = 900;
 fn open(path: &Path) -> Arc<Storage> {
     // So little that the scan writes runs, and merges them.
     let options = StorageOptions { cache_bytes: 64 << 20, index_build_bytes: 4 << 10, ..StorageOptions::default() };
-    Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+    Storage::open(path, options).expect("the directory opens")
 }
 
 fn name() -> Namespace {

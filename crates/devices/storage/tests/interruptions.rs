@@ -1,7 +1,6 @@
 //! Keys of one document: whoever makes very many of them is asked whether to go on, and there are not more than memory has room
 //! for. What was refused has left nothing.
 
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, Inserted, Order, Storage,
     StorageOptions, Transaction, record_key,
@@ -26,7 +25,7 @@ impl Ground {
     fn new(index: Option<&RawDocument>) -> Self {
         let directory = tempfile::tempdir().expect("a folder");
         let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-        let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).expect("the directory opens");
+        let storage = Storage::open(directory.path(), options).expect("the directory opens");
         let namespace = Namespace::new("test", "c").expect("a valid name");
         let outcome = storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).expect("created");
         let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;

@@ -4,7 +4,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{
     BuildOfSet, BuildPhase, Collection, CollectionOptions, CreateOutcome, Durability, FillPosition, IndexBuild,
     IndexDefinition, Inserted, Pass, Started, Storage, StorageOptions, Transaction, record_key, stored_document,
@@ -20,7 +19,7 @@ const BUILD: [u8; 16] = [7; 16];
 
 fn open(path: &Path) -> (Arc<Storage>, Arc<Collection>) {
     let options = StorageOptions { cache_bytes: 64 << 20, index_build_bytes: 4 << 10, ..StorageOptions::default() };
-    let storage = Storage::open(path, options, Arc::new(AlwaysOpen)).unwrap();
+    let storage = Storage::open(path, options).unwrap();
     let created = storage.create_collection(&name(), CollectionOptions::default(), [1; 16]).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
     (storage, collection)

@@ -1,7 +1,7 @@
 //! Storage on a real directory: what is written is read back, over a restart too, and every index agrees with its
 //! documents.
 
-use baton_storage::tasks::{Admission, AlwaysOpen, Gate, Pace, Proposal, TaskKind};
+use baton_storage::tasks::{Admission, Gate, Pace, Proposal, TaskKind};
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CopyRequest, CreateOutcome, Durability, IndexDefinition, IndexState,
     Inserted, Order, Storage, StorageOptions, Transaction, record_key,
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 fn open(path: &Path) -> Arc<Storage> {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    Storage::open(path, options, Arc::new(AlwaysOpen)).expect("the directory opens")
+    Storage::open(path, options).expect("the directory opens")
 }
 
 fn create(storage: &Storage, name: &str, options: RawDocumentBuf) -> Arc<Collection> {
@@ -301,7 +301,8 @@ impl Gate for SwitchedGate {
 fn automatic_compaction_waits_for_the_gate() {
     let directory = tempfile::tempdir().expect("a folder");
     let gate = Arc::new(SwitchedGate::default());
-    let storage = Storage::open(directory.path(), StorageOptions::default(), gate.clone()).expect("opened");
+    let storage = Storage::open(directory.path(), StorageOptions::default()).expect("opened");
+    storage.tasks().bind(gate.clone());
     let collection = create(&storage, "c", rawdoc! {});
     for round in 0..6 {
         for id in 0..50 {
@@ -501,7 +502,7 @@ fn the_oplogs_limits_are_those_it_was_made_with_or_given_since() {
             oplog_retention_secs_min: secs,
             ..StorageOptions::default()
         };
-        let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).expect("opened");
+        let storage = Storage::open(directory.path(), options).expect("opened");
         let statistics = storage.statistics();
         (storage, statistics.oplog_bytes_max, statistics.oplog_retention_secs_min)
     };

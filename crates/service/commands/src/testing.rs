@@ -3,7 +3,6 @@
 use crate::dispatch::dispatch;
 use crate::membership;
 use crate::server::{Client, Connection, Hooks, Identity, Parts, Server};
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Storage, StorageOptions};
 use baton_wire::Request;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
@@ -50,7 +49,7 @@ impl Member {
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-        let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).unwrap();
+        let storage = Storage::open(directory.path(), options).unwrap();
         let server = Server::new(Parts {
             identity: Identity {
                 host: "localhost:27017".into(),

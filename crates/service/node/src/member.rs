@@ -12,7 +12,6 @@ use crate::{metrics, status_page};
 use baton_commands::server::{Hooks, Identity, LogLines, Parts};
 use baton_commands::upkeep::{self, Upkeep};
 use baton_commands::{Server, host, membership};
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Fact, Storage, StorageOptions};
 use baton_telemetry::{HttpServer, Log, Metrics, Pages};
 use baton_types::{Error, Namespace, must_not_unwind};
@@ -227,8 +226,7 @@ fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Stora
     .with_memtables_by_chance();
     let path = options.data_directory.join(crate::contents::DATABASE);
     baton_storage::take_over(&path, &storage_options).map_err(|e| StartError::new(100, e.message))?;
-    let storage =
-        Storage::open(&path, storage_options, Arc::new(AlwaysOpen)).map_err(|e| StartError::new(100, e.message))?;
+    let storage = Storage::open(&path, storage_options).map_err(|e| StartError::new(100, e.message))?;
     // Before anything else runs: what this member logged of its own would have the OpTime of another entry that its primary logs.
     if options.replica_set.is_some() {
         storage.close_to_writes();

@@ -4,7 +4,7 @@ use crate::catalog::{Collection, CollectionOptions, IndexDefinition};
 use crate::commit::Durability;
 use crate::format::{family, prefix, prefix_end};
 use crate::storage::Storage;
-use crate::tasks::{AlwaysOpen, TaskKind};
+use crate::tasks::TaskKind;
 use crate::transaction::Transaction;
 use crate::{CreateOutcome, StorageOptions};
 use baton_types::Namespace;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 fn open(path: &Path) -> Arc<Storage> {
     let options = StorageOptions { cache_bytes: 64 << 20, history_secs: 0, ..StorageOptions::default() };
-    Storage::open(path, options, Arc::new(AlwaysOpen)).unwrap()
+    Storage::open(path, options).unwrap()
 }
 
 fn name(collection: &str) -> Namespace {

@@ -25,12 +25,14 @@ impl Gate for Slow {
 }
 
 fn slow(begins_at: u64) -> Arc<TaskRegistry> {
-    Arc::new(TaskRegistry::new(Arc::new(Slow { asks: AtomicU64::new(0), begins_at })))
+    let registry = Arc::new(TaskRegistry::default());
+    registry.bind(Arc::new(Slow { asks: AtomicU64::new(0), begins_at }));
+    registry
 }
 
 #[test]
 fn a_task_shows_while_it_runs_and_counts_once_it_ended() {
-    let registry = Arc::new(TaskRegistry::new(Arc::new(AlwaysOpen)));
+    let registry = Arc::new(TaskRegistry::default());
     let guard = registry.admit_now(TaskKind::IndexBuild, "shop.carts", 100);
     assert_eq!(registry.running()[0].progress().counts(), (0, 100));
     guard.progress(25, 100);

@@ -4,7 +4,7 @@ use super::*;
 use crate::catalog::{CollectionOptions, IndexDefinition};
 use crate::ddl::CreateOutcome;
 use crate::options::StorageOptions;
-use crate::tasks::{Admission, AlwaysOpen, Gate, Pace, Proposal, Task};
+use crate::tasks::{Admission, Gate, Pace, Proposal, Task};
 use baton_types::Namespace;
 use bson::{RawDocument, rawdoc};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// A collection with a unique index on `a`, and one document.
 fn collection(folder: &std::path::Path) -> (Arc<Storage>, Arc<Collection>) {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    let storage = Storage::open(folder, options, Arc::new(AlwaysOpen)).unwrap();
+    let storage = Storage::open(folder, options).unwrap();
     let namespace = Namespace::new("test", "c").unwrap();
     let created = storage.create_collection(&namespace, CollectionOptions::default(), [1; 16]).unwrap();
     let (CreateOutcome::Created(c) | CreateOutcome::Exists(c)) = created;

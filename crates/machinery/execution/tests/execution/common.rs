@@ -7,7 +7,6 @@ use baton_query::matcher::Matcher;
 use baton_query::pipeline::Pipeline;
 use baton_query::sort::SortPattern;
 use baton_query::update::Update;
-use baton_storage::tasks::AlwaysOpen;
 use baton_storage::{Collection, Durability, IndexDefinition, Storage, StorageOptions, Throttle};
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -62,7 +61,7 @@ impl Ground {
     pub fn new(documents: impl IntoIterator<Item = RawDocumentBuf>) -> Self {
         let directory = tempfile::tempdir().expect("a folder");
         let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-        let storage = Storage::open(directory.path(), options, Arc::new(AlwaysOpen)).expect("the directory opens");
+        let storage = Storage::open(directory.path(), options).expect("the directory opens");
         let ground = Self {
             storage,
             namespace: Namespace::new("test", "c").expect("a name"),

@@ -56,7 +56,7 @@ fn a_set_that_is_well_says_so_first_and_each_member_has_its_own_uptime_lag_and_t
     let waits = doc! { "kind": "backup", "state": "waiting", "sinceMs": 3000_i64, "why": "others go first" };
     let built = doc! { "done": 300_i64, "total": 400_i64, "etaSecs": 4.0 };
     let build = doc! { "kind": "indexBuild", "state": "running", "sinceMs": 12_000_i64 };
-    let build = build.into_iter().chain(built).collect::<bson::Document>();
+    let build = build.into_iter().chain(built).collect::<Document>();
     let text = text_of(vec![member("a:1", "PRIMARY", 10, doc! { "tasks": [task, waits, build] }), behind]);
     assert!(text.starts_with("set rs0: OK: primary a:1, term 3, 2 of 2 members are well\n"), "{text}");
     let tasks =
