@@ -22,6 +22,7 @@ mod index_scan;
 mod logged;
 mod recovery;
 mod sorted_runs;
+mod sorter;
 
 pub(crate) use drop::forget;
 pub(crate) use dropped::{Dropped, DroppedPart};

@@ -7,7 +7,8 @@
 use super::index_build::aborted;
 use super::index_fill::{FillPosition, Filling, Steps};
 use super::index_scan::BATCH_DOCUMENTS;
-use super::sorted_runs::{RunFolder, STEP_ENTRIES, Sorter};
+use super::sorted_runs::{RunFolder, STEP_ENTRIES};
+use super::sorter::Sorter;
 use crate::catalog::BuildPhase;
 use crate::commit::Durability;
 use crate::format::{PREFIX_BYTES, build_position_key, family, prefix};

@@ -3,7 +3,8 @@
 //! No document is locked: see the invariants of [`super::index_fill`].
 
 use super::index_fill::{FillPosition, Filling, Pass, Steps};
-use super::sorted_runs::{RunFolder, Sorter};
+use super::sorted_runs::RunFolder;
+use super::sorter::Sorter;
 use crate::catalog::{BuildPhase, Collection};
 use crate::commit::Durability;
 use crate::format::{build_position_key, family};

@@ -1,4 +1,4 @@
-//! What an index build has read, sorted: in memory as far as it may, else in runs on the disk, which outlive a restart.
+//! What an index build has read, sorted in runs on the disk, which outlive a restart.
 //!
 //! ```text
 //!  documents ─▶ Sorter ─ full, or a while ago ─▶ run 1, run 2, …   (level 0)
@@ -9,28 +9,27 @@
 //! A run is a row of blocks as [`crate::spill`] stores them, each a row of entries: the lengths of key and value (u32 each), the key,
 //! the value. Keys are whole ones of the index family, so that the entries of one index follow those of another.
 //!
-//! Invariants: a run is synced before anybody counts on it. What is held in memory is bounded, whatever the number of entries: the
-//! sorter's account, and a block for each of at most so many runs.
+//! Invariants: a run is synced before anybody counts on it. What is held in memory is bounded, whatever the number of entries: a
+//! block for each of at most so many runs.
 //!
-//! Not here: what is read, and where it goes on ([`super::index_scan`]); which builds there are.
+//! Not here: sorting in memory ([`super::sorter`]); what is read, and where it goes on ([`super::index_scan`]); which builds there
+//! are.
 
+use super::sorter::Sorter;
 use crate::machine::check_room;
 use crate::spill::{self, read_failure, write_failure};
 use baton_query::spill::damaged;
-use baton_types::{MemoryAccount, MemoryPool, Result};
+use baton_types::Result;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Bytes of a block before it is compressed.
 const BLOCK_BYTES: usize = 64 << 10;
 /// Runs of one level that are merged into one of the next.
 const FAN_IN: usize = 32;
-/// The least that is sorted at once, in bytes, however little memory there is.
-const SORTED_BYTES_MIN: usize = 1 << 20;
 /// The disk is asked how much it has left every so many bytes.
 const CHECK_ROOM_EVERY_BYTES: u64 = 1 << 20;
 
@@ -41,85 +40,6 @@ pub(super) struct Run {
     /// 0: written by the sorter; else merged from runs of the level below.
     pub(super) level: u8,
     pub(super) entries: u64,
-}
-
-/// Where an entry lies in the sorter's memory.
-#[derive(Clone, Copy)]
-struct Place {
-    /// The key's first bytes, by which most comparisons are decided.
-    first: u128,
-    at: u32,
-    key: u32,
-    value: u32,
-}
-
-/// Entries in memory.
-pub(super) struct Sorter {
-    bytes: Vec<u8>,
-    places: Vec<Place>,
-    bytes_max: usize,
-    _account: MemoryAccount,
-}
-
-impl Sorter {
-    /// One that may hold `bytes_max`, or what the pool has left for it.
-    pub(super) fn new(pool: &Arc<MemoryPool>, bytes_max: usize) -> Self {
-        let mut account = pool.account(bytes_max);
-        account.set_up_to(bytes_max);
-        let bytes_max = account.bytes().max(SORTED_BYTES_MIN.min(bytes_max));
-        Self { bytes: Vec::new(), places: Vec::new(), bytes_max, _account: account }
-    }
-
-    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
-        let mut first = [0; 16];
-        let length = key.len().min(first.len());
-        first[..length].copy_from_slice(&key[..length]);
-        // Of one document's entries and the sorter's own bound, which four bytes count.
-        let place = Place {
-            first: u128::from_be_bytes(first),
-            at: self.bytes.len() as u32,
-            key: key.len() as u32,
-            value: value.len() as u32,
-        };
-        self.places.push(place);
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        // A vector that grows has its old half beside it for a moment.
-        3 * (self.bytes.len() + self.places.len() * size_of::<Place>()) >= 2 * self.bytes_max
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
-    /// Entries, and their bytes.
-    pub(super) fn size(&self) -> (usize, usize) {
-        (self.places.len(), self.bytes.len())
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.places.clear();
-    }
-
-    fn key(&self, place: &Place) -> &[u8] {
-        let at = place.at as usize;
-        &self.bytes[at..at + place.key as usize]
-    }
-
-    /// All entries, in order.
-    pub(super) fn sorted(&mut self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut places = std::mem::take(&mut self.places);
-        places.sort_unstable_by(|a, b| a.first.cmp(&b.first).then_with(|| self.key(a).cmp(self.key(b))));
-        self.places = places;
-        self.places.iter().map(|place| {
-            let value = place.at as usize + place.key as usize;
-            (self.key(place), &self.bytes[value..value + place.value as usize])
-        })
-    }
 }
 
 /// The folder of one build, with its runs.
@@ -374,6 +294,7 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_types::MemoryPool;
     use std::collections::BTreeMap;
 
     fn folder(runs: &[Run]) -> (tempfile::TempDir, RunFolder) {
@@ -464,20 +385,5 @@ mod tests {
         }
         std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
         assert!(folder.merge(&[run]).is_err());
-    }
-
-    #[test]
-    fn a_sorter_is_full_within_what_the_pool_has_left() {
-        let pool = MemoryPool::new(8 << 20);
-        let mut large = Sorter::new(&pool, 6 << 20);
-        let mut small = Sorter::new(&pool, 6 << 20);
-        let fill = |sorter: &mut Sorter| {
-            while !sorter.is_full() {
-                sorter.add(&[7; 100], &[]);
-            }
-            sorter.size().1
-        };
-        let (large, small) = (fill(&mut large), fill(&mut small));
-        assert!(large < 6 << 20 && small < 2 << 20 && large > 2 * small, "{large} {small}");
     }
 }
