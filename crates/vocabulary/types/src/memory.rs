@@ -1,8 +1,8 @@
 //! Memory that requests share: how much all of them may hold together, and who holds it.
 //!
-//! Invariants: what is held never exceeds the pool's size; what an account holds goes back when it is dropped. One account at a
-//! time may have more than the pool has for it (the turn), so that those who wait with a part of what they need never wait for
-//! each other alone.
+//! Invariants: what is held never exceeds the pool's size, but for what somebody has to have and says so
+//! ([`MemoryAccount::set_anyway`]); what an account holds goes back when it is dropped. One account at a time may have more than the
+//! pool has for it (the turn), so that those who wait with a part of what they need never wait for each other alone.
 //! What it deliberately does not do: allocate. Accounts are told what was, or is about to be, allocated.
 
 use std::collections::BTreeMap;
@@ -157,6 +157,17 @@ impl MemoryAccount {
         }
     }
 
+    /// Holds so many bytes from now on, whatever it may and whatever the pool has: that who cannot do with less is counted. Others
+    /// have none of the pool until what is too much has come back.
+    pub fn set_anyway(&mut self, bytes: usize) {
+        if bytes >= self.bytes {
+            self.pool.bytes.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        } else {
+            self.pool.bytes.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+
     /// Holds so many bytes from now on, or takes the turn, if nobody waits for it, and has them beyond the pool; `false`, and what it
     /// held before, if it must wait.
     #[must_use]
@@ -265,6 +276,21 @@ mod tests {
         assert_eq!((first.bytes(), second.bytes()), (80, 20));
         second.set_up_to(10);
         assert_eq!(pool.bytes(), 100);
+    }
+
+    #[test]
+    fn who_has_to_have_more_is_counted_and_others_have_none_meanwhile() {
+        let pool = MemoryPool::new(100);
+        let (mut first, mut second) = (pool.account(80), pool.account(80));
+        first.set_anyway(130);
+        assert_eq!((first.bytes(), pool.bytes()), (130, 130));
+        second.set_up_to(10);
+        assert!(!second.set(1) && second.bytes() == 0);
+        first.set_anyway(60);
+        assert!(second.set(40) && pool.bytes() == 100);
+        first.set_anyway(70);
+        drop(first);
+        assert_eq!(pool.bytes(), 40);
     }
 
     #[test]
