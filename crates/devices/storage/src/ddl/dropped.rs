@@ -8,7 +8,7 @@
 //! - A record without a time is of what no rollback brings back: an aborted index build, what was never logged, what a Baton of an
 //!   older format dropped. Its space is given back at once.
 
-use crate::catalog::{CatalogEntry, Index, IndexState};
+use crate::catalog::{Index, IndexState};
 use crate::counters::Counts;
 use crate::format::{CollectionId, family, meta};
 use crate::machine::read_failure;
@@ -44,7 +44,7 @@ pub(crate) struct Dropped {
 impl DroppedPart {
     pub(crate) fn of_index(collection: CollectionId, index: &Index) -> Self {
         let is_ready = index.state() == IndexState::Ready;
-        Self::Index { collection, entry: CatalogEntry::encode_index(index, is_ready) }
+        Self::Index { collection, entry: index.encode(is_ready) }
     }
 }
 
