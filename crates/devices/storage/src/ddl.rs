@@ -21,6 +21,7 @@ mod index_load;
 mod index_scan;
 mod logged;
 mod recovery;
+mod set_build;
 mod sorted_runs;
 mod sorter;
 
@@ -29,9 +30,9 @@ pub(crate) use dropped::{Dropped, DroppedPart};
 pub(crate) use freeing::Freeing;
 pub(crate) use guard::Quiet;
 pub use guard::{CatalogGuard, Held};
-pub use index_build::{BuildOfSet, Started};
 pub use index_fill::{FillPosition, IndexBuildProgress, Pass};
 pub use logged::{IndexModification, LoggedCommand, Modification};
+pub use set_build::{BuildOfSet, Started};
 
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, replaced};
 use crate::commit::Durability;

@@ -21,7 +21,7 @@
 //! - Whatever a build writes, it writes while none of its indexes can be dropped (`Storage::in_build`). So nothing comes into the
 //!   range of one that is gone.
 //!
-//! Not here: what a build is, and its ends ([`super::index_build`]); the phases themselves ([`super::index_scan`],
+//! Not here: what a build is, and its ends ([`super::index_build`], [`super::set_build`]); the phases themselves ([`super::index_scan`],
 //! [`super::index_load`], [`super::index_drain`]).
 
 use super::index_build::aborted;

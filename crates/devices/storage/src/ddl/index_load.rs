@@ -3,6 +3,9 @@
 //! Tables are written in the order of keys, each of one index alone, and taken in by one call: it has effect whole, and is refused if
 //! there is anything where they come to lie, which is why writers keep out until then. Their versions have the lowest stamp there is:
 //! whoever reads the index reads of times after its completion, and whatever writers put on top of it is newer.
+//!
+//! Meanwhile DDL of the collection waits, and no writer does. Taking in is a link, an open and a sync for each table, whatever it holds:
+//! about a millisecond, for every 64 MB of the index.
 
 use super::index_build::aborted;
 use super::index_fill::{FillPosition, Filling, Steps};
