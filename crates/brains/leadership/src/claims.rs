@@ -1,0 +1,201 @@
+//! The heavy slot: at most so many voters are in heavy tasks that a majority is free.
+//!
+//! ```text
+//!  secondary   claim ──gossip──▶ primary: in turn, if one more may be busy ──gossip──▶ confirmed: begin … release
+//! ```
+//!
+//! A claim waits in the primary's queue, first come, first served. A confirmed one holds until its owner says that it has none, or is
+//! silent for the election timeout: then it is stolen. A task that must begin by its deadline, or that could not wait, asks nobody; its
+//! member counts as busy for the next one.
+//!
+//! Invariants:
+//! - Of those who begin with a confirmed claim there are never more at once than there are slots, unless the primary took one of them
+//!   for gone.
+//! - A member begins only by what the primary of its own term has confirmed; and a new primary takes every voter for busy until it has
+//!   heard from it in the new term. So what an old primary confirmed cannot meet what a new one does.
+//! - A member begins only as long as its claim cannot have been stolen: a confirmation that was under way for too long is not believed.
+
+use crate::gossip::{Claim, Grant};
+use crate::leadership::Leadership;
+use crate::mutant::Mutant;
+use crate::set::{MemberId, Set};
+use crate::step::{Effect, Moment, Role};
+use std::collections::BTreeMap;
+
+/// A claim, as a primary knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    pub member: MemberId,
+    pub incarnation: u64,
+    pub number: u64,
+}
+
+/// What a primary has confirmed, and who is in turn.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Register {
+    /// First come first. This member's own claim is in it, too.
+    queue: Vec<Claimed>,
+    grants: BTreeMap<MemberId, Claimed>,
+    /// When this term of this primary began.
+    since: Moment,
+}
+
+impl Register {
+    /// The register of a primary that was elected at `since`.
+    pub fn new(since: Moment) -> Self {
+        Self { since, ..Self::default() }
+    }
+
+    /// Whether this member's claim is confirmed.
+    pub fn has_granted(&self, member: MemberId) -> bool {
+        self.grants.contains_key(&member)
+    }
+
+    /// Whether anybody asks, or has been confirmed.
+    pub fn is_asked(&self) -> bool {
+        !self.queue.is_empty() || !self.grants.is_empty()
+    }
+
+    /// What is confirmed.
+    pub fn granted(&self) -> Vec<Claimed> {
+        self.grants.values().copied().collect()
+    }
+
+    fn retain(&mut self, still_stands: impl Fn(&Claimed) -> bool) {
+        self.queue.retain(&still_stands);
+        self.grants.retain(|_, grant| still_stands(grant));
+    }
+}
+
+impl Leadership {
+    /// Sees to this member's own claim: there is one while a heavy task waits for the slot, or runs in it.
+    pub(crate) fn settle_claim(&mut self, set: &Set) {
+        let waits = self.tasks.has_waiting();
+        let is_needed = match (self.claim, self.role) {
+            (_, Role::Other) | (None, Role::Primary { .. }) => false,
+            // A primary asks itself.
+            (Some(claim), Role::Primary { .. }) => claim.is_confirmed && self.tasks.is_busy(),
+            (None, Role::Secondary) => waits,
+            (Some(claim), Role::Secondary) => waits || (claim.is_confirmed && self.tasks.is_busy()),
+        };
+        let is_needed = is_needed && set.am_voter();
+        match self.claim {
+            None if is_needed => {
+                self.next_claim += 1;
+                let number = self.next_claim;
+                self.claim = Some(Claim { number, is_confirmed: false });
+                self.effects.push(Effect::Claim { number });
+            }
+            Some(claim) if !is_needed => {
+                self.claim = None;
+                self.effects.push(Effect::Release { number: claim.number });
+            }
+            None | Some(_) => {}
+        }
+    }
+
+    /// What the others are told of the register.
+    pub(crate) fn grants(&self) -> Vec<Grant> {
+        let heard_made_at = |member| self.peers.get(&member).map_or(Moment::ZERO, |peer| peer.gossip.made_at);
+        let granted = self.register.granted().into_iter();
+        granted
+            .map(|Claimed { member, incarnation, number }| Grant {
+                member,
+                incarnation,
+                number,
+                heard_made_at: heard_made_at(member),
+            })
+            .collect()
+    }
+
+    /// Takes what the primary of this member's term has confirmed, as long as it cannot have been stolen yet; and what it has not, or
+    /// not any more.
+    pub(crate) fn hear_grants(&mut self, set: &Set, from: MemberId) {
+        let Some(peer) = self.peers.get(&from) else { return };
+        let is_of_my_term = peer.gossip.term == self.term || self.is_mutant(Mutant::BelievesAnyTerm);
+        let is_believed = peer.gossip.is_primary && is_of_my_term && self.role == Role::Secondary;
+        let Some(claim) = self.claim.filter(|_| is_believed) else { return };
+        let mine =
+            peer.gossip.grants.iter().find(|grant| {
+                (grant.member, grant.incarnation, grant.number) == (set.me, self.incarnation, claim.number)
+            });
+        // One interval less, for clocks that go at different rates.
+        let lease = set.election_timeout.saturating_sub(set.heartbeat_interval);
+        let is_in_time = |grant: &Grant| {
+            self.now.saturating_sub(grant.heard_made_at) < lease || self.is_mutant(Mutant::BelievesLateGrants)
+        };
+        let is_confirmed = mine.is_some_and(|grant| claim.is_confirmed || is_in_time(grant));
+        self.claim = Some(Claim { is_confirmed, ..claim });
+    }
+
+    /// As primary: forgets what was released or whose owner is gone, hears who asks, and confirms in turn.
+    pub(crate) fn settle_register(&mut self, set: &Set) {
+        let claims: BTreeMap<MemberId, Claimed> = set
+            .others()
+            .filter(|member| member.is_voter && !self.is_gone(set, member.id))
+            .filter_map(|member| {
+                let gossip = &self.peers.get(&member.id)?.gossip;
+                let number = gossip.claim?.number;
+                Some((member.id, Claimed { member: member.id, incarnation: gossip.incarnation, number }))
+            })
+            .collect();
+        let own = Claimed { member: set.me, incarnation: self.incarnation, number: 0 };
+        let wants_own = self.wants_slot_as_primary || self.tasks.is_busy();
+        self.register
+            .retain(|grant| if grant.member == set.me { wants_own } else { claims.get(&grant.member) == Some(grant) });
+        let asked = claims.into_values().chain(self.wants_slot_as_primary.then_some(own));
+        for claim in asked {
+            let is_known =
+                self.register.grants.get(&claim.member) == Some(&claim) || self.register.queue.contains(&claim);
+            if !is_known {
+                self.register.queue.push(claim);
+            }
+        }
+        if self.handoff.is_some() {
+            // Whoever is to lead next must not become busy meanwhile.
+            return;
+        }
+        while let Some(next) = self.register.queue.first().copied() {
+            if self.busy_voters(set, next.member) + 1 > set.slots() && !self.is_mutant(Mutant::GrantsEverybody) {
+                break;
+            }
+            self.register.queue.remove(0);
+            self.register.grants.insert(next.member, next);
+        }
+    }
+
+    /// How many voters besides this one are busy, or may be.
+    fn busy_voters(&self, set: &Set, besides: MemberId) -> usize {
+        set.members
+            .iter()
+            .filter(|member| member.is_voter && !member.is_arbiter && member.id != besides)
+            .filter(|member| self.may_be_busy(set, member.id))
+            .count()
+    }
+
+    fn may_be_busy(&self, set: &Set, member: MemberId) -> bool {
+        if self.register.has_granted(member) {
+            return true;
+        }
+        if member == set.me {
+            return self.tasks.is_busy();
+        }
+        if self.is_gone(set, member) {
+            return false;
+        }
+        let Some(gossip) = self.peers.get(&member).map(|peer| &peer.gossip) else {
+            return !self.is_mutant(Mutant::GrantsUnheard);
+        };
+        if gossip.running().is_some() {
+            return true;
+        }
+        let was_confirmed = gossip.claim.is_some_and(|claim| claim.is_confirmed) || gossip.term != self.term;
+        was_confirmed && !self.is_mutant(Mutant::GrantsUnheard)
+    }
+
+    /// Whether a member has been silent for so long, under this primary, that it holds nothing any more.
+    fn is_gone(&self, set: &Set, member: MemberId) -> bool {
+        let heard_at = self.peers.get(&member).map_or(Moment::ZERO, |peer| peer.heard_at);
+        self.now.saturating_sub(heard_at.max(self.register.since)) >= set.election_timeout
+    }
+}

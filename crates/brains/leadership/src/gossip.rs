@@ -1,0 +1,164 @@
+//! What members tell each other about their tasks, with heartbeats and at once when it changes; and what one remembers of another.
+//!
+//! Times are ages: no two members' clocks need agree.
+//!
+//! Invariant: of two messages of one process the one that was made later stands, in whatever order they come.
+
+use crate::figures::Figures;
+use crate::set::MemberId;
+use crate::step::Moment;
+use baton_types::{TaskKind, Term};
+use std::time::Duration;
+
+/// One heavy task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GossipedTask {
+    /// What kind of work.
+    pub kind: TaskKind,
+    /// Whether it runs, or waits for its beginning.
+    pub is_running: bool,
+    /// For how long it has been waiting, or running.
+    pub age: Duration,
+    /// In how long it is expected to end.
+    pub ends_in: Option<Duration>,
+}
+
+/// A request for the heavy slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Tells this claim from the others of the same process.
+    pub number: u64,
+    /// A primary has confirmed it.
+    pub is_confirmed: bool,
+}
+
+/// A claim that the primary has confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Whose.
+    pub member: MemberId,
+    /// Of which process of that member.
+    pub incarnation: u64,
+    /// [`Claim::number`].
+    pub number: u64,
+    /// [`Gossip::made_at`] of the last that was heard of the member when this was said. The claim cannot have been stolen before the
+    /// election timeout is over since then: until then, by its own clock, the member may begin.
+    pub heard_made_at: Moment,
+}
+
+/// What one member says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gossip {
+    /// Drawn by the process at its start.
+    pub incarnation: u64,
+    /// Grows with each message of one incarnation.
+    pub sequence: u64,
+    /// When this was said, by the member's own clock: for nobody but itself.
+    pub made_at: Moment,
+    /// The member's term.
+    pub term: Term,
+    /// Whether it is primary in that term.
+    pub is_primary: bool,
+    /// Its heavy tasks: those that run, and those that wait.
+    pub tasks: Vec<GossipedTask>,
+    /// How long ago its last heavy task ended.
+    pub last_task_end: Option<Duration>,
+    /// For how long it has served as primary, in all.
+    pub served_as_primary: Duration,
+    /// What it measures.
+    pub figures: Figures,
+    /// Its claim on the heavy slot.
+    pub claim: Option<Claim>,
+    /// Of a primary: the claims it has confirmed.
+    pub grants: Vec<Grant>,
+    /// Of a primary: who had leadership before tasks moved it, and gets it back.
+    pub preferred: Option<MemberId>,
+    /// How many terms it has seen begin within the last hour: no fewer than leadership has moved.
+    pub terms_last_hour: u32,
+}
+
+impl Gossip {
+    /// A heavy task that runs.
+    pub fn running(&self) -> Option<&GossipedTask> {
+        self.tasks.iter().find(|task| task.is_running)
+    }
+
+    /// A heavy task that waits.
+    pub fn waiting(&self) -> Option<&GossipedTask> {
+        self.tasks.iter().find(|task| !task.is_running)
+    }
+}
+
+/// What is remembered of another member.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub gossip: Gossip,
+    pub heard_at: Moment,
+    /// The process before the one that was heard last: what is still on its way from that is late.
+    previous_incarnation: Option<u64>,
+}
+
+impl Peer {
+    pub fn new(gossip: Gossip, heard_at: Moment) -> Self {
+        Self { gossip, heard_at, previous_incarnation: None }
+    }
+
+    /// Takes a message, unless it is older than what is known.
+    pub fn hear(&mut self, gossip: Gossip, heard_at: Moment) {
+        let known = (self.gossip.incarnation, self.gossip.sequence);
+        let is_late = if gossip.incarnation == known.0 {
+            gossip.sequence <= known.1
+        } else {
+            self.previous_incarnation == Some(gossip.incarnation)
+        };
+        if is_late {
+            return;
+        }
+        if gossip.incarnation != known.0 {
+            self.previous_incarnation = Some(known.0);
+        }
+        self.gossip = gossip;
+        self.heard_at = self.heard_at.max(heard_at);
+    }
+
+    /// When its last heavy task ended, by this member's clock; zero if that was before this process began.
+    pub fn last_task_end_at(&self) -> Option<Moment> {
+        self.gossip.last_task_end.map(|ago| self.heard_at.saturating_sub(ago))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn gossip(incarnation: u64, sequence: u64) -> Gossip {
+        Gossip {
+            incarnation,
+            sequence,
+            made_at: Moment::ZERO,
+            term: 1,
+            is_primary: false,
+            tasks: Vec::new(),
+            last_task_end: None,
+            served_as_primary: Duration::ZERO,
+            figures: Figures::default(),
+            claim: None,
+            grants: Vec::new(),
+            preferred: None,
+            terms_last_hour: 0,
+        }
+    }
+
+    #[test]
+    fn what_comes_late_is_not_believed_whichever_process_it_is_from() {
+        let at = Duration::from_secs;
+        let mut peer = Peer::new(gossip(7, 5), at(1));
+        for (from, sequence, stands) in
+            [(7, 4, (7, 5)), (7, 5, (7, 5)), (7, 6, (7, 6)), (3, 1, (3, 1)), (7, 9, (3, 1)), (3, 2, (3, 2))]
+        {
+            peer.hear(gossip(from, sequence), at(sequence));
+            assert_eq!((peer.gossip.incarnation, peer.gossip.sequence), stands);
+        }
+        assert_eq!(peer.heard_at, at(6), "time does not go back");
+    }
+}

@@ -1,0 +1,314 @@
+//! What becomes of a task that wants to begin: it begins, waits, or leadership moves first (the paper's Policy 1, and postponement).
+//!
+//! ```text
+//!  forced (deadline, debt, stall, disk) ─────────────────────────────▶ begin
+//!  secondary ── slot confirmed? ─────────────────────────────────────▶ begin, or wait
+//!  primary ─── worthwhile? ─ no ──▶ as a secondary, by its own slot ─▶ begin, or wait
+//!                 │ yes
+//!                 ▼
+//!              may move now? ─ no ─▶ wait ─── candidate? ─ no ─▶ wait
+//!                 │ yes                            │ yes
+//!                 └────────────────────────────────┴────────────────▶ hand over
+//! ```
+//!
+//! Invariants:
+//! - A task that waits is admitted at its deadline, whatever else is the case.
+//! - With the mode off every task is admitted at once, and leadership never moves.
+//! - A light task is admitted at once.
+//! - Leadership is handed to nobody with an obstacle, to nobody below another's priority, and only within the limits.
+
+use crate::candidates::{Candidate, DISK_FREE_MIN};
+use crate::cost::is_worthwhile;
+use crate::decision::{Outcome, Trigger};
+use crate::leadership::{Handoff, Leadership};
+use crate::limits::HOUR;
+use crate::mutant::Mutant;
+use crate::ranking::Ranking;
+use crate::rule::Rule;
+use crate::set::{Member, MemberId, Set};
+use crate::settings::Mode;
+use crate::state::{State, Transition};
+use crate::step::{Effect, Moment, Role, TaskId};
+use crate::tasks::{Phase, Task};
+use baton_types::TaskKind;
+
+/// So near to slowing writers down a compaction waits no longer.
+const STALL_NEARNESS_MAX: f64 = 0.8;
+/// So many levels above their target are more than readers should have to look through.
+const DEBT_LEVELS_MAX: u32 = 4;
+/// Leadership goes back to the preferred primary unless that costs more, in seconds of service.
+const RETURN_SECS_MAX: f64 = 1.0;
+
+/// What becomes of a task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verdict {
+    Begin(Rule),
+    /// It begins once this member may be busy.
+    InSlot(Rule),
+    Wait(Rule),
+    Move(MemberId, Rule),
+}
+
+impl Leadership {
+    /// Everything that the policy has to do now.
+    pub(crate) fn settle_policy(&mut self, set: &Set) {
+        if set.settings.mode == Mode::Off && !self.is_mutant(Mutant::MovesWhenOff) {
+            self.wants_slot_as_primary = false;
+            self.admit_all(Rule::ModeOff);
+            return;
+        }
+        if self.is_primary() {
+            self.settle_disk(set);
+            let candidates = if self.tasks.has_waiting() { self.candidates(set, None) } else { Vec::new() };
+            self.settle_waiting(set, &candidates);
+            self.settle_return(set);
+        } else {
+            self.wants_slot_as_primary = false;
+            self.settle_waiting(set, &[]);
+        }
+    }
+
+    pub(crate) fn admit_all(&mut self, why: Rule) {
+        let waiting: Vec<TaskId> = self.tasks.waiting().map(|(id, _, _)| id).collect();
+        waiting.into_iter().for_each(|id| self.admit(id, why));
+    }
+
+    fn settle_waiting(&mut self, set: &Set, candidates: &[Candidate]) {
+        let verdicts: Vec<(TaskId, Verdict, Moment)> = self
+            .tasks
+            .waiting()
+            .map(|(id, task, deadline)| (id, self.verdict(set, task, deadline, candidates), deadline))
+            .collect();
+        if self.is_primary() {
+            self.wants_slot_as_primary = verdicts.iter().any(|(_, verdict, _)| matches!(verdict, Verdict::InSlot(_)));
+            self.settle_register(set);
+        }
+        for (id, verdict, until) in verdicts {
+            match verdict {
+                Verdict::Begin(why) => self.begin(set, id, why, candidates),
+                Verdict::InSlot(why) => match self.slot_obstacle(set) {
+                    None => self.begin(set, id, why, candidates),
+                    Some(obstacle) => self.defer(set, id, obstacle, until, candidates),
+                },
+                Verdict::Move(..) if self.handoff.is_some() => {
+                    self.defer(set, id, Rule::HandoffUnderWay, until, candidates);
+                }
+                Verdict::Move(to, why) => {
+                    self.defer(set, id, Rule::HandoffUnderWay, until, candidates);
+                    if let Some(kind) = self.tasks.get(id).map(|task| task.work.kind) {
+                        self.hand_over(set, Trigger::Task { task: id, kind }, why, candidates.to_vec(), to);
+                    }
+                }
+                Verdict::Wait(why) => self.defer(set, id, why, until, candidates),
+            }
+        }
+    }
+
+    fn verdict(&self, set: &Set, task: &Task, deadline: Moment, candidates: &[Candidate]) -> Verdict {
+        if !task.is_heavy {
+            return Verdict::Begin(Rule::Light);
+        }
+        if let Some(why) = self.must_begin(set, task, deadline) {
+            return Verdict::Begin(why);
+        }
+        match self.role {
+            Role::Other => Verdict::Begin(Rule::NotServing),
+            Role::Secondary if !set.am_voter() => Verdict::Begin(Rule::NoVote),
+            Role::Secondary => Verdict::InSlot(Rule::SlotConfirmed),
+            Role::Primary { .. } => self.verdict_as_primary(set, task, deadline, candidates),
+        }
+    }
+
+    /// Why a task can wait no longer.
+    fn must_begin(&self, set: &Set, task: &Task, deadline: Moment) -> Option<Rule> {
+        if self.now >= deadline && !self.is_mutant(Mutant::PostponesForEver) {
+            return Some(Rule::Deadline);
+        }
+        let is_disk_full = self.figures.disk_free < DISK_FREE_MIN;
+        match task.work.kind {
+            TaskKind::Compaction if self.figures.stall_nearness >= STALL_NEARNESS_MAX => Some(Rule::NearStall),
+            TaskKind::Compaction
+                if self.figures.debt_bytes >= set.settings.debt_bytes_max
+                    || self.figures.debt_levels >= DEBT_LEVELS_MAX =>
+            {
+                Some(Rule::DebtBudget)
+            }
+            TaskKind::OplogTruncation | TaskKind::DropCleanup | TaskKind::TtlDeletion if is_disk_full => {
+                Some(Rule::FreesSpace)
+            }
+            TaskKind::Flush
+            | TaskKind::Compaction
+            | TaskKind::IndexBuild
+            | TaskKind::OplogTruncation
+            | TaskKind::TtlDeletion
+            | TaskKind::DropCleanup
+            | TaskKind::Validate
+            | TaskKind::Checkpoint
+            | TaskKind::Backup
+            | TaskKind::InitialSyncSource => None,
+        }
+    }
+
+    fn verdict_as_primary(&self, set: &Set, task: &Task, deadline: Moment, candidates: &[Candidate]) -> Verdict {
+        if self.handoff.is_some() {
+            return Verdict::Wait(Rule::HandoffUnderWay);
+        }
+        if !set.others().any(Member::is_electable) {
+            return Verdict::InSlot(Rule::NoOtherMember);
+        }
+        let is_costed = set.settings.mode == Mode::CostBased;
+        let staying = self.costs.staying_secs(&task.work, &self.figures);
+        let is_worth = |moving| !is_costed || is_worthwhile(staying, moving, &set.settings);
+        if !is_worth(self.costs.moving_secs(&self.figures, None)) {
+            return Verdict::InSlot(Rule::NotWorthwhile);
+        }
+        if let Some((why, ends)) = self.limit(set) {
+            return if ends > deadline { Verdict::InSlot(Rule::NoMoveInTime) } else { Verdict::Wait(why) };
+        }
+        let able = || candidates.iter().filter(|candidate| candidate.obstacle.is_none());
+        let Some(best) = able().next() else { return Verdict::Wait(Rule::NoCandidate) };
+        if self.is_mutant(Mutant::TakesTheWorst) {
+            return able()
+                .next_back()
+                .map_or(Verdict::Wait(Rule::NoCandidate), |last| Verdict::Move(last.member, Rule::WorthMoving));
+        }
+        // A warmer cache is no reason to pass over who has the higher priority.
+        let equals = able().take_while(|candidate| candidate.priority >= best.priority);
+        match equals.into_iter().find(|candidate| is_worth(candidate.moving_secs)) {
+            Some(best) => Verdict::Move(best.member, if is_costed { Rule::WorthMoving } else { Rule::AlwaysMoves }),
+            None => Verdict::InSlot(Rule::NotWorthwhile),
+        }
+    }
+
+    /// Why leadership may not move now, and until when.
+    pub(crate) fn limit(&self, set: &Set) -> Option<(Rule, Moment)> {
+        // What was counted a while ago may be too much by now, but never too little.
+        let lately = self.peers.values().filter(|peer| self.now.saturating_sub(peer.heard_at) < HOUR);
+        let heard = lately.map(|peer| peer.gossip.terms_last_hour).max().unwrap_or(0);
+        let limit = self.limits.obstacle(self.now, &set.settings, heard);
+        let ignored = |rule| match rule {
+            Rule::TooSoonAfterElection | Rule::Cooldown => self.is_mutant(Mutant::NoCooldown),
+            _ => self.is_mutant(Mutant::CountsNoMoves),
+        };
+        limit.filter(|(rule, _)| !ignored(*rule))
+    }
+
+    /// Why this member may not be busy now; none if it may.
+    fn slot_obstacle(&self, set: &Set) -> Option<Rule> {
+        if self.is_primary() {
+            return (!self.register.has_granted(set.me)).then_some(Rule::SlotsTaken);
+        }
+        let is_confirmed = self.claim.is_some_and(|claim| claim.is_confirmed);
+        (!is_confirmed).then_some(Rule::SlotAsked)
+    }
+
+    fn begin(&mut self, set: &Set, id: TaskId, why: Rule, candidates: &[Candidate]) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let (kind, is_heavy) = (task.work.kind, task.is_heavy);
+        if self.is_primary() && is_heavy {
+            let trigger = Trigger::Task { task: id, kind };
+            let decision = self.decision(set, trigger, why, candidates.to_vec(), Outcome::Stayed);
+            self.history.add_stay(decision);
+        }
+        self.admit(id, why);
+    }
+
+    fn admit(&mut self, id: TaskId, why: Rule) {
+        self.tasks.set_phase(id, self.now, Phase::Admitted);
+        if matches!(why, Rule::Deadline | Rule::NoMoveInTime) {
+            self.tasks.set_reluctant(id);
+        }
+        self.effects.push(Effect::Admit { task: id, pace: self.pace(id), why });
+    }
+
+    fn defer(&mut self, set: &Set, id: TaskId, why: Rule, until: Moment, candidates: &[Candidate]) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let Phase::Waiting { deadline, told } = task.phase else { return };
+        if told == Some(why) {
+            return;
+        }
+        if self.is_primary() {
+            let trigger = Trigger::Task { task: id, kind: task.work.kind };
+            if why != Rule::HandoffUnderWay {
+                let outcome = Outcome::Postponed { until };
+                let decision = self.decision(set, trigger, why, candidates.to_vec(), outcome);
+                self.history.add_stay(decision);
+                if told.is_none() && self.state() == State::PrimaryFree {
+                    self.effects.push(Effect::Transition(Transition::Postpone));
+                }
+            }
+        }
+        self.tasks.set_phase(id, self.now, Phase::Waiting { deadline, told: Some(why) });
+        self.effects.push(Effect::Defer { task: id, why, until });
+    }
+
+    fn hand_over(&mut self, set: &Set, trigger: Trigger, why: Rule, candidates: Vec<Candidate>, to: MemberId) {
+        self.returns_to = Some(self.preferred.unwrap_or(set.me)).filter(|id| *id != to);
+        self.handoff = Some(Handoff { to, since: self.now });
+        self.limits.begin_move(self.now);
+        let mut candidates = candidates;
+        if self.is_mutant(Mutant::ExplainsTheBestOnly) {
+            candidates.truncate(1);
+        }
+        let decision = self.decision(set, trigger, why, candidates, Outcome::Moving { to });
+        self.history.add_move(decision.clone());
+        let decision = Box::new(decision);
+        self.effects.push(match trigger {
+            Trigger::PreferredFree => Effect::Resume { to, decision },
+            Trigger::Task { .. } | Trigger::DiskSlow | Trigger::DiskNearlyFull | Trigger::Operator => {
+                Effect::HandOver { to, decision }
+            }
+        });
+    }
+
+    /// A primary whose disk fails, or fills, hands over before anything stops it.
+    fn settle_disk(&mut self, set: &Set) {
+        let (trigger, why) = if self.disk.is_sick(self.now) {
+            (Trigger::DiskSlow, Rule::DiskSlow)
+        } else if self.figures.disk_free < DISK_FREE_MIN {
+            (Trigger::DiskNearlyFull, Rule::DiskNearlyFull)
+        } else {
+            return;
+        };
+        if self.handoff.is_some() || self.limit(set).is_some() {
+            return;
+        }
+        let candidates = self.candidates(set, Some(why));
+        match candidates.first().filter(|best| best.obstacle.is_none()).map(|best| best.member) {
+            Some(to) => self.hand_over(set, trigger, why, candidates, to),
+            None => {
+                let outcome = Outcome::Postponed { until: Moment::MAX };
+                let decision = self.decision(set, trigger, Rule::NoCandidate, candidates, outcome);
+                self.history.add_stay(decision);
+            }
+        }
+    }
+
+    /// With the ranking "preferred", leadership returns once its owner has done its work.
+    fn settle_return(&mut self, set: &Set) {
+        let Some(preferred) = self.preferred.filter(|_| set.settings.ranking == Ranking::Preferred) else { return };
+        if self.tasks.has_waiting() || self.handoff.is_some() || self.limit(set).is_some() {
+            return;
+        }
+        let candidates = self.candidates(set, None);
+        let my_priority = set.member(set.me).map_or(0.0, |me| me.priority);
+        let may_return = candidates.first().is_some_and(|best| {
+            best.member == preferred
+                && best.obstacle.is_none()
+                && best.priority >= my_priority
+                && (set.settings.mode == Mode::Always || best.moving_secs <= RETURN_SECS_MAX)
+        });
+        if may_return {
+            self.hand_over(set, Trigger::PreferredFree, Rule::PreferredFree, candidates, preferred);
+        }
+    }
+
+    /// Who would get leadership if an operator asked now, and how each member stands: what a dry run shows.
+    pub fn explain(&mut self, now: Moment) -> Option<crate::Decision> {
+        self.now = self.now.max(now);
+        let set = self.set.as_ref()?;
+        let candidates = self.candidates(set, None);
+        let to = candidates.first().filter(|best| best.obstacle.is_none()).map(|best| best.member);
+        Some(self.decision(set, Trigger::Operator, Rule::Asked, candidates, Outcome::WouldMove { to }))
+    }
+}

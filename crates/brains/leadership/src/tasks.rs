@@ -1,0 +1,150 @@
+//! The tasks of this member: those that wait, those that were admitted, those that run.
+//!
+//! Invariants:
+//! - A task that waits has a deadline, which does not move.
+//! - What others are told is bounded, however many tasks there are.
+//! - Light tasks neither wait nor make a member busy.
+
+use crate::gossip::GossipedTask;
+use crate::rule::Rule;
+use crate::step::{Moment, TaskId, Work};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Others are told of no more tasks that run, and of no more that wait.
+const GOSSIPED_MAX: usize = 8;
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Waiting {
+        deadline: Moment,
+        /// The reason that was told last.
+        told: Option<Rule>,
+    },
+    /// It may begin, and has not said that it has.
+    Admitted,
+    Running,
+}
+
+/// One task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub work: Work,
+    pub is_heavy: bool,
+    /// How long it is predicted to run.
+    pub predicted: Duration,
+    /// Since when it has been in its phase.
+    pub since: Moment,
+    pub phase: Phase,
+    /// It was admitted on a primary because it could wait no longer.
+    pub is_reluctant: bool,
+}
+
+impl Task {
+    fn waits(&self) -> bool {
+        matches!(self.phase, Phase::Waiting { .. })
+    }
+}
+
+/// See the file's header.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tasks(BTreeMap<TaskId, Task>);
+
+impl Tasks {
+    pub fn get(&self, id: TaskId) -> Option<&Task> {
+        self.0.get(&id)
+    }
+
+    pub fn insert(&mut self, id: TaskId, task: Task) {
+        self.0.insert(id, task);
+    }
+
+    pub fn remove(&mut self, id: TaskId) -> Option<Task> {
+        self.0.remove(&id)
+    }
+
+    /// Puts a task into another phase.
+    pub fn set_phase(&mut self, id: TaskId, now: Moment, phase: Phase) {
+        if let Some(task) = self.0.get_mut(&id) {
+            if std::mem::discriminant(&task.phase) != std::mem::discriminant(&phase) {
+                task.since = now;
+            }
+            task.phase = phase;
+        }
+    }
+
+    pub fn set_reluctant(&mut self, id: TaskId) {
+        if let Some(task) = self.0.get_mut(&id) {
+            task.is_reluctant = true;
+        }
+    }
+
+    /// Tasks that wait, with their deadlines; the one that has waited longest first.
+    pub fn waiting(&self) -> impl Iterator<Item = (TaskId, &Task, Moment)> {
+        let mut waiting: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|(id, task)| match task.phase {
+                Phase::Waiting { deadline, .. } => Some((*id, task, deadline)),
+                Phase::Admitted | Phase::Running => None,
+            })
+            .collect();
+        waiting.sort_by_key(|(id, task, _)| (task.since, *id));
+        waiting.into_iter()
+    }
+
+    /// Whether any task waits.
+    pub fn has_waiting(&self) -> bool {
+        self.0.values().any(Task::waits)
+    }
+
+    /// When the next task that waits must begin.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        let deadlines = self.0.values().filter_map(|task| match task.phase {
+            Phase::Waiting { deadline, .. } => Some(deadline),
+            Phase::Admitted | Phase::Running => None,
+        });
+        deadlines.min()
+    }
+
+    /// Whether a heavy task was admitted or runs.
+    pub fn is_busy(&self) -> bool {
+        self.0.values().any(|task| task.is_heavy && !task.waits())
+    }
+
+    /// What others are told: some of the heavy tasks that run and some of those that wait, those that were named first.
+    pub fn gossip(&self, now: Moment) -> Vec<GossipedTask> {
+        let heavy = |waits: bool| self.0.values().filter(move |task| task.is_heavy && task.waits() == waits);
+        let told = heavy(false).take(GOSSIPED_MAX).chain(heavy(true).take(GOSSIPED_MAX));
+        told.map(|task| {
+            let age = now.saturating_sub(task.since);
+            GossipedTask {
+                kind: task.work.kind,
+                is_running: !task.waits(),
+                age,
+                ends_in: (!task.waits()).then(|| task.predicted.saturating_sub(age)),
+            }
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_types::TaskKind;
+
+    #[test]
+    fn however_many_tasks_wait_gossip_is_short_and_tells_of_those_that_run() {
+        let work = Work { kind: TaskKind::Backup, expected: 0, expected_duration: None };
+        let phase = Phase::Waiting { deadline: Moment::MAX, told: None };
+        let (predicted, since) = (Duration::ZERO, Moment::ZERO);
+        let waiting = Task { work, is_heavy: true, predicted, since, phase, is_reluctant: false };
+        let mut tasks = Tasks::default();
+        (0..10_000).for_each(|id| tasks.insert(id, waiting));
+        tasks.set_phase(9_999, Moment::ZERO, Phase::Running);
+        let told = tasks.gossip(Moment::ZERO);
+        assert_eq!((told.len(), told.iter().filter(|task| task.is_running).count()), (GOSSIPED_MAX + 1, 1));
+    }
+}
