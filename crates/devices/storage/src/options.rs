@@ -106,6 +106,9 @@ impl StorageOptions {
         options.set_recycle_log_file_num(RECYCLED_LOG_FILES);
         options.set_bytes_per_sync(MIB as u64);
         options.set_compaction_readahead_size(2 * MIB);
+        // Who reads last of a file that is obsolete, or of a memtable, would remove it: files of a collection that was dropped went on
+        // the time of a client's read by `_id`. They are left to the background.
+        options.set_avoid_unnecessary_blocking_io(true);
         options.set_max_open_files(self.open_tables_max);
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(8 * MIB);
