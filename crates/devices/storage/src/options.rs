@@ -3,7 +3,8 @@
 use crate::format::family;
 use crate::tasks::listener::TaskListener;
 use rust_rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options, WriteBufferManager,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Env, Options,
+    WriteBufferManager,
 };
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -109,6 +110,16 @@ impl StorageOptions {
         // Who reads last of a file that is obsolete, or of a memtable, would remove it: files of a collection that was dropped went on
         // the time of a client's read by `_id`. They are left to the background.
         options.set_avoid_unnecessary_blocking_io(true);
+        // Compactions have the niceness 19, flushes (for which writers may wait) none: see docs/spikes/background-weight.md.
+        match Env::new() {
+            Ok(mut env) => {
+                env.lower_thread_pool_cpu_priority();
+                options.set_env(&env);
+            }
+            Err(error) => {
+                tracing::warn!(component = "STORAGE", error = %error, "Compactions weigh as much as clients");
+            }
+        }
         options.set_max_open_files(self.open_tables_max);
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(8 * MIB);
