@@ -195,7 +195,7 @@ def run(members, seed, seconds, kills):
             members.spawn(victim)
         time.sleep(max(0.0, began + seconds - time.monotonic()))
     with members.client() as client:
-        members.await_healthy(timeout_seconds=15)
+        members.await_healthy(timeout_seconds=120)
         storm.check(client)
         # All that was begun has ended: nobody builds, and everybody has the same once more.
         for index_ in range(len(members.members)):
@@ -203,5 +203,5 @@ def run(members, seed, seconds, kills):
                 members.await_that(
                     lambda direct=direct: not direct.admin.command("currentOp", desc="IndexBuildsCoordinator")["inprog"],
                     f"member {index_} still builds")
-        members.await_healthy(timeout_seconds=15)
+        members.await_healthy(timeout_seconds=120)
     return storm
