@@ -102,6 +102,7 @@ impl Storage {
                 table = None;
             }
             if of != index {
+                note_loaded(filling, index, of_index);
                 (index, of_index) = (of, 0);
             }
             let (writer, path) = match &mut table {
@@ -118,13 +119,11 @@ impl Storage {
             writer.put_with_ts(key, STAMP, value).map_err(|error| write_failure(path, &error))?;
             done += 1;
             of_index += 1;
-            if let Some(index) = filling.indexes.iter().find(|filled| prefix(filled.id) == index) {
-                index.set_loaded(of_index);
-            }
             if done.is_multiple_of(STEP_ENTRIES) {
                 steps.step(done, total)?;
             }
         }
+        note_loaded(filling, index, of_index);
         if let Some((mut writer, path)) = table {
             writer.finish().map_err(|error| write_failure(&path, &error))?;
             tables.push(path);
@@ -167,6 +166,13 @@ impl Storage {
         crash_point!("index-build-switched");
         self.remove_build_files();
         Ok(())
+    }
+}
+
+/// Tells an index how many entries were put into its tables.
+fn note_loaded(filling: &Filling<'_>, index: [u8; PREFIX_BYTES], entries: u64) {
+    if let Some(filled) = filling.indexes.iter().find(|filled| prefix(filled.id) == index) {
+        filled.set_loaded(entries);
     }
 }
 
