@@ -1,6 +1,6 @@
 ------------------------------- MODULE OpTimes -------------------------------
 (***************************************************************************)
-(* Logs and OpTimes, as both specifications use them.                      *)
+(* Logs and OpTimes, as the specifications use them.                       *)
 (*                                                                         *)
 (* A log is the sequence of its entries' terms; an entry's index stands    *)
 (* for its timestamp. What an entry does to documents is left out.         *)
