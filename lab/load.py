@@ -1,8 +1,9 @@
-"""Clients in a closed loop: each updates a whole document chosen at random, and sends its next request when it has the answer.
+"""Clients in a closed loop: each updates or reads a whole document chosen at random, and sends its next request when it has the answer.
 
     python -m lab.load --hosts A:27017,B:27017 --clients 64 --bytes 1000 --records 10000 --w majority --warmup 2 --seconds 5
 
-One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
+`--reads 0.9 --zipfian` is the mix and the choice of YCSB: nine of ten requests read, and few documents are most of what is asked
+for. `--each` prints every request, too: when it was answered and how long it took. One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
 that the member takes no writes, goes to whichever member says that it does. Prints one line of JSON: times are seconds of
 CLOCK_MONOTONIC, which all processes of the host share; latencies are in milliseconds, of requests that were sent after the warm-up.
 
@@ -22,6 +23,8 @@ import time
 
 import bson
 
+from lab.zipf import Zipfian
+
 POOL_BYTES = 1 << 20
 # Counts over time are of intervals this long.
 INTERVAL_SECONDS = 0.1
@@ -36,6 +39,13 @@ def message(number, document):
     """An OP_MSG."""
     body = bson.encode(document)
     return struct.pack("<iiiiIB", 21 + len(body), number, 0, 2013, 0, 0) + body
+
+
+def is_done(reply):
+    """Whether the one document was found, or was updated and the write concern met."""
+    if "cursor" in reply:
+        return reply.get("ok") == 1 and len(reply["cursor"]["firstBatch"]) == 1
+    return reply.get("ok") == 1 and reply.get("n") == 1 and "writeErrors" not in reply and "writeConcernError" not in reply
 
 
 class Finder(threading.Thread):
@@ -135,7 +145,7 @@ class Client:
         if len(self.received) < 16 or len(self.received) < struct.unpack_from("<i", self.received)[0]:
             return
         reply = bson.decode(bytes(self.received[21:]))
-        if reply.get("ok") == 1 and reply.get("n") == 1 and "writeErrors" not in reply and "writeConcernError" not in reply:
+        if is_done(reply):
             self.loop.count(self.sent_at)
             self.next()
         else:
@@ -166,18 +176,23 @@ class Loop:
         self.failures = 0
         self.last_failure = None
         self.latencies = []
+        self.each = []
         self.finished_at = []
         self._pool = os.urandom(POOL_BYTES + arguments.bytes)
         self._concern = {"w": arguments.w if arguments.w == "majority" else int(arguments.w), "j": arguments.j}
         self._random = random.Random(arguments.seed)
+        self._zipfian = Zipfian(arguments.records, self._random) if arguments.zipfian else None
         self._number = 0
         self._measure_from = 0.0
 
     def request(self):
         """The next request."""
         self._number = self._number % (1 << 30) + 1
+        record = self._zipfian.next() if self._zipfian else self._random.randrange(self.arguments.records)
+        if self._random.random() < self.arguments.reads:
+            return message(self._number, {"find": "records", "filter": {"_id": record}, "limit": 1, "singleBatch": True, "$db": "lab"})
         at = self._random.randrange(POOL_BYTES)
-        update = {"q": {"_id": self._random.randrange(self.arguments.records)},
+        update = {"q": {"_id": record},
                   "u": {"$set": {"value": self._pool[at:at + self.arguments.bytes]}}}
         return message(self._number, {"update": "records", "updates": [update], "writeConcern": self._concern, "$db": "lab"})
 
@@ -187,6 +202,8 @@ class Loop:
         self.finished_at.append(now)
         if sent_at >= self._measure_from:
             self.latencies.append((now - sent_at) * 1000)
+            if self.arguments.each:
+                self.each.append((round(now, 4), round((now - sent_at) * 1000, 3)))
 
     def run(self):
         """Runs to the end; returns what is printed."""
@@ -217,7 +234,7 @@ class Loop:
             counts[min(len(counts) - 1, int((at - begun) / INTERVAL_SECONDS))] += 1
         gaps = [(b - a) for a, b in zip(self.finished_at, self.finished_at[1:])]
         return {
-            "writes": len(measured),
+            "answered": len(measured),
             "seconds": self.arguments.seconds,
             "perSecond": sum(at >= self._measure_from for at in self.finished_at) / self.arguments.seconds,
             "latencyMs": {name: quantile(measured, share) if measured else None
@@ -228,11 +245,12 @@ class Loop:
             "longestGapSeconds": max(gaps, default=None),
             "failures": self.failures,
             "lastFailure": self.last_failure,
+            **({"each": self.each} if self.arguments.each else {}),
         }
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Updates in a closed loop")
+    parser = argparse.ArgumentParser(description="Updates and reads in a closed loop")
     parser.add_argument("--hosts", required=True)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--bytes", type=int, default=1000)
@@ -241,6 +259,9 @@ def main():
     parser.add_argument("--j", type=lambda text: text == "true", default=True)
     parser.add_argument("--warmup", type=float, default=2)
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--reads", type=float, default=0)
+    parser.add_argument("--zipfian", action="store_true")
+    parser.add_argument("--each", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     print(json.dumps(Loop(parser.parse_args()).run()))
 

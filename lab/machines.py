@@ -10,9 +10,12 @@ A site is a namespace of its own with a bridge in it; no cable leads from there 
 `enter` takes this process's thread into a site, so that it reaches the machines there. A machine's processes share a quota of CPU
 per five milliseconds: short, so that having used it up costs milliseconds rather than a tenth of a second.
 
+`limit_disk` holds what it reads and writes to a rate, and `limit_memory` what it holds, the kernel's cache of its files included.
+
 Invariants: nothing outlives the context: processes, namespaces and cgroups go when it ends; processes also when this process is
 killed, and what else a killed run has left goes when the next begins. There is one lab on a host at a time.
-What it deliberately does not do: share the disk out (see MEMORY); delay anything (see proxy.py).
+What it deliberately does not do: share the disk's time out (see MEMORY; a rate bounds bytes, and not how long others' syncs take);
+delay anything (see proxy.py).
 """
 
 import contextlib
@@ -31,6 +34,8 @@ PREFIX = "baton-lab-"
 LOCK = "/run/lock/baton-lab"
 CPU = pathlib.Path("/sys/fs/cgroup/cpu/baton-lab")
 ACCOUNT = pathlib.Path("/sys/fs/cgroup/cpuacct/baton-lab")
+BLKIO = pathlib.Path("/sys/fs/cgroup/blkio/baton-lab")
+HELD = pathlib.Path("/sys/fs/cgroup/memory/baton-lab")
 # A disk for each machine where the host's one disk must not be what is measured: in its memory.
 MEMORY = pathlib.Path("/dev/shm/baton-lab")
 PERIOD_US = 5_000
@@ -52,9 +57,10 @@ def require():
     for tool, package in (("ip", "iproute2"), ("tc", "iproute2"), ("setpriv", "util-linux")):
         if not shutil.which(tool):
             raise CannotRun(f"lab: there is no {tool}; on Debian: apt-get install {package}")
-    for folder in (CPU.parent / "cpu.cfs_quota_us", ACCOUNT.parent / "cpuacct.usage"):
+    for folder in (CPU.parent / "cpu.cfs_quota_us", ACCOUNT.parent / "cpuacct.usage", BLKIO.parent / "blkio.throttle.read_bps_device",
+                   HELD.parent / "memory.limit_in_bytes"):
         if not folder.exists():
-            raise CannotRun(f"lab: there is no {folder}: this needs version 1 of the cpu and cpuacct cgroups")
+            raise CannotRun(f"lab: there is no {folder}: this needs version 1 of the cpu, cpuacct, blkio and memory cgroups")
 
 
 def run(*command):
@@ -103,10 +109,32 @@ class Machine:
         run("ip", "-n", self.namespace, "address", "add", f"{address}/24", "dev", "uplink")
         for link in ("lo", "uplink"):
             run("ip", "-n", self.namespace, "link", "set", link, "up")
+        self.groups = []
         for root in (CPU, ACCOUNT):
-            (root / name).mkdir(exist_ok=True)
+            self._join(root)
         (CPU / name / "cpu.cfs_period_us").write_text(str(PERIOD_US))
         self.limit_cpu(cores)
+
+    def _join(self, root):
+        """Has what is started from now on be of this machine's group there, too."""
+        group = root / self.name
+        if group not in self.groups:
+            root.mkdir(exist_ok=True)
+            group.mkdir(exist_ok=True)
+            self.groups.append(group)
+        return group
+
+    def limit_disk(self, folder, mbyte_per_second):
+        """How much its processes, of those started later, read and write a second on the disk that the folder lies on."""
+        device = os.stat(folder).st_dev
+        major, minor = os.major(device), os.minor(device)
+        group = self._join(BLKIO)
+        for direction in ("read", "write"):
+            (group / f"blkio.throttle.{direction}_bps_device").write_text(f"{major}:{minor} {int(mbyte_per_second * 1e6)}\n")
+
+    def limit_memory(self, mbyte):
+        """How much memory its processes, of those started later, have, the kernel's cache of the files that they read included."""
+        (self._join(HELD) / "memory.limit_in_bytes").write_text(str(int(mbyte * 1e6)))
 
     def limit_cpu(self, cores):
         """How much CPU its processes have from now on; none is as much as there is."""
@@ -122,7 +150,7 @@ class Machine:
 
     def start(self, command, log=None, **options):
         """Starts a process on it, which dies with this one."""
-        enter_groups = " && ".join(f"echo $$ >> '{root / self.name}/cgroup.procs'" for root in {CPU, ACCOUNT})
+        enter_groups = " && ".join(f"echo $$ >> '{group}/cgroup.procs'" for group in self.groups)
         full = ["sh", "-c", enter_groups + ' && exec "$@"', "sh", "setpriv", "--pdeathsig", "KILL",
                 "ip", "netns", "exec", self.namespace, *map(str, command)]
         if log is not None:
@@ -242,7 +270,7 @@ def sweep():
             with contextlib.suppress(ProcessLookupError):
                 if int(pid) != os.getpid():
                     os.kill(int(pid), signal.SIGKILL)
-    for root in {CPU, ACCOUNT}:
+    for root in {CPU, ACCOUNT, BLKIO, HELD}:
         for group in [*root.glob("*/"), root]:
             _remove_group(group)
     shutil.rmtree(MEMORY, ignore_errors=True)

@@ -23,6 +23,7 @@ class Members:
 
     def __init__(self, machines, folder, cache_gb=1):
         self.machines, self.folder, self.cache_gb = machines, pathlib.Path(folder), cache_gb
+        self.binary = os.environ["BATON"]
         self.processes = [None] * len(machines)
         self._clients = {}
 
@@ -36,7 +37,7 @@ class Members:
         data = self.folder / machine.name
         data.mkdir(parents=True, exist_ok=True)
         self.processes[index] = machine.start(
-            [os.environ["BATON"], "serve", "--replSet", "lab", "--dbpath", data, "--port", PORT, "--bind_ip", machine.address,
+            [self.binary, "serve", "--replSet", "lab", "--dbpath", data, "--port", PORT, "--bind_ip", machine.address,
              "--unixSocket", "false", "--cacheSizeGB", self.cache_gb, "--oplogSize", 990,
              # The log is no part of what is measured: it would name every write that waits for the link.
              "--slowms", 60_000],
@@ -170,8 +171,9 @@ def settle(members, clients, load, holds):
 class Load:
     """Clients in a closed loop, as a process on a machine; `result` waits for its end."""
 
-    def __init__(self, machine, hosts, **options):
-        arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+    def __init__(self, machine, hosts, switches=(), **options):
+        arguments = [f"--{name}" for name in switches]
+        arguments += [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
         self._process = machine.start([sys.executable, "-m", "lab.load", "--hosts", ",".join(hosts), *arguments],
                                       stdout=subprocess.PIPE, text=True, cwd=ROOT)
 

@@ -21,7 +21,7 @@ MODES = (("off", "chaining off", "s--"), ("on", "chaining on", "o-"))
 def draw(name, reports, folder):
     """Draws what belongs to one experiment's report."""
     report = json.loads((reports / f"{name}.json").read_text())
-    for file, axes in _PICTURES[name](report):
+    for file, axes in _PICTURES[name.partition("-")[0]](report):
         axes.grid(alpha=0.3)
         axes.figure.savefig(folder / file, metadata={"Date": None}, bbox_inches="tight")
         pyplot.close(axes.figure)
@@ -101,7 +101,35 @@ def _disturbance(report):
         yield "disturbance.svg" if run["name"] == "now" else f"disturbance-{run['name']}.svg", axes
 
 
-_PICTURES = {"chaining": _chaining, "uplink": _uplink, "failover": _failover, "lag": _lag, "disturbance": _disturbance}
+def _leadership(report):
+    """As the paper's Figures 2 to 4: throughput over time, elections and the members' work above it; the first round of each variant."""
+    variants = list(report["rows"])
+    figure, rows = pyplot.subplots(len(variants), 1, figsize=(9, 2.6 * len(variants)), sharex=True, sharey=True, squeeze=False)
+    top = 1.35 * max(max(report["rows"][variant][0]["perSecond"], default=0) for variant in variants)
+    for (axes,), variant in zip(rows, variants):
+        row = report["rows"][variant][0]
+        # The last second is not a whole one.
+        whole = row["perSecond"][:-1]
+        axes.plot(range(len(whole)), whole, linewidth=0.9, color="tab:blue")
+        axes.set(ylabel="requests a second", ylim=(0, top))
+        axes.set_title(f"{variant}: {row['all']['perSecond']:.0f} a second, {row['moves']} moves", fontsize=9, loc="left")
+        before = None
+        for at, primary, working in row["seen"]:
+            if primary is not None and primary != before:
+                axes.plot([at], [top * (0.97 - 0.06 * primary)], "s", markersize=5, color=f"C{primary + 1}")
+                axes.axvline(at, color=f"C{primary + 1}", linestyle=":", linewidth=0.8)
+                before = primary
+            for member in working:
+                axes.plot([at, at + 0.2], [top * (0.97 - 0.06 * member)] * 2, linewidth=3, alpha=0.5, color=f"C{member + 1}", solid_capstyle="butt")
+        axes.grid(alpha=0.3)
+    for member in range(report["members"]):
+        rows[0][0].plot([], [], "s-", color=f"C{member + 1}", label=f"node {member + 1}")
+    rows[0][0].legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, title="squares: elected\nlines: at work", title_fontsize=8)
+    rows[-1][0].set_xlabel("seconds")
+    yield f"leadership-{report['part']}.svg", rows[-1][0]
+
+
+_PICTURES = {"chaining": _chaining, "uplink": _uplink, "failover": _failover, "lag": _lag, "disturbance": _disturbance, "leadership": _leadership}
 
 if __name__ == "__main__":
     draw(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))

@@ -1,13 +1,17 @@
 """The lab's pure parts: what needs neither root nor a member. `python -m pytest lab`."""
 
+import collections
 import json
+import random
 
 import bson
 
+from lab import leadership
 from lab.failover import mean
-from lab.load import message, quantile
+from lab.load import is_done, message, quantile
 from lab.proxy import Delayed
 from lab.report import Target
+from lab.zipf import Zipfian
 
 
 def test_quantiles_are_values_that_occurred():
@@ -53,6 +57,36 @@ def test_a_mean_is_of_the_times_between():
     assert mean([], 0, 1) == 0
 
 
+def test_few_documents_are_most_of_what_is_asked_for():
+    zipfian = Zipfian(10_000, random.Random(1))
+    drawn = collections.Counter(zipfian.next() for _ in range(50_000))
+    assert all(0 <= number < 10_000 for number in drawn)
+    popular = [count for _, count in drawn.most_common(100)]
+    assert 0.4 < sum(popular) / 50_000 < 0.7, "a hundredth of the documents"
+    assert 0.07 < popular[0] / 50_000 < 0.13, "1 / zeta(10,000)"
+
+
+def test_a_request_counts_when_its_document_was_there():
+    assert is_done({"ok": 1, "n": 1}) and is_done({"ok": 1, "cursor": {"firstBatch": [{}]}})
+    assert not is_done({"ok": 1, "n": 0}) and not is_done({"ok": 1, "cursor": {"firstBatch": []}})
+    assert not is_done({"ok": 1, "n": 1, "writeConcernError": {}}) and not is_done({"ok": 0})
+
+
+def test_time_is_quiet_where_no_chore_is_and_disturbed_where_one_was_asked_of_the_primary():
+    chores = [{"asked": 12, "ended": 14, "ofPrimary": True}, {"asked": 13, "ended": 16, "ofPrimary": False},
+              {"asked": 18, "ended": 30, "ofPrimary": True}]
+    quiet, disturbed = leadership.stretches(chores, 10, 20)
+    assert (quiet, disturbed) == ([(10, 12), (16, 18)], [(12, 14), (18, 20)])
+    each = [(11, 1.0), (13, 4.0), (13.5, 8.0), (15, 99.0), (17, 3.0)]
+    found = leadership.figures(each, disturbed)
+    assert (found["seconds"], found["perSecond"], found["longest"]) == (4, 0.5, 8.0)
+    assert leadership.figures(each, [(10, 10.5)]) is None, "too short to say anything"
+
+
+def test_moves_are_counted_over_times_without_a_primary():
+    assert leadership.moves([(0, 0, []), (1, None, []), (2, 0, []), (3, 1, []), (4, None, []), (5, 2, [])]) == 2
+
+
 def test_every_picture_is_drawn_from_its_report(tmp_path):
     from lab import pictures
     point = {"clients": 1, "perSecond": 10, "latencyMs": {"p50": 1, "p90": 2}, "crossedMbytePerSecond": 3}
@@ -64,9 +98,12 @@ def test_every_picture_is_drawn_from_its_report(tmp_path):
         "disturbance": {"records": 9, "runs": [{"name": "now", "report": {
             "events": [{"event": "drop", "startSecs": 1, "endedSecs": 0.1, "refused": None}],
             "longestMs": {"reader": [(0, 1), (1, 2)], "writer": [(0, 1)]}}}]},
+        "leadership-backup": {"part": "backup", "members": 3, "rows": {mode: [{
+            "perSecond": [5, 6, 7], "all": {"perSecond": 6}, "moves": 1, "seen": [(0.2, 0, []), (0.4, None, [0]), (0.6, 1, [0])]}]
+            for mode in ("off", "always")}},
         "lag": {"samples": [(0, 1), (1, 2)], "lagMs": {"p99": 2}},
     }
     for name, report in reports.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(report))
         pictures.draw(name, tmp_path, tmp_path)
-    assert len(list(tmp_path.glob("*.svg"))) == 7
+    assert len(list(tmp_path.glob("*.svg"))) == 8
