@@ -165,7 +165,10 @@ bench-disturbance: release ## what steady clients notice of drops, index builds,
 # LAB_PICTURES=docs/lab draws the pictures that the documentation shows.
 LAB = $(ENV) lab/run.sh $(1) $(if $(LAB_PICTURES),--pictures "$(LAB_PICTURES)")
 
-.PHONY: lab lab-chaining lab-uplink lab-failover lab-lag lab-check
+# A part alone (PART=backup) or all of them, each variant ROUNDS times; five of each take two hours.
+PART ?=
+
+.PHONY: lab lab-leadership lab-chaining lab-uplink lab-failover lab-lag lab-check
 
 lab: release ## all experiments with members on machines of their own: network namespaces and cgroups (needs root)
 	@$(call LAB,all)
@@ -181,6 +184,9 @@ lab-failover: release ## throughput while the primary is killed and returns (nee
 
 lab-lag: release ## commit lag and CPU of the secondaries at the primary's full update rate (needs root)
 	@$(call LAB,lag)
+
+lab-leadership: release ## compactions and backups with leadership moving and not: the paper's evaluation (needs root; takes long)
+	@$(call LAB,leadership) $(if $(PART),--part $(PART)) --rounds $(if $(filter file,$(origin ROUNDS)),5,$(ROUNDS))
 
 lab-check: ## the lab's pure parts (no root)
 	@lab/run.sh check

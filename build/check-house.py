@@ -8,6 +8,8 @@ Every crate on the floors of PURE has a clippy.toml that bans what would make it
 
 Every invariant ends in brackets that name what asserts it, "`file`: `name`, `name`; …"; the file has that name in it. Files are
 below the root, or below crates/.
+
+The tables of spec/README.md list the golden scripts of the protocol and of index builds, all of them and no others.
 """
 import json
 import pathlib
@@ -90,6 +92,11 @@ for claim in claims:
         faults += [f"{file} has no {one}, which is to assert: {short}" for one in asserting if one not in content]
         if not asserting:
             faults.append(f"of {file} no test is named, which is to assert: {short}")
+
+listed = set(re.findall(r"^\| `(\w+)` \|", pathlib.Path("spec/README.md").read_text(encoding="utf-8"), re.M))
+scripts = {path.stem for path in pathlib.Path("crates/brains/consensus/tests/scripts").glob("**/*.txt")}
+faults += [f"spec/README.md does not list the script {name}" for name in sorted(scripts - listed)]
+faults += [f"spec/README.md lists a script that is not there: {name}" for name in sorted(listed - scripts)]
 if faults:
     sys.exit("The house is not as ARCHITECTURE.md has it:\n  " + "\n  ".join(faults))
-print(f"law of imports: {len(names)} crates, all in order; {len(claims)} invariants, each with what asserts it")
+print(f"law of imports: {len(names)} crates, all in order; {len(claims)} invariants, each with what asserts it; {len(scripts)} scripts, each listed")

@@ -64,7 +64,7 @@ def test_a_set_is_measured_alone_where_etcd_is_not(tmp_path):
     (["--events", "sync-file,index-unique", "--busy", 2], ["index-unique", "sync-file"]),
 ])
 def test_what_steady_clients_notice_of_events_is_measured(tmp_path, arguments, events):
-    report = bench(tmp_path, "disturbance", "--records", 1500, "--quiet", 1, "--cache-gb", 0.25, *arguments)
+    report = bench(tmp_path, "disturbance", "--records", 1500, "--quiet", 1, "--rest", 5, "--cache-gb", 0.25, *arguments)
     (run,) = report["runs"]
     assert [row["event"] for row in run["report"]["events"]] == events
     for row in run["report"]["events"]:

@@ -296,3 +296,35 @@ def test_a_journaled_majority_waits_for_disks_where_the_configuration_does_not()
                 for fault in faults[1:]:
                     fault.hold_syncs(False)
             assert concern_error(direct, {"w": "majority", "j": True, "wtimeout": 20_000})["code"] == 0
+
+
+def test_a_majority_read_waits_for_the_disk_of_the_member_that_answers():
+    """The others' disks have committed what it saw; were this member to lose power, its next answer would be older."""
+    faults = [MachineFaults() for _ in range(3)]
+    environments = [fault.environment() for fault in faults]
+    with ReplicaSet(settings=STILL, environments=environments,
+                    members=[{}, {"priority": 0}, {"priority": 0}]) as members, members.direct(0) as direct, \
+            members.direct(1, read_preference=ReadPreference.SECONDARY) as secondary:
+        carts = direct.shop.get_collection("carts", write_concern=WriteConcern("majority", wtimeout=20_000))
+        carts.insert_one({"_id": 0})
+        members.await_that(lambda: secondary.shop.carts.find_one({"_id": 0}), "the first on the secondary")
+        answered = []
+
+        def read():
+            cart = secondary.shop.get_collection("carts", read_concern=ReadConcern("majority")).find_one({"_id": 1})
+            answered.append(cart)
+
+        faults[1].hold_syncs(True)
+        try:
+            carts.insert_one({"_id": 1})
+            members.await_that(lambda: secondary.shop.carts.find_one({"_id": 1}), "the second, not synced")
+            reader = threading.Thread(target=read)
+            reader.start()
+            reader.join(1)
+            committed = secondary.admin.command("replSetGetStatus")["optimes"]
+            assert committed["lastCommittedOpTime"]["ts"] > committed["durableOpTime"]["ts"]
+            assert not answered, "it has not synced what it answers"
+        finally:
+            faults[1].hold_syncs(False)
+        reader.join(20)
+        assert answered == [{"_id": 1}]

@@ -254,6 +254,38 @@ def test_writes_in_flight_at_a_step_down_fail_with_what_drivers_retry():
         members.await_equal()
 
 
+def test_who_is_refused_because_leadership_moves_is_told_at_once_that_it_does_not_lead():
+    """A driver that is refused asks who leads and sends the write again, once: had the member that stepped down still said that it
+    leads, that would be refused too, and the application would see it."""
+    with ReplicaSet(settings=SOON) as members:
+        asked = 0
+        for _ in range(4):
+            primary, claims = members.primary(), []
+
+            def write(worker):
+                with members.direct(primary, retryWrites=False, maxPoolSize=1) as own:
+                    while True:
+                        reply = own.shop.command({"insert": "carts", "documents": [{}], "writeConcern": {"w": 1}}, check=False)
+                        if not reply["ok"]:
+                            hello = own.admin.command("hello")
+                            is_newer = hello["topologyVersion"]["counter"] >= reply["topologyVersion"]["counter"]
+                            claims.append((reply["code"], hello["isWritablePrimary"], is_newer))
+                            return
+
+            writers = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+            for writer in writers:
+                writer.start()
+            time.sleep(0.3)
+            with members.direct(primary) as direct:
+                direct.admin.command("replSetStepDown", 5, secondaryCatchUpPeriodSecs=4)
+            for writer in writers:
+                writer.join(20)
+            assert claims == [(10107, False, True)] * len(writers)
+            asked += len(claims)
+            members.await_states()
+        assert asked == 32
+
+
 def test_a_handoff_explains_itself_and_goes_to_whom_it_is_told():
     """replSetHandoff ranks the members in a dry run, refuses a target that cannot be, and moves leadership where it is told."""
     options = [{}, {"priority": 2}, {}, {"priority": 0, "votes": 0}]

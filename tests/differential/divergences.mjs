@@ -23,6 +23,7 @@ const stagesOf = (stages) => stages.flatMap((stage) => [stage, ...stagesOf(stage
 const filtersOf = (one) => (one.pipeline ? stagesOf(one.pipeline).flatMap((stage) => stage.$match ?? []) : [one.filter]);
 const testsOf = (one) => filtersOf(one).flatMap((filter) => [...tests(filter)]);
 const at = (doc, path) => path.split('.').reduce((value, name) => value?.[name], doc);
+const twice = (value) => Array.isArray(value) && new Set(value.map((one) => JSON.stringify(one))).size < value.length;
 const isStructure = (value) => value instanceof ObjectId || Array.isArray(value)
   || (value !== null && typeof value === 'object' && !value._bsontype && !(value instanceof Date));
 const sortsOf = (one) => (one.pipeline ? stagesOf(one.pipeline).flatMap((stage) => stage.$sort ?? []) : [one.sort ?? {}]);
@@ -104,9 +105,11 @@ export const DIVERGENCES = [
   {
     number: 9,
     title: '$lookup by a field that is an array',
-    why: 'An array in localField stands for its elements. The reference gives null for elements that match nothing.',
+    why: 'An array in localField stands for its elements. The reference gives null for elements that match nothing; and where an '
+      + 'array in foreignField has the value twice, it joins the document twice.',
     kinds: ['aggregation'],
-    applies: (one) => stagesOf(one.pipeline).some((stage) => stage.$lookup?.localField && one.docs.some((doc) => Array.isArray(doc[stage.$lookup.localField]))),
+    applies: (one) => stagesOf(one.pipeline).some(({ $lookup }) => $lookup?.localField && (one.docs.some((doc) => Array.isArray(doc[$lookup.localField]))
+      || one.other?.some((doc) => twice(doc[$lookup.foreignField])))),
   },
   {
     number: 10,
@@ -122,7 +125,6 @@ export const DIVERGENCES = [
       + 'set of both together and adds nothing unless that is longer; into a new field it puts duplicates of $each.',
     kinds: ['update'],
     applies: (one) => Object.entries(one.update.$addToSet ?? {}).some(([path, value]) => {
-      const twice = (list) => Array.isArray(list) && new Set(list.map(String)).size < list.length;
       return twice(value?.$each) || one.docs.some((doc) => twice(at(doc, path)));
     }),
   },

@@ -29,9 +29,11 @@ from mongosh import Mongosh, Silent, bare
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = ["README.md"] + sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 PATIENCE_SECONDS = 90
+# How long a load runs before its reader goes on: by then members know of it.
+LOAD_SECONDS = 12
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 # Started once; the second round finds them running.
-STARTS = re.compile(r"^(make up|make install|make help|baton up|baton serve|baton bench|mongosh --port \d+ --eval)")
+STARTS = re.compile(r"^(?:\$ )?(make up|make install|make help|baton up|baton serve|baton bench|baton task|baton status .* --watch|mongosh --port \d+ --eval)")
 
 
 class Wrong(Exception):
@@ -81,7 +83,7 @@ class Reader:
             process = subprocess.Popen(["bash", "-c", text], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
                                        stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
         self.groups.append(process)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + (2 * PATIENCE_SECONDS if text.startswith("baton task") else PATIENCE_SECONDS)
         while process.poll() is None and time.monotonic() < deadline:
             if may_run_on and "stop      Ctrl-C" in output.read_text(errors="replace"):
                 return output
@@ -135,7 +137,13 @@ class Reader:
             self.mongosh, self.session = Mongosh(text[2:], self.environment, self.folder), [text[2:]]
             return
         if text.startswith("$ "):
-            self.sh(text[2:])
+            if text.endswith("--watch"):
+                printed = self.watch(text[2:])
+            else:
+                printed = self.sh(text[2:]).read_text(errors="replace")
+            if text.startswith("$ baton bench"):
+                time.sleep(LOAD_SECONDS)
+            self.check_printed(line, printed)
             return
         if self.mongosh is None:
             self.mongosh, self.session = Mongosh(f"mongosh '{self.uri}'", self.environment, self.folder), []
@@ -147,6 +155,26 @@ class Reader:
             raise Wrong(f"mongosh shows {shown}")
         if expected and shown != expected:
             raise Wrong(f"says    {expected}\nshows   {shown}")
+
+    def watch(self, text):
+        """What a command that does not end has printed after its second report."""
+        with subprocess.Popen(["bash", "-c", f"exec {text}"], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            printed = ""
+            while printed.count("\nset ") < 1:
+                shown = process.stdout.readline()
+                if not shown:
+                    raise Wrong(f"it ends:\n{printed}")
+                printed += shown
+            process.terminate()
+        return printed
+
+    def check_printed(self, line, printed):
+        """What is shown below a command is among what it prints, but for numbers: times, terms, ports."""
+        there = [masked(one) for one in printed.splitlines()]
+        missing = [one for one in line.shown if one not in ("", "...") and masked(one) not in there]
+        if missing:
+            raise Wrong("it does not print:\n" + "\n".join(missing) + f"\nbut:\n{printed}")
 
     def typed_again(self, text):
         """Types a line; and if its connection breaks under it, once more in a new session that goes where the old one was."""
@@ -227,6 +255,10 @@ class Reader:
         self.close_mongosh()
         for process in self.groups:
             self.end(process)
+
+
+def masked(text):
+    return re.sub(r"\d+(?:\.\d+)*", "#", text.rstrip())
 
 
 def reap(group):

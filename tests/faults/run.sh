@@ -3,6 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 . ../../build/env.sh
+if [ -z "${BATON_SIM:-}" ]; then
+  cargo build --locked -p baton-sim
+  export BATON_SIM="$CARGO_TARGET_DIR/debug/baton-sim"
+fi
 cargo build --locked -p baton --features crash-points
 # Its own name, so that nobody takes it for the binary without crash points.
 BATON="${BATON_WITH_CRASH_POINTS:-$CARGO_TARGET_DIR/debug/baton-crash-points}"

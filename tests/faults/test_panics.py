@@ -11,6 +11,7 @@ import pymongo
 import pytest
 from pymongo import WriteConcern
 
+import step_files
 from member import Member
 from replica_set import ReplicaSet
 
@@ -63,8 +64,8 @@ def last_words(member):
     ("index-build-before-ready", "a change of a collection"),
 ])
 def test_a_panic_that_would_leave_the_primary_half_done_ends_it_and_the_set_fails_over(tmp_path, point, section):
-    """Fails if the member goes on (every later write would wait for ever), if it does not say what broke and where, if the set
-    does not fail over, or if what was acknowledged is lost."""
+    """Fails if the member goes on (every later write would wait for ever), if it does not say what broke and where, if consensus
+    does not write down what it did before, if the set does not fail over, or if what was acknowledged is lost."""
     triggers = Triggers(tmp_path, point)
     with ReplicaSet(settings=SOON, environments=triggers.environments) as members, \
             members.client(timeoutMS=60_000) as client:
@@ -78,6 +79,9 @@ def test_a_panic_that_would_leave_the_primary_half_done_ends_it_and_the_set_fail
         words = await_abort(members, old)
         assert words["section"] == section and words["reason"] == "a test wants this"
         assert "crash_points.rs" in words["place"] and "baton" in words["backtrace"]
+        if point == "consensus-step":
+            [written] = step_files.files_of(members.members[old])
+            step_files.replay(written)
         members.await_primary_among(members.others(old))
         triggers.rest(old)
         members.spawn(old)

@@ -1,5 +1,6 @@
-/* Faults of the machine, for one process: preloaded into a member, it makes syncs fail or wait and shifts the wall clock, as the file
- * that BATON_FAULTS names says, which is mapped and so may change while the member runs (machine_faults.py writes it).
+/* Faults of the machine, for one process: preloaded into a member, it makes syncs fail, wait or take long and shifts the wall
+ * clock, as the file that BATON_FAULTS names says, which is mapped and so may change while the member runs (machine_faults.py
+ * writes it).
  *
  * The monotonic clock stays true, as on a machine whose wall clock is set. Not covered: writes that fail (a small file system
  * does that for real), clocks read without the C library. */
@@ -21,6 +22,7 @@ struct faults {
   volatile int64_t syncs_fail;   /* what for: an errno */
   volatile int64_t syncs_failed; /* how often one did */
   volatile int64_t syncs_wait;   /* a disk that does not answer */
+  volatile int64_t syncs_slow;   /* a disk that answers late: by so many milliseconds */
 };
 
 static struct faults none;
@@ -37,7 +39,7 @@ __attribute__((constructor)) static void map_faults(void) {
 }
 
 static int synced(int fd, long call) {
-  while (faults->syncs_wait) usleep(1000);
+  for (int64_t waited = 0; faults->syncs_wait || waited < faults->syncs_slow; waited++) usleep(1000);
   if (faults->syncs_fail) {
     __sync_fetch_and_add(&faults->syncs_failed, 1);
     errno = (int)faults->syncs_fail;

@@ -1,4 +1,5 @@
-"""Faults of a member's machine: syncs that fail or wait, a wall clock that is wrong (`faults.c`, preloaded), and a small disk.
+"""Faults of a member's machine: syncs that fail, wait or are slow, a wall clock that is wrong (`faults.c`, preloaded), and a small
+disk.
 
 What it deliberately does not do: damage what was written (`tests/crash/power.py` does).
 """
@@ -29,9 +30,9 @@ class MachineFaults:
 
     def __init__(self):
         self._file = tempfile.NamedTemporaryFile(prefix="baton-faults-")
-        self._file.write(bytes(32))
+        self._file.write(bytes(40))
         self._file.flush()
-        self._map = mmap.mmap(self._file.fileno(), 32)
+        self._map = mmap.mmap(self._file.fileno(), 40)
 
     def environment(self):
         """What to start the member with."""
@@ -48,6 +49,10 @@ class MachineFaults:
     def hold_syncs(self, on):
         """No sync returns as long as this is on."""
         struct.pack_into("q", self._map, 24, int(on))
+
+    def slow_syncs(self, milliseconds):
+        """Every sync takes so much longer from now on."""
+        struct.pack_into("q", self._map, 32, milliseconds)
 
     @property
     def syncs_failed(self):

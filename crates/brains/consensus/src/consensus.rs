@@ -12,11 +12,12 @@ use crate::leadership::Leadership;
 use crate::message::{ElectionReason, Gossip, MemberState, Position, Request, Response};
 use crate::mutant::Mutant;
 use crate::peer::Peer;
-use crate::step::{DataState, Effect, Input, LastVote, Moment, RequestId, ResignReason};
+use crate::step::{DataState, Effect, Input, LastVote, Moment, Occupation, RequestId, ResignReason};
 use crate::succession::Candidate;
 use baton_types::{Error, ErrorCode, OpTime, Term, Timestamp};
-use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha12Rng;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub struct Start {
 }
 
 /// What this member is in the present term.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     Follower,
     Candidate(Campaign),
@@ -52,6 +53,7 @@ pub(crate) enum Role {
 }
 
 /// See the crate's and the file's header.
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Consensus {
     pub(crate) host: String,
     /// The set's name by the command line: a configuration of another one is kept, and this member has no part in it.
@@ -73,6 +75,11 @@ pub struct Consensus {
     pub(crate) position: Position,
     pub(crate) data: DataState,
     pub(crate) maintenance: bool,
+    pub(crate) occupation: Occupation,
+    /// Since when this member has looked for somebody to copy.
+    pub(crate) copy_wanted_at: Option<Moment>,
+    /// Other members that are in heavy work.
+    pub(crate) busy: BTreeSet<MemberId>,
     pub(crate) commit_point: OpTime,
     pub(crate) peers: BTreeMap<MemberId, Peer>,
     pub(crate) role: Role,
@@ -84,6 +91,8 @@ pub struct Consensus {
     pub(crate) election_at: Moment,
     /// `election_at` is near because there is known to be no primary.
     pub(crate) election_is_prompt: bool,
+    /// `election_at` was put off, because this member stands last.
+    pub(crate) election_is_put_off: bool,
     /// Until then somebody else's election is given the time to end before a prompt one of this member's own.
     pub(crate) courtesy_until: Moment,
     /// Elections in a row that this member did not win.
@@ -105,10 +114,13 @@ pub struct Consensus {
     /// Positions have changed since they were last sent upstream.
     pub(crate) positions_dirty: bool,
     pub(crate) position_update_in_flight: bool,
-    pub(crate) random: StdRng,
+    pub(crate) random: ChaCha12Rng,
     #[cfg(feature = "mutants")]
+    #[serde(skip)]
     pub(crate) mutant: Mutant,
     pub(crate) now: Moment,
+    /// Empty between steps.
+    #[serde(skip)]
     pub(crate) effects: Vec<Effect>,
 }
 
@@ -132,6 +144,9 @@ impl Consensus {
             position: start.position,
             data: start.data,
             maintenance: false,
+            occupation: Occupation::default(),
+            copy_wanted_at: None,
+            busy: BTreeSet::new(),
             commit_point: start.commit_point.min(start.position.written),
             peers: BTreeMap::new(),
             role: Role::Follower,
@@ -139,6 +154,7 @@ impl Consensus {
             primary_heard_at: Moment::ZERO,
             election_at: Moment::MAX,
             election_is_prompt: false,
+            election_is_put_off: false,
             courtesy_until: Moment::ZERO,
             elections_lost: 0,
             takeover: None,
@@ -151,7 +167,7 @@ impl Consensus {
             too_stale: false,
             positions_dirty: false,
             position_update_in_flight: false,
-            random: StdRng::seed_from_u64(start.seed),
+            random: ChaCha12Rng::seed_from_u64(start.seed),
             #[cfg(feature = "mutants")]
             mutant: Mutant::None,
             now,
@@ -170,6 +186,9 @@ impl Consensus {
         let topology_before = self.topology();
         self.take(input);
         self.settle();
+        if self.is_mutant(Mutant::VoteNotPersisted) {
+            self.take_votes_as_persisted();
+        }
         if self.topology() != topology_before {
             // Before an operator is answered: what he asks next is to see what was done.
             let answer = self.effects.iter().position(Effect::is_answer_to_operator);
@@ -214,6 +233,9 @@ impl Consensus {
             Input::SyncFrom(member) => self.sync_from(member),
             Input::AbortCatchUp => self.abort_catch_up(),
             Input::Maintenance(on) => self.maintenance = on,
+            Input::Occupied(occupation) => self.take_occupation(occupation),
+            Input::Busy(members) => self.busy = members,
+            Input::Announce => self.announce(),
         }
     }
 
@@ -303,6 +325,7 @@ impl Consensus {
         let asked = leadership.step_down.take().is_some();
         self.role = Role::Follower;
         self.primary = None;
+        self.primary_heard_at = self.now;
         self.effects.push(Effect::Resign { reason });
         if asked {
             // Whatever made it step down, the one who asked has what was asked for.
@@ -322,6 +345,11 @@ impl Consensus {
     /// The configuration, once there is one.
     pub fn configuration(&self) -> Option<&Configuration> {
         self.configuration.as_ref()
+    }
+
+    /// This member's `_id` in the configuration.
+    pub fn me(&self) -> Option<MemberId> {
+        self.me
     }
 
     /// This member's entry in the configuration.
@@ -384,16 +412,23 @@ impl Consensus {
             commit_point: self.commit_point,
             sync_source: self.sync_source,
             configuration_version: self.configuration_version(),
+            leadership: None,
         }
     }
 
     fn topology(&self) -> (MemberState, bool, Option<MemberId>, ConfigurationVersion, Option<MemberId>) {
-        (self.state(), self.is_writable(), self.primary, self.configuration_version(), self.me)
+        (self.state(), self.is_writable_primary(), self.primary, self.configuration_version(), self.me)
     }
 
-    /// Whether this member is primary and takes writes.
+    /// Whether this member is primary and writes get a place in its log now; not while it tries to hand over.
     pub fn is_writable(&self) -> bool {
         matches!(&self.role, Role::Leader(leadership) if leadership.takes_writes())
+    }
+
+    /// Whether this member is the primary that drivers are to send writes to. While it tries to hand over it still is: the attempt is
+    /// bounded and may fail, and a write that waits for its end is not refused for nothing, nor again when the next attempt succeeds.
+    pub fn is_writable_primary(&self) -> bool {
+        matches!(&self.role, Role::Leader(leadership) if leadership.has_begun())
     }
 
     /// Builds a fault in.
@@ -450,7 +485,7 @@ impl Consensus {
         View {
             me: self.me,
             state: self.state(),
-            is_writable: self.is_writable(),
+            is_writable_primary: self.is_writable_primary(),
             is_catching_up: matches!(&self.role, Role::Leader(leadership) if leadership.is_catching_up()),
             term: self.term,
             vote: self.vote,
@@ -531,8 +566,8 @@ pub struct View {
     pub me: Option<MemberId>,
     /// What it is doing.
     pub state: MemberState,
-    /// Whether it takes writes.
-    pub is_writable: bool,
+    /// What drivers are told: [`Consensus::is_writable_primary`].
+    pub is_writable_primary: bool,
     /// Whether it was elected and has not begun its term.
     pub is_catching_up: bool,
     /// Its term.
@@ -569,7 +604,7 @@ impl View {
         Self {
             me: None,
             state: MemberState::Startup,
-            is_writable: false,
+            is_writable_primary: false,
             is_catching_up: false,
             term: 0,
             vote: LastVote::default(),

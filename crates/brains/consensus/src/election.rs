@@ -6,12 +6,15 @@
 //! (the dry run; Ongaro's pre-vote), so that a member that cannot win does not raise the term and depose a primary that works.
 //!
 //! Who stands first is a matter of priority, of the log, and of chance, in that order: members with a later log and a higher
-//! priority wait a shorter time, and chance keeps equals from standing together.
+//! priority wait a shorter time, and chance keeps equals from standing together. A member in heavy work stands last, and takes over
+//! from nobody ([`Occupation`]); who resigned in its favour did not know, and is not refused.
 //!
 //! Invariants:
 //! - A vote is on disk before it is told, one's own too. One vote a term.
 //! - A dry run changes nobody's term and nobody's vote.
 //! - A vote goes only to a candidate whose log ends no earlier and whose configuration is no older than the voter's.
+//! - A member in heavy work stands once there was no sign of a primary for two election timeouts, whatever it does: the set always gets
+//!   a primary.
 //! - A member without its data neither votes nor stands. One in the midst of a rollback does not stand, but votes: by the log that it
 //!   had, of which what is committed is all that remains for certain.
 
@@ -21,8 +24,9 @@ use crate::leadership::Leadership;
 use crate::message::{ElectionReason, MemberState, Request, Response, VoteRequest, VoteResponse};
 use crate::mutant::Mutant;
 use crate::plausible::TERM_MAX;
-use crate::step::{DataState, Effect, LastVote, Moment, RequestId};
+use crate::step::{DataState, Effect, LastVote, Moment, Occupation, RequestId};
 use baton_types::{Error, ErrorCode, OpTime, Term};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -41,7 +45,7 @@ const TAKEOVER_LAG_SECS_MAX: u32 = 2;
 const OFFSET_FRACTION: f64 = 0.15;
 
 /// An election that this member stands in.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Campaign {
     pub dry_run: bool,
     pub term: Term,
@@ -57,12 +61,15 @@ pub(crate) struct Campaign {
 
 impl Consensus {
     fn can_stand(&self) -> bool {
+        self.can_lead() && self.frozen_until <= self.now
+    }
+
+    fn can_lead(&self) -> bool {
         self.my_member().is_some_and(crate::configuration::Member::is_electable)
             && self.data == DataState::Ready
             && self.term < TERM_MAX
             && !self.maintenance
             && !self.too_stale
-            && self.frozen_until <= self.now
     }
 
     // ---- when to stand ----
@@ -126,6 +133,7 @@ impl Consensus {
     /// Waits for the election timeout anew.
     pub(crate) fn postpone_election(&mut self) {
         self.election_is_prompt = false;
+        self.election_is_put_off = false;
         let timeout = self.election_timeout();
         let rank = match (&self.configuration, self.me) {
             (Some(configuration), Some(me)) => {
@@ -168,11 +176,34 @@ impl Consensus {
             self.elect_promptly();
         }
         if self.election_at <= self.now {
+            if let Some(until) = self.leaves_standing_until() {
+                self.election_at = until;
+                self.election_is_put_off = true;
+                return;
+            }
             self.primary = None;
             self.stand(ElectionReason::ElectionTimeout, true, false);
             return;
         }
         self.settle_takeover();
+    }
+
+    /// Until when standing is the others' matter, if it is.
+    fn leaves_standing_until(&self) -> Option<Moment> {
+        let until = match self.is_mutant(Mutant::LeavesStandingForEver) {
+            true => Moment::MAX,
+            false => self.primary_heard_at.max(self.began_at) + 2 * self.election_timeout(),
+        };
+        (self.occupation.stands_last && until > self.now).then_some(until)
+    }
+
+    pub(crate) fn take_occupation(&mut self, occupation: Occupation) {
+        self.occupation = occupation;
+        if self.election_is_put_off && !occupation.stands_last {
+            self.election_is_put_off = false;
+            self.election_is_prompt = false;
+            self.elect_promptly();
+        }
     }
 
     fn is_only_voter(&self) -> bool {
@@ -194,7 +225,7 @@ impl Consensus {
     }
 
     fn settle_takeover(&mut self) {
-        let Some(reason) = self.takeover_reason() else {
+        let Some(reason) = self.takeover_reason().filter(|reason| self.may_take_over(*reason)) else {
             self.takeover = None;
             return;
         };
@@ -210,6 +241,11 @@ impl Consensus {
                 self.takeover = Some((reason, self.now + delay));
             }
         }
+    }
+
+    /// A primary that waits for entries that only this member has may wait for ever: even heavy work only puts that takeover off.
+    fn may_take_over(&self, reason: ElectionReason) -> bool {
+        !self.occupation.leaves_primary_alone || reason == ElectionReason::CatchUpTakeover
     }
 
     fn takeover_reason(&self) -> Option<ElectionReason> {
@@ -230,7 +266,10 @@ impl Consensus {
         let timeout = self.election_timeout();
         let (Some(configuration), Some(me)) = (&self.configuration, self.me) else { return timeout };
         match reason {
-            ElectionReason::CatchUpTakeover => configuration.settings.catch_up_takeover_delay.unwrap_or(timeout),
+            ElectionReason::CatchUpTakeover => {
+                let delay = configuration.settings.catch_up_takeover_delay.unwrap_or(timeout);
+                if self.occupation.leaves_primary_alone { delay + 2 * timeout } else { delay }
+            }
             _ => {
                 let rank = configuration.priority_rank(me) as u32;
                 timeout * (rank + 1) + self.random_part(timeout.mul_f64(OFFSET_FRACTION))
@@ -263,7 +302,7 @@ impl Consensus {
     pub(crate) fn answer_step_up(&mut self, id: RequestId, term: Term, last_written: OpTime) {
         self.adopt_term(term);
         // The sender resigned in our favour: a freeze of ours is not about this, a lack of data is.
-        if term == self.term && matches!(self.role, Role::Follower) && self.can_stand() {
+        if term == self.term && matches!(self.role, Role::Follower) && self.can_lead() {
             self.stand(ElectionReason::Handoff, false, false);
             if let Role::Candidate(campaign) = &mut self.role {
                 campaign.is_heir = self.position.written >= last_written;
@@ -514,6 +553,13 @@ impl Consensus {
             .then(|| "can see a healthy primary, and the candidate does not mean to replace it".to_owned())
     }
 
+    /// A fault: as if a vote were on disk as soon as that is asked for.
+    pub(crate) fn take_votes_as_persisted(&mut self) {
+        let asked = |effect: &Effect| if let Effect::PersistVote(vote) = effect { Some(*vote) } else { None };
+        let votes: Vec<LastVote> = self.effects.iter().filter_map(asked).collect();
+        votes.into_iter().for_each(|vote| self.take_persisted_vote(vote));
+    }
+
     pub(crate) fn take_persisted_vote(&mut self, vote: LastVote) {
         let (written, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.unpersisted_votes).into_iter().partition(|(pending, _)| pending.term <= vote.term);
@@ -538,7 +584,7 @@ mod tests {
     use crate::configuration::{Configuration, Member};
     use crate::consensus::Start;
     use crate::message::{Gossip, HeartbeatRequest, Position};
-    use crate::step::{Input, RequestKind};
+    use crate::step::{Input, Occupation, RequestKind};
     use baton_types::Timestamp;
     use bson::oid::ObjectId;
 
@@ -592,6 +638,7 @@ mod tests {
                 commit_point: OpTime::ZERO,
                 sync_source: primary.filter(|primary| *primary != from),
                 configuration_version: configuration.version,
+                leadership: None,
             },
         };
         consensus.step(BEGINNING, Input::Request { id: 1, request: Request::Heartbeat(heartbeat) });
@@ -645,5 +692,32 @@ mod tests {
             consensus.step(BEGINNING, gone);
             assert!(stands_by(&mut consensus, BEGINNING + PROMPT_MAX), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn heavy_work_bars_a_takeover_by_priority_and_puts_one_by_a_longer_log_off() {
+        let busy = Input::Occupied(Occupation { stands_last: true, leaves_primary_alone: true });
+        let planned = |change: fn(&mut Consensus)| {
+            let mut consensus = follower(1);
+            change(&mut consensus);
+            consensus.step(BEGINNING, Input::Tick);
+            let free = consensus.takeover.map(|(reason, _)| reason);
+            consensus.takeover = None;
+            consensus.step(BEGINNING, busy.clone());
+            (free, consensus.takeover)
+        };
+        let (free, occupied) = planned(|consensus| consensus.configuration.as_mut().unwrap().members[2].priority = 2.0);
+        assert_eq!((free, occupied), (Some(ElectionReason::PriorityTakeover), None));
+
+        // The primary of term 2 waits for what only this member has.
+        let (free, occupied) = planned(|consensus| {
+            consensus.term = 2;
+            consensus.primary = Some(PRIMARY);
+            consensus.position.written.timestamp.seconds += 1;
+        });
+        let delay = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap().settings;
+        let delay = delay.catch_up_takeover_delay.unwrap() + 2 * delay.election_timeout;
+        assert_eq!(free, Some(ElectionReason::CatchUpTakeover));
+        assert_eq!(occupied, Some((ElectionReason::CatchUpTakeover, BEGINNING + delay)));
     }
 }

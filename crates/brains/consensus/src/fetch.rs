@@ -1,4 +1,4 @@
-//! What to do with a batch of entries that was fetched.
+//! What to do with the first batch of entries that a stream brings, and how much may be appended of those that come after.
 //!
 //! A member asks its source for the entries from the timestamp of its own last one on. If the first that comes is that very
 //! entry, in term and timestamp, the source's log begins with the member's own, and the rest may be appended. If not, the
@@ -14,9 +14,10 @@
 //!   committed ends in an older term than a log that was never committed.
 
 use baton_types::{OpTime, Term, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// What a source says along with a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceState {
     /// Its term.
     pub term: Term,
@@ -46,15 +47,10 @@ pub enum Verdict {
 /// Judges a batch that was asked for from the timestamp of `own_last` on, by a member in `term`, which is primary of it if it
 /// `leads`.
 pub fn judge(own_last: OpTime, term: Term, leads: bool, source: SourceState, batch: &[OpTime]) -> Verdict {
-    if batch.first() == Some(&own_last) {
-        let mut last = own_last;
-        let sound = batch[1..].iter().take_while(|optime| {
-            let follows =
-                optime.timestamp > last.timestamp && optime.term >= last.term && (!leads || optime.term < term);
-            last = **optime;
-            follows
-        });
-        return Verdict::Append { entries: sound.count() };
+    if let Some((first, rest)) = batch.split_first()
+        && *first == own_last
+    {
+        return Verdict::Append { entries: sound(own_last, term, leads, rest) };
     }
     if source.last <= own_last {
         return Verdict::ChangeSource;
@@ -66,6 +62,17 @@ pub fn judge(own_last: OpTime, term: Term, leads: bool, source: SourceState, bat
         return Verdict::ChangeSource;
     }
     Verdict::RollBack
+}
+
+/// How many of the entries that come after `last` may be appended: up to the first that is out of order, or that a primary which catches
+/// up has no use for.
+pub fn sound(mut last: OpTime, term: Term, leads: bool, entries: &[OpTime]) -> usize {
+    let follows = |optime: &&OpTime| {
+        let follows = optime.timestamp > last.timestamp && optime.term >= last.term && (!leads || optime.term < term);
+        last = **optime;
+        follows
+    };
+    entries.iter().take_while(follows).count()
 }
 
 #[cfg(test)]

@@ -151,7 +151,10 @@ impl Consensus {
         self.move_nearer(from);
     }
 
-    fn hear_gossip(&mut self, from: MemberId, gossip: Gossip) {
+    fn hear_gossip(&mut self, from: MemberId, mut gossip: Gossip) {
+        if let Some(leadership) = gossip.leadership.take() {
+            self.effects.push(Effect::Heard { from, leadership });
+        }
         let is_primary = gossip.state == MemberState::Primary && gossip.term == self.term;
         let commit_point = gossip.commit_point;
         let term = gossip.term;

@@ -19,6 +19,7 @@ use crate::consensus::{Consensus, Role};
 use crate::message::Request;
 use crate::step::{DataState, Effect, Moment, ResignReason, StepDownRequest};
 use baton_types::{Error, ErrorCode, OpTime, Term};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long a new primary waits for the positions of members that seemed alive.
@@ -31,7 +32,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
 const HANDOVER_LAG_SECS_MAX: u32 = 1;
 
 /// The primary's state.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Leadership {
     won_at: Moment,
     phase: Phase,
@@ -40,7 +41,7 @@ pub(crate) struct Leadership {
     pub step_down: Option<StepDown>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     /// Fetching, until this moment at the latest.
     CatchingUp {
@@ -52,14 +53,14 @@ enum Phase {
 }
 
 /// A step-down that somebody waits for.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StepDown {
     request: StepDownRequest,
     deadline: Moment,
     blocked: Blocked,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Blocked {
     /// Writes flow; not to be blocked before this moment.
     No { not_before: Moment },
@@ -374,6 +375,7 @@ mod tests {
             commit_point: at(1, 5).written,
             sync_source: (from != primary).then_some(primary),
             configuration_version: consensus.configuration.as_ref().unwrap().version,
+            leadership: None,
         };
         let response = Response::Heartbeat(HeartbeatResponse { gossip, configuration: None });
         consensus.step(NOW, Input::Response { from, response, round_trip: Duration::from_millis(1) })

@@ -20,8 +20,10 @@
 //!   └─ reconfiguration one voter at a time
 //! ```
 //!
-//! Beside it stand [`judge`]: what a member does with a batch of entries that it fetched; and [`index_build`]: how the members build
-//! an index together.
+//! `tests/scripts` tells the protocol in stories, with these machines' own answers; `spec/README.md` lists them.
+//!
+//! Beside it stand [`judge`]: whether a batch of entries continues a member's log, which who fetches asks (`baton-following` does); and
+//! [`index_build`]: how the members build an index together.
 //!
 //! Pull keeps this small: it sees the positions of logs ([`Position`]), never their entries.
 //!
@@ -49,6 +51,7 @@ mod plausible;
 mod positions;
 mod protocol;
 mod reconfiguration;
+mod recorded;
 mod step;
 mod succession;
 mod sync_source;
@@ -56,12 +59,14 @@ mod sync_source;
 pub use acknowledgement::Demand;
 pub use configuration::{Configuration, ConfigurationVersion, Member, MemberId, Settings};
 pub use consensus::{Consensus, PeerView, Start, Summary, View};
-pub use fetch::{SourceState, Verdict, judge};
+pub use fetch::{SourceState, Verdict, judge, sound};
 pub use message::{
     ElectionReason, Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Position, PositionUpdate, Request,
     Response, VoteRequest, VoteResponse,
 };
 pub use mutant::Mutant;
 pub use protocol::{PROTOCOL_VERSION, UNSTATED_PROTOCOL_VERSION};
-pub use step::{DataState, Effect, Input, LastVote, Moment, RequestId, RequestKind, ResignReason, StepDownRequest};
+pub use step::{
+    DataState, Effect, Input, LastVote, Moment, Occupation, RequestId, RequestKind, ResignReason, StepDownRequest,
+};
 pub use succession::{Candidate, Obstacle};

@@ -6,7 +6,9 @@
 
 use crate::configuration::{Configuration, ConfigurationVersion, MemberId};
 use baton_types::{OpTime, Term};
+use bson::RawDocumentBuf;
 use bson::oid::ObjectId;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use std::time::Duration;
 /// How far a member's copy of the log reaches.
 ///
 /// Invariant: `durable` ≤ `written`, `applied` ≤ `written`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The last entry in the log.
     pub written: OpTime,
@@ -36,7 +38,7 @@ impl Position {
 }
 
 /// What a member is doing; the numbers are MongoDB's `myState`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum MemberState {
     Startup = 0,
@@ -77,7 +79,7 @@ impl MemberState {
 }
 
 /// Why somebody stands for election.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ElectionReason {
     /// There was no sign of a primary for the election timeout, or its process is known to be gone.
     ElectionTimeout,
@@ -119,7 +121,7 @@ impl fmt::Display for ElectionReason {
 }
 
 /// What a member says of itself in both halves of a heartbeat.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gossip {
     /// Its term.
     pub term: Term,
@@ -137,10 +139,13 @@ pub struct Gossip {
     pub sync_source: Option<MemberId>,
     /// The configuration it has.
     pub configuration_version: ConfigurationVersion,
+    /// What it says of its heavy tasks, for who decides when leadership moves. It is carried here, and not read.
+    #[serde(with = "baton_replay::documents::optional")]
+    pub leadership: Option<RawDocumentBuf>,
 }
 
 /// `replSetHeartbeat`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeartbeatRequest {
     /// The set's name: a member of another set is told so.
     pub set_name: String,
@@ -155,7 +160,7 @@ pub struct HeartbeatRequest {
 }
 
 /// The answer to `replSetHeartbeat`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeartbeatResponse {
     /// What the member says of itself.
     pub gossip: Gossip,
@@ -164,7 +169,7 @@ pub struct HeartbeatResponse {
 }
 
 /// `replSetRequestVotes`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VoteRequest {
     /// The set's name.
     pub set_name: String,
@@ -185,7 +190,7 @@ pub struct VoteRequest {
 }
 
 /// The answer to `replSetRequestVotes`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoteResponse {
     /// The voter's term.
     pub term: Term,
@@ -198,7 +203,7 @@ pub struct VoteResponse {
 }
 
 /// `replSetUpdatePosition`: what the sender knows of the members' logs, its own and those below it in the sync tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionUpdate {
     /// The sender's term. Whoever receives it adopts the term before it merges a position: an old primary must not count
     /// the entry of somebody who has voted for its successor.
@@ -208,7 +213,7 @@ pub struct PositionUpdate {
 }
 
 /// Everything that one member asks another.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Request {
     Heartbeat(HeartbeatRequest),
@@ -224,7 +229,7 @@ pub enum Request {
 }
 
 /// The answers to [`Request`]s.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Response {
     Heartbeat(HeartbeatResponse),

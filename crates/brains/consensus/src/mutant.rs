@@ -15,10 +15,7 @@ pub enum Mutant {
     CommitPointFromAnyHeartbeat,
     /// The sync source's commit point is taken as it is, beyond one's own log.
     CommitPointUnclamped,
-    /// A member that was elected fetches on as a secondary does: entries of its own term and later ones, and after its own
-    /// first entry. (In the machinery, not here.)
-    FetchesOnAsPrimary,
-    /// A vote is told before it is on disk. (In the machinery, not here.)
+    /// A vote is told before it is on disk.
     VoteNotPersisted,
     /// A vote is given to any candidate whose term is new.
     VoteForStaleLogs,
@@ -28,4 +25,6 @@ pub enum Mutant {
     AnyReconfiguration,
     /// Members that know only of written entries are counted as if these were synced.
     CountWrittenAsDurable,
+    /// A member in heavy work leaves standing for election to the others, whoever else does not.
+    LeavesStandingForEver,
 }

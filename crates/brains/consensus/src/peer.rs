@@ -5,10 +5,11 @@
 
 use crate::message::{Gossip, MemberState, Position};
 use crate::step::Moment;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// See the file's header.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Peer {
     /// What it last said of itself.
     pub gossip: Option<Gossip>,
@@ -94,6 +95,7 @@ mod tests {
             commit_point: OpTime::ZERO,
             sync_source: None,
             configuration_version: ConfigurationVersion { term: 1, version: 1 },
+            leadership: None,
         }
     }
 

@@ -162,6 +162,7 @@ mod tests {
             commit_point: optime(1),
             sync_source: None,
             configuration_version: ConfigurationVersion { term: 1, version: 1 },
+            leadership: None,
         }
     }
 

@@ -104,6 +104,7 @@ mod tests {
                 .configuration
                 .as_ref()
                 .map_or(ConfigurationVersion { term: 1, version: 1 }, |it| it.version),
+            leadership: None,
         }
     }
 

@@ -5,6 +5,9 @@
 use crate::configuration::{Configuration, ConfigurationVersion, MemberId};
 use crate::message::{ElectionReason, Position, Request, Response};
 use baton_types::{Error, OpTime, Term, Timestamp};
+use bson::RawDocumentBuf;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A point in time: since the process began, by a monotone clock.
@@ -14,7 +17,7 @@ pub type Moment = Duration;
 pub type RequestId = u64;
 
 /// The last vote, kept on disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastVote {
     /// The term it was cast in.
     pub term: Term,
@@ -23,7 +26,7 @@ pub struct LastVote {
 }
 
 /// Whether this member has data that may be read, fetched and voted on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataState {
     /// There is none yet: initial sync. Such a member neither votes nor acknowledges.
     InitialSync,
@@ -36,7 +39,7 @@ pub enum DataState {
 }
 
 /// How a step-down is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepDownRequest {
     /// Step down at the end of `catch_up` even if nobody has caught up.
     pub force: bool,
@@ -50,8 +53,18 @@ pub struct StepDownRequest {
     pub hand_off: bool,
 }
 
+/// What heavy work keeps a member from. In the midst of it a member is a bad primary, but a better one than none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Occupation {
+    /// It stands for election only after two election timeouts without a sign of a primary: others have one to notice that, and
+    /// another to stand.
+    pub stands_last: bool,
+    /// It takes over from no primary that works; from one that waits for entries which only this member has two election timeouts later.
+    pub leaves_primary_alone: bool,
+}
+
 /// Everything that can happen to a member.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Input {
     /// Time has passed; nothing else. Due at [`Consensus::next_deadline`](crate::Consensus::next_deadline).
     Tick,
@@ -146,10 +159,16 @@ pub enum Input {
     AbortCatchUp,
     /// An operator's replSetMaintenance.
     Maintenance(bool),
+    /// What this member's heavy work keeps it from has changed.
+    Occupied(Occupation),
+    /// The other members that heavy work keeps busy, as far as is known.
+    Busy(BTreeSet<MemberId>),
+    /// What [`Gossip::leadership`](crate::Gossip::leadership) says has changed: have every other member asked at once.
+    Announce,
 }
 
 /// Which request it was that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum RequestKind {
     Heartbeat,
@@ -183,7 +202,7 @@ impl Request {
 }
 
 /// Everything that the machinery is asked to do, in the order of the list.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub enum Effect {
     /// Ask a member; bring the answer, or its failure, back.
     Send {
@@ -247,6 +266,14 @@ pub enum Effect {
         /// Why.
         reason: String,
     },
+    /// What another member says of its heavy tasks, in a message that is believed.
+    Heard {
+        /// Who.
+        from: MemberId,
+        /// What.
+        #[serde(serialize_with = "baton_replay::documents::serialize")]
+        leadership: RawDocumentBuf,
+    },
     /// What drivers are told in `hello` has changed. Comes before what answers an operator.
     TopologyChanged,
 }
@@ -259,7 +286,7 @@ impl Effect {
 }
 
 /// Why a primary resigns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResignReason {
     /// There is a higher term.
     HigherTerm(Term),

@@ -87,7 +87,7 @@ impl Consensus {
     }
 
     /// See the file's header.
-    pub(crate) fn succession(&self) -> Vec<Candidate> {
+    pub fn succession(&self) -> Vec<Candidate> {
         let Some(configuration) = &self.configuration else { return Vec::new() };
         let others = configuration.members.iter().filter(|member| Some(member.id) != self.me);
         let mut candidates: Vec<Candidate> = others.map(|member| self.candidate(member)).collect();

@@ -7,6 +7,9 @@
 //! the second member of a far site comes to fetch from the first. (MongoDB: `changeSyncSourceThresholdMillis` and
 //! `maxNumSyncSourceChangesPerHour`, with the same values.)
 //!
+//! Who copies all data of a source takes the primary only if there is no other, and a member in heavy work only before that; and nobody
+//! whose log ends before what this member, which may have had data before, knows to be committed: it has told readers of that.
+//!
 //! A log is kept for so long only. A member that comes back later than that finds sources that lack what follows its own log;
 //! when all that it could fetch from do, it is too stale: RECOVERING, for all to see, until somebody turns up whose log
 //! reaches back. Its own log stays what it is, and so do its votes.
@@ -31,6 +34,10 @@ const HOUR: Duration = Duration::from_secs(3600);
 const LAG_SECS_MAX: u32 = 30;
 /// How long the source of a copy may be away.
 const RESTART_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a member without data waits to hear from those that it has not heard from, before it copies somebody.
+const HEARING: Duration = Duration::from_secs(5);
+/// How long it waits to hear who is busy, if it could copy several.
+const BUSY_HEARING: Duration = Duration::from_secs(1);
 /// Without a source, look again this often.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// A source that lacks what follows this member's log is asked again after this: its log grows at the other end, but its host
@@ -61,7 +68,22 @@ impl Consensus {
             return;
         }
         let chosen = self.choose_source();
+        if self.data == DataState::InitialSync && chosen.is_some_and(|source| !self.may_begin_copy(source)) {
+            return;
+        }
+        self.copy_wanted_at = None;
         self.set_sync_source(chosen);
+    }
+
+    /// Whether it is time to copy this member: a better one may not have answered yet.
+    fn may_begin_copy(&mut self, source: MemberId) -> bool {
+        let since = *self.copy_wanted_at.get_or_insert(self.now);
+        let waited = self.now.saturating_sub(since);
+        let is_silent = |peer: &Peer| peer.gossip.is_none() && !peer.unreachable;
+        let has_choice = self.peers.iter().filter(|(id, peer)| self.may_fetch_from(**id, peer, true)).count() > 1;
+        self.forced_source == Some(source)
+            || waited >= HEARING
+            || (!self.peers.values().any(is_silent) && (!has_choice || waited >= BUSY_HEARING))
     }
 
     pub(crate) fn set_sync_source(&mut self, source: Option<MemberId>) {
@@ -74,7 +96,8 @@ impl Consensus {
     }
 
     pub(crate) fn reconsider_sync_source(&mut self) {
-        let copies = self.data == DataState::InitialSync && self.sync_source.is_some_and(|source| self.serves(source));
+        // Who looks for somebody to copy does so in its own time.
+        let copies = self.data == DataState::InitialSync && self.sync_source.is_none_or(|source| self.serves(source));
         if self.wants_source() && self.forced_source.is_none() && !copies {
             let chosen = self.choose_source();
             if chosen.is_some() {
@@ -158,7 +181,10 @@ impl Consensus {
 
     /// Whether the peer has what this member lacks: entries, or data at all.
     fn is_behind(&self, peer: &Peer) -> bool {
-        self.data == DataState::InitialSync || peer.position.written > self.position.written
+        match self.data {
+            DataState::InitialSync => peer.position.written >= self.commit_point,
+            _ => peer.position.written > self.position.written,
+        }
     }
 
     /// Whether the present source is still worth fetching from.
@@ -228,10 +254,21 @@ impl Consensus {
                 .filter(|(id, peer)| self.may_fetch_from(**id, peer, strict))
                 .min_by_key(|(id, peer)| {
                     let distance = peer.round_trip.unwrap_or(Duration::MAX / 2);
-                    (if self.primary == Some(**id) { distance.saturating_sub(NEARER_BY) } else { distance }, **id)
+                    let is_primary = self.primary == Some(**id);
+                    let distance = if is_primary { distance.saturating_sub(NEARER_BY) } else { distance };
+                    (self.reluctance(**id), distance, **id)
                 })
                 .map(|(id, _)| *id)
         })
+    }
+
+    /// Who is copied reads everything for it: rather a member that has nothing else to do, and rather any than the primary.
+    fn reluctance(&self, source: MemberId) -> u8 {
+        match self.data {
+            DataState::InitialSync if self.primary == Some(source) => 2,
+            DataState::InitialSync if self.busy.contains(&source) => 1,
+            _ => 0,
+        }
     }
 
     fn may_fetch_from(&self, id: MemberId, peer: &Peer, strict: bool) -> bool {
@@ -319,6 +356,7 @@ mod tests {
             commit_point: at(5).written,
             sync_source: (!is_primary).then_some(PRIMARY),
             configuration_version: consensus.configuration.as_ref().unwrap().version,
+            leadership: None,
         };
         let response = Response::Heartbeat(HeartbeatResponse { gossip, configuration: None });
         consensus.step(Duration::from_secs(now_secs), Input::Response { from, response, round_trip });
@@ -341,6 +379,68 @@ mod tests {
         let mut consensus = follower(false);
         answer(&mut consensus, 2, SIBLING, 6, NEAR);
         assert_eq!(consensus.sync_source, Some(PRIMARY));
+    }
+
+    /// Member 2 of a set of three, without data, which has heard from nobody.
+    fn copier() -> Consensus {
+        let mut consensus = follower(true);
+        consensus.data = DataState::InitialSync;
+        consensus.position = Position::default();
+        consensus.set_sync_source(None);
+        consensus.peers.values_mut().for_each(|peer| *peer = Peer::default());
+        consensus
+    }
+
+    #[test]
+    fn a_copy_is_of_a_secondary_even_if_the_primary_is_nearer_and_answers_first() {
+        let mut consensus = copier();
+        answer(&mut consensus, 10, PRIMARY, 9, NEAR);
+        assert_eq!(consensus.sync_source, None, "the sibling has not answered yet");
+        answer(&mut consensus, 11, SIBLING, 8, FAR);
+        assert_eq!(consensus.sync_source, Some(SIBLING), "it has looked for a second");
+    }
+
+    #[test]
+    fn a_copy_is_of_nobody_who_lacks_what_is_known_to_be_committed() {
+        let mut consensus = copier();
+        consensus.commit_point = at(8).written;
+        answer(&mut consensus, 10, SIBLING, 7, NEAR);
+        answer(&mut consensus, 10, PRIMARY, 7, FAR);
+        consensus.step(Duration::from_secs(20), Input::Tick);
+        assert_eq!(consensus.sync_source, None);
+        answer(&mut consensus, 21, SIBLING, 8, NEAR);
+        assert_eq!(consensus.sync_source, Some(SIBLING));
+    }
+
+    #[test]
+    fn a_copy_is_of_the_primary_if_nobody_else_answers_in_time() {
+        let mut consensus = copier();
+        answer(&mut consensus, 10, PRIMARY, 9, NEAR);
+        consensus.step(Duration::from_secs(14), Input::Tick);
+        assert_eq!(consensus.sync_source, None);
+        consensus.step(Duration::from_secs(15), Input::Tick);
+        assert_eq!(consensus.sync_source, Some(PRIMARY));
+    }
+
+    #[test]
+    fn a_copy_is_of_a_busy_secondary_rather_than_of_the_primary_and_of_an_idle_one_before_that() {
+        const THIRD: MemberId = MemberId(3);
+        let mut consensus = copier();
+        let third = Member::new(THIRD, "a:103".into());
+        consensus.configuration.as_mut().unwrap().members.push(third);
+        consensus.peers.insert(THIRD, Peer::default());
+        consensus.step(Duration::from_secs(9), Input::Busy([SIBLING].into()));
+        answer(&mut consensus, 10, PRIMARY, 9, NEAR);
+        answer(&mut consensus, 10, SIBLING, 9, NEAR);
+        assert_eq!(consensus.sync_source, None, "the third has not answered yet");
+        answer(&mut consensus, 11, THIRD, 9, FAR);
+        assert_eq!(consensus.sync_source, Some(THIRD));
+        consensus.set_sync_source(None);
+        consensus.take_failed_source(THIRD, Duration::from_secs(60));
+        consensus.step(Duration::from_secs(12), Input::Tick);
+        assert_eq!(consensus.sync_source, None, "it may not know yet who is busy");
+        consensus.step(Duration::from_secs(13), Input::Tick);
+        assert_eq!(consensus.sync_source, Some(SIBLING));
     }
 
     #[test]

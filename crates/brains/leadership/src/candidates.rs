@@ -11,6 +11,7 @@ use crate::rule::Rule;
 use crate::set::{Member, MemberId, Set};
 use crate::step::Moment;
 use baton_types::TaskKind;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
@@ -28,11 +29,12 @@ const SYNC_FAST: Duration = Duration::from_millis(20);
 pub(crate) const AVOIDED_FOR: Duration = Duration::from_secs(60);
 
 /// A member's place in a ranking, and the figures that gave it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Who.
     pub member: MemberId,
     /// Its priority.
+    #[serde(with = "baton_replay::numbers")]
     pub priority: f64,
     /// What it measured, if it was heard.
     pub figures: Option<Figures>,
@@ -47,17 +49,19 @@ pub struct Candidate {
     /// Leadership is to return to it.
     pub is_preferred: bool,
     /// See [`Ranking::Score`]; the lower the better.
+    #[serde(with = "baton_replay::numbers")]
     pub score: f64,
     /// Drawn for [`Ranking::Random`].
     pub lot: u64,
     /// What moving leadership to it is predicted to cost.
+    #[serde(with = "baton_replay::numbers")]
     pub moving_secs: f64,
     /// What keeps it from leading; none: it is ranked, where the list has it.
     pub obstacle: Option<Obstacle>,
 }
 
 /// Why a member is no candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Obstacle {
     Arbiter,
@@ -131,6 +135,25 @@ impl Leadership {
     }
 
     fn obstacle(&self, set: &Set, member: &Member, lag: Duration, for_rule: Option<Rule>) -> Option<Obstacle> {
+        self.inability(set, member)
+            .or_else(|| self.occupation(member.id))
+            .or_else(|| self.unfitness(set, member.id, lag, for_rule))
+    }
+
+    /// Whether a member would have no obstacle for this rule, whatever it is in.
+    pub(crate) fn could_lead(&self, set: &Set, id: MemberId, for_rule: Rule) -> bool {
+        let Some(member) = set.member(id) else { return false };
+        let lag = self.followers.get(&id).map_or(Duration::MAX, |follower| follower.lag);
+        self.inability(set, member).is_none() && self.unfitness(set, id, lag, Some(for_rule)).is_none()
+    }
+
+    /// Whether a member runs a task, as far as is known.
+    pub(crate) fn runs_task(&self, id: MemberId) -> bool {
+        matches!(self.occupation(id), Some(Obstacle::RunsTask(_)))
+    }
+
+    /// What keeps a member from leading whatever it does; and that nothing is known of what it does.
+    fn inability(&self, set: &Set, member: &Member) -> Option<Obstacle> {
         let follower = self.followers.get(&member.id);
         if member.is_arbiter {
             return Some(Obstacle::Arbiter);
@@ -148,27 +171,31 @@ impl Leadership {
             return Some(Obstacle::NotSecondary);
         }
         let Some(peer) = self.peers.get(&member.id) else { return Some(Obstacle::NeverHeard) };
-        if self.now.saturating_sub(peer.heard_at) > set.gossip_age_max() && !self.is_mutant(Mutant::TrustsOldGossip) {
-            return Some(Obstacle::GossipOld);
-        }
-        if !self.is_mutant(Mutant::IgnoresTheirTasks) {
-            if let Some(task) = peer.gossip.running() {
-                return Some(Obstacle::RunsTask(task.kind));
-            }
-            if let Some(task) = peer.gossip.waiting() {
-                return Some(Obstacle::WaitsForTask(task.kind));
-            }
-            if peer.gossip.claim.is_some() || self.register.has_granted(member.id) {
-                return Some(Obstacle::HoldsSlot);
-            }
-        }
+        // What it said in an earlier term another primary may have changed since.
+        let is_old = self.now.saturating_sub(peer.heard_at) > set.gossip_age_max() || peer.gossip.term != self.term;
+        (is_old && !self.is_mutant(Mutant::TrustsOldGossip)).then_some(Obstacle::GossipOld)
+    }
+
+    /// What a member is in, or may be in at any moment.
+    fn occupation(&self, id: MemberId) -> Option<Obstacle> {
+        let gossip =
+            self.peers.get(&id).filter(|_| !self.is_mutant(Mutant::IgnoresTheirTasks)).map(|peer| &peer.gossip)?;
+        let running = gossip.running().map(|task| Obstacle::RunsTask(task.kind));
+        let waiting = || gossip.waiting().map(|task| Obstacle::WaitsForTask(task.kind));
+        let holds_slot = || gossip.claim.is_some() || self.register.has_granted(id);
+        running.or_else(waiting).or_else(|| holds_slot().then_some(Obstacle::HoldsSlot))
+    }
+
+    /// Why a member would lead badly, or worse than this one does.
+    fn unfitness(&self, set: &Set, id: MemberId, lag: Duration, for_rule: Option<Rule>) -> Option<Obstacle> {
         if lag > LAG_MAX && !self.is_mutant(Mutant::IgnoresLag) {
             return Some(Obstacle::Lags);
         }
-        if self.avoided.get(&member.id).is_some_and(|until| *until > self.now) {
+        if self.avoided.get(&id).is_some_and(|until| *until > self.now) {
             return Some(Obstacle::FailedLately);
         }
-        self.worse_than_here(set, &peer.gossip.figures.bounded(), lag, for_rule)
+        let there = self.peers.get(&id)?.gossip.figures.bounded();
+        self.worse_than_here(set, &there, lag, for_rule)
     }
 
     /// The refusal: leadership would move from one trouble to another.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A claim waits in the primary's queue, first come, first served. A confirmed one holds until its owner says that it has none, or is
-//! silent for the election timeout: then it is stolen. A task that must begin by its deadline, or that could not wait, asks nobody; its
+//! silent for the election timeout (two, if a new primary has not heard of it at all): then it is stolen. A task that must begin by its deadline, or that could not wait, asks nobody; its
 //! member counts as busy for the next one.
 //!
 //! Invariants:
@@ -13,17 +13,22 @@
 //!   for gone.
 //! - A member begins only by what the primary of its own term has confirmed; and a new primary takes every voter for busy until it has
 //!   heard from it in the new term. So what an old primary confirmed cannot meet what a new one does.
-//! - A member begins only as long as its claim cannot have been stolen: a confirmation that was under way for too long is not believed.
+//! - A primary begins by its own claim, and confirms others', only while a majority has listened to it, in its term, within an election
+//!   timeout by its own clock: so that nobody else leads who has given those claims up. What came while it was paused proves nothing.
+//! - A member begins only as long as its claim cannot have been stolen: a confirmation that was under way for too long is not believed,
+//!   and one that was not repeated for too long serves no further task.
 
 use crate::gossip::{Claim, Grant};
 use crate::leadership::Leadership;
 use crate::mutant::Mutant;
+use crate::rule::Rule;
 use crate::set::{MemberId, Set};
 use crate::step::{Effect, Moment, Role};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A claim, as a primary knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claimed {
     pub member: MemberId,
     pub incarnation: u64,
@@ -31,7 +36,7 @@ pub(crate) struct Claimed {
 }
 
 /// What a primary has confirmed, and who is in turn.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Register {
     /// First come first. This member's own claim is in it, too.
     queue: Vec<Claimed>,
@@ -70,7 +75,7 @@ impl Register {
 impl Leadership {
     /// Sees to this member's own claim: there is one while a heavy task waits for the slot, or runs in it.
     pub(crate) fn settle_claim(&mut self, set: &Set) {
-        let waits = self.tasks.has_waiting();
+        let waits = self.tasks.has_pressing();
         let is_needed = match (self.claim, self.role) {
             (_, Role::Other) | (None, Role::Primary { .. }) => false,
             // A primary asks itself.
@@ -96,6 +101,10 @@ impl Leadership {
 
     /// What the others are told of the register.
     pub(crate) fn grants(&self) -> Vec<Grant> {
+        let is_heard = self.set.as_ref().is_some_and(|set| self.is_heard_by_majority(set));
+        if !is_heard {
+            return Vec::new();
+        }
         let heard_made_at = |member| self.peers.get(&member).map_or(Moment::ZERO, |peer| peer.gossip.made_at);
         let granted = self.register.granted().into_iter();
         granted
@@ -121,11 +130,29 @@ impl Leadership {
             });
         // One interval less, for clocks that go at different rates.
         let lease = set.election_timeout.saturating_sub(set.heartbeat_interval);
-        let is_in_time = |grant: &Grant| {
-            self.now.saturating_sub(grant.heard_made_at) < lease || self.is_mutant(Mutant::BelievesLateGrants)
-        };
-        let is_confirmed = mine.is_some_and(|grant| claim.is_confirmed || is_in_time(grant));
+        let lease_ends = mine.map(|grant| grant.heard_made_at.saturating_add(lease));
+        if claim.is_confirmed {
+            self.lease_ends = self.lease_ends.max(lease_ends.unwrap_or_default());
+        } else {
+            self.lease_ends = lease_ends.unwrap_or_default();
+        }
+        let is_confirmed = mine.is_some() && (claim.is_confirmed || self.is_leased());
         self.claim = Some(Claim { is_confirmed, ..claim });
+    }
+
+    /// Whether nobody can have taken this member for gone since its claim was confirmed last.
+    fn is_leased(&self) -> bool {
+        self.now < self.lease_ends || self.is_mutant(Mutant::BelievesLateGrants)
+    }
+
+    /// Why this member may not be busy now; none if it may.
+    pub(crate) fn slot_obstacle(&self, set: &Set) -> Option<Rule> {
+        if self.is_primary() {
+            let may_begin = self.register.has_granted(set.me) && self.is_heard_by_majority(set);
+            return (!may_begin).then_some(Rule::SlotsTaken);
+        }
+        let is_confirmed = self.claim.is_some_and(|claim| claim.is_confirmed);
+        (!is_confirmed || !self.is_leased()).then_some(Rule::SlotAsked)
     }
 
     /// As primary: forgets what was released or whose owner is gone, hears who asks, and confirms in turn.
@@ -193,9 +220,28 @@ impl Leadership {
         was_confirmed && !self.is_mutant(Mutant::GrantsUnheard)
     }
 
-    /// Whether a member has been silent for so long, under this primary, that it holds nothing any more.
+    /// Whether a majority of the voters, this one among them, has heard in this primary's term what it said within the last election
+    /// timeout: without that somebody else may lead by now, and confirm claims.
+    fn is_heard_by_majority(&self, set: &Set) -> bool {
+        let has_listened = |member: &MemberId| {
+            let gossip = self.peers.get(member).map(|peer| &peer.gossip).filter(|gossip| gossip.term == self.term);
+            let heard = gossip.and_then(|gossip| gossip.heard_primary).filter(|it| it.incarnation == self.incarnation);
+            heard.is_some_and(|heard| self.now.saturating_sub(heard.made_at) < set.election_timeout)
+        };
+        let voters = || set.members.iter().filter(|member| member.is_voter).map(|member| member.id);
+        voters().filter(|id| *id == set.me || has_listened(id)).count() > voters().count() / 2
+    }
+
+    /// Whether a member has been silent for so long, under this primary, that it holds nothing any more. Of one that was not heard of in
+    /// this term an earlier primary, which nobody else follows any more, may have heard for an election timeout; and what that confirmed
+    /// is believed for another one.
     fn is_gone(&self, set: &Set, member: MemberId) -> bool {
-        let heard_at = self.peers.get(&member).map_or(Moment::ZERO, |peer| peer.heard_at);
-        self.now.saturating_sub(heard_at.max(self.register.since)) >= set.election_timeout
+        let peer = self.peers.get(&member);
+        let is_heard_in_term = peer.is_some_and(|peer| peer.gossip.term == self.term);
+        let is_soon = is_heard_in_term || self.is_mutant(Mutant::GivesUpUnheardSoon);
+        let elected_before = set.election_timeout * if is_soon { 1 } else { 2 };
+        let heard_at = peer.map_or(Moment::ZERO, |peer| peer.heard_at);
+        self.now.saturating_sub(heard_at) >= set.election_timeout
+            && self.now.saturating_sub(self.register.since) >= elected_before
     }
 }

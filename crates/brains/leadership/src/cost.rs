@@ -14,6 +14,7 @@ use crate::figures::{Figures, within};
 use crate::settings::Settings;
 use crate::step::Work;
 use baton_types::TaskKind;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,11 +22,13 @@ use std::time::Duration;
 const WEIGHT: f64 = 0.25;
 /// A task that costs so much of a fully loaded member is heavy: less is over before leadership would have moved.
 const HEAVY_SECS: f64 = 0.5;
+/// What does less than this share of what is usual teaches nothing: most of its cost is that of beginning.
+const TAUGHT_BY_MIN: f64 = 0.01;
 /// No figure of a cost counts for more: about thirty years, or a petabyte.
 const FIGURE_MAX: f64 = 1e15;
 
 /// What a task cost, or will.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Processor time, in seconds.
     pub cpu_secs: f64,
@@ -113,8 +116,9 @@ fn assumed(kind: TaskKind) -> Cost {
 }
 
 /// Costs of one unit of work, by kind and by whether the amount of work was known: the two say different things.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CostModel {
+    #[serde(with = "baton_replay::pairs")]
     learnt: BTreeMap<(TaskKind, bool), Cost>,
     /// Smoothed seconds without a primary per move, once there was one.
     gap_secs: Option<f64>,
@@ -130,6 +134,9 @@ impl CostModel {
 
     /// Takes what a task has cost.
     pub fn learn(&mut self, work: &Work, cost: Cost) {
+        if Self::units(work) < TAUGHT_BY_MIN * usual_units(work.kind) {
+            return;
+        }
         let per_unit = cost.bounded().times(1.0 / Self::units(work));
         let learnt = self.learnt.entry((work.kind, work.expected > 0)).or_insert_with(|| assumed(work.kind));
         *learnt = learnt.moved_towards(per_unit);
@@ -166,13 +173,14 @@ impl CostModel {
         here.load * self.predict(work).disturbance_secs(&here)
     }
 
-    /// What clients will lose if leadership moves to a member with these figures: the gap, and what the successor has to read that
-    /// is in this member's caches. Without figures: the gap alone, as if somebody were as warm as this member.
+    /// What clients will lose if leadership moves to a member with these figures: the gap, what the successor has to read that is in
+    /// this member's caches, and what large statements under way have done so far, which are ended. Without figures: as if somebody were
+    /// as warm as this member.
     pub fn moving_secs(&self, here: &Figures, there: Option<&Figures>) -> f64 {
         let here = here.bounded();
         let hit_ratio_there = there.map_or(1.0, |there| there.bounded().cache_hit_ratio);
         let colder = (here.cache_hit_ratio - hit_ratio_there).max(0.0);
-        here.load * (self.gap_secs() + colder * here.warm_up_secs())
+        here.load * (self.gap_secs() + colder * here.warm_up_secs()) + here.undone_secs
     }
 
     /// The gap that the next move is predicted to have, in seconds.
@@ -226,6 +234,18 @@ mod tests {
     }
 
     #[test]
+    fn a_statement_under_way_is_not_ended_for_less_than_it_has_taken() {
+        let (model, settings) = (CostModel::default(), Settings::default());
+        let is_worth = |undone_secs| {
+            let here = Figures { undone_secs, ..loaded() };
+            let staying = model.staying_secs(&work(TaskKind::Compaction, 1 << 30), &here);
+            is_worthwhile(staying, model.moving_secs(&here, None), &settings)
+        };
+        assert!(is_worth(0.0) && is_worth(0.01));
+        assert!(!is_worth(60.0));
+    }
+
+    #[test]
     fn who_knows_how_long_a_backup_takes_is_believed() {
         let model = CostModel::default();
         let stated = |secs| Work { expected_duration: Some(Duration::from_secs(secs)), ..work(TaskKind::Backup, 0) };
@@ -245,6 +265,14 @@ mod tests {
         (0..20).for_each(|_| model.learn(&compaction, Cost::default()));
         assert!(!model.is_heavy(&compaction, &loaded()));
         assert!(model.is_heavy(&work(TaskKind::Compaction, 0), &loaded()), "of an unknown amount nothing was learnt");
+    }
+
+    #[test]
+    fn what_a_tiny_task_cost_makes_no_larger_one_heavy() {
+        let mut model = CostModel::default();
+        let cost = Cost { cpu_secs: 0.02, read_bytes: 1e5, ..Cost::default() };
+        (0..20).for_each(|_| model.learn(&work(TaskKind::Validate, 2), cost));
+        assert!(!model.is_heavy(&work(TaskKind::Validate, 1000), &loaded()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::set::MemberId;
 use crate::settings::Mode;
 use crate::step::{HandoffOutcome, Moment, TaskId};
 use baton_types::TaskKind;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use std::time::Duration;
 pub const KEPT_MAX: usize = 100;
 
 /// What made this member decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trigger {
     /// A task wants to begin.
     Task {
@@ -51,7 +52,7 @@ impl Trigger {
 }
 
 /// What came of a decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Nothing is to be done: somebody asked what would be.
     WouldMove {
@@ -87,7 +88,7 @@ pub enum Outcome {
 }
 
 /// See the file's header.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// When it fell.
     pub at: Moment,
@@ -122,7 +123,7 @@ impl Decision {
 }
 
 /// The last decisions, oldest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
     moves: VecDeque<Decision>,
     stays: VecDeque<Decision>,

@@ -5,6 +5,7 @@
 //! Invariant: what a sick disk measures does not become what is normal.
 
 use crate::step::Moment;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How many times slower than usual, and than the others, is out of line.
@@ -21,7 +22,7 @@ const USUAL_AFTER: u32 = 30;
 const WEIGHT: f64 = 0.02;
 
 /// See the file's header.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct DiskWatch {
     usual_secs: f64,
     measured: u32,

@@ -6,7 +6,6 @@
 
 use crate::candidates::{DISK_FREE_MIN, Obstacle};
 use crate::leadership::Leadership;
-use crate::mutant::Mutant;
 use crate::settings::Mode;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ impl Leadership {
     /// election timeout to notice that, and another to stand.
     pub fn standing_obstacle(&self, silence: Duration) -> Option<Obstacle> {
         let set = self.set.as_ref().filter(|set| set.settings.mode != Mode::Off)?;
-        let others_had_time = silence >= 2 * set.election_timeout && !self.is_mutant(Mutant::NeverStandsBusy);
+        let others_had_time = silence >= 2 * set.election_timeout;
         // Nobody else could stand: there is nobody to wait for.
         let is_alone = !set.others().any(crate::set::Member::is_electable);
         if others_had_time || is_alone {

@@ -3,31 +3,42 @@
 //! Invariant: every figure that is used has passed [`Figures::bounded`], so that none is NaN, infinite or negative, whatever was
 //! gossiped.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// See the file's header.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Bytes that wait to be compacted.
     pub debt_bytes: u64,
     /// Levels of RocksDB that are above their target.
     pub debt_levels: u32,
     /// How near RocksDB is to slowing writers down: 0 far, 1 there. The nearest of its triggers counts.
+    #[serde(with = "baton_replay::numbers")]
     pub stall_nearness: f64,
     /// Share of reads that the caches served, over the last minute.
+    #[serde(with = "baton_replay::numbers")]
     pub cache_hit_ratio: f64,
     /// Bytes of the caches that were read within the last minute.
     pub cache_hot_bytes: u64,
     /// Recent time of one sync of the log, smoothed over a second or so.
     pub sync_latency: Duration,
     /// Share of the disk that is free.
+    #[serde(with = "baton_replay::numbers")]
     pub disk_free: f64,
     /// Share of the member's capacity that clients use.
+    #[serde(with = "baton_replay::numbers")]
     pub load: f64,
     /// Processors that the member may use.
+    #[serde(with = "baton_replay::numbers")]
     pub cpus: f64,
     /// What the disk reads or writes at most.
+    #[serde(with = "baton_replay::numbers")]
     pub disk_bytes_per_sec: f64,
+    /// Seconds that clients' large statements under way have taken so far, together: a move ends them, and nobody repeats them for the
+    /// client. Of no matter to other members.
+    #[serde(with = "baton_replay::numbers")]
+    pub undone_secs: f64,
 }
 
 impl Default for Figures {
@@ -43,6 +54,7 @@ impl Default for Figures {
             load: 0.0,
             cpus: 1.0,
             disk_bytes_per_sec: (200 << 20) as f64,
+            undone_secs: 0.0,
         }
     }
 }
@@ -57,6 +69,7 @@ impl Figures {
             load: within(self.load, 0.0, 1.0, 1.0),
             cpus: within(self.cpus, 0.1, 4096.0, 0.1),
             disk_bytes_per_sec: within(self.disk_bytes_per_sec, 1e5, 1e12, 1e5),
+            undone_secs: within(self.undone_secs, 0.0, 1e9, 1e9),
             ..self
         }
     }
@@ -88,6 +101,7 @@ mod tests {
                 load: strange,
                 cpus: strange,
                 disk_bytes_per_sec: strange,
+                undone_secs: strange,
                 cache_hot_bytes: u64::MAX,
                 ..Figures::default()
             }
@@ -97,7 +111,7 @@ mod tests {
                     .iter()
                     .all(|share| (0.0..=1.0).contains(share))
             );
-            assert!(figures.cpus > 0.0 && figures.warm_up_secs().is_finite());
+            assert!(figures.cpus > 0.0 && figures.warm_up_secs().is_finite() && figures.undone_secs >= 0.0);
         }
     }
 }

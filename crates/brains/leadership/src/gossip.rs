@@ -8,10 +8,11 @@ use crate::figures::Figures;
 use crate::set::MemberId;
 use crate::step::Moment;
 use baton_types::{TaskKind, Term};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One heavy task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GossipedTask {
     /// What kind of work.
     pub kind: TaskKind,
@@ -24,7 +25,7 @@ pub struct GossipedTask {
 }
 
 /// A request for the heavy slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// Tells this claim from the others of the same process.
     pub number: u64,
@@ -33,7 +34,7 @@ pub struct Claim {
 }
 
 /// A claim that the primary has confirmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Whose.
     pub member: MemberId,
@@ -46,8 +47,17 @@ pub struct Grant {
     pub heard_made_at: Moment,
 }
 
+/// The last that a member heard of the primary of its term. It proves to that one who listened to it, and when: in its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeardPrimary {
+    /// [`Gossip::incarnation`] of the primary.
+    pub incarnation: u64,
+    /// [`Gossip::made_at`] of what was heard.
+    pub made_at: Moment,
+}
+
 /// What one member says of itself.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gossip {
     /// Drawn by the process at its start.
     pub incarnation: u64,
@@ -67,14 +77,20 @@ pub struct Gossip {
     pub served_as_primary: Duration,
     /// What it measures.
     pub figures: Figures,
+    /// What it heard last of the primary of its term.
+    pub heard_primary: Option<HeardPrimary>,
     /// Its claim on the heavy slot.
     pub claim: Option<Claim>,
     /// Of a primary: the claims it has confirmed.
     pub grants: Vec<Grant>,
     /// Of a primary: who had leadership before tasks moved it, and gets it back.
     pub preferred: Option<MemberId>,
+    /// Of a primary whose disk is nearly full: who is to end its tasks, because only these keep it from leading.
+    pub asks_to_end: Option<MemberId>,
     /// How many terms it has seen begin within the last hour: no fewer than leadership has moved.
     pub terms_last_hour: u32,
+    /// The last term that began with leadership being handed over, as far as it knows; 0: none.
+    pub moved_in: Term,
 }
 
 impl Gossip {
@@ -90,7 +106,7 @@ impl Gossip {
 }
 
 /// What is remembered of another member.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Peer {
     pub gossip: Gossip,
     pub heard_at: Moment,
@@ -142,10 +158,13 @@ pub(crate) mod tests {
             last_task_end: None,
             served_as_primary: Duration::ZERO,
             figures: Figures::default(),
+            heard_primary: None,
             claim: None,
             grants: Vec::new(),
             preferred: None,
+            asks_to_end: None,
             terms_last_hour: 0,
+            moved_in: 0,
         }
     }
 

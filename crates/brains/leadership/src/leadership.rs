@@ -17,6 +17,7 @@ use crate::state::{State, Transition};
 use crate::step::{Effect, Follower, HandoffOutcome, Input, Moment, Role, TaskId, Work};
 use crate::tasks::{Phase, Task, Tasks};
 use baton_types::{TaskKind, Term};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,21 +35,24 @@ pub struct Start {
 }
 
 /// A handoff that was asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Handoff {
     pub to: MemberId,
     pub since: Moment,
 }
 
 /// What others must know at once if it changes.
-type Digest = (Term, bool, Vec<(TaskKind, bool)>, Option<Claim>, Vec<Claimed>, Option<MemberId>);
+type Digest = (Term, bool, Vec<(TaskKind, bool)>, Option<Claim>, Vec<Claimed>, Option<MemberId>, Option<MemberId>);
 
 /// See the crate's and the file's header.
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Leadership {
     pub(crate) incarnation: u64,
     pub(crate) seed: u64,
     pub(crate) sequence: u64,
     pub(crate) now: Moment,
+    /// How far the wall clock is ahead of `now`.
+    wall_ahead: Option<Duration>,
     pub(crate) set: Option<Arc<Set>>,
     pub(crate) role: Role,
     pub(crate) term: Term,
@@ -68,9 +72,13 @@ pub struct Leadership {
     pub(crate) returns_to: Option<MemberId>,
     /// The same of who handed it to this member.
     pub(crate) preferred: Option<MemberId>,
+    /// Of a primary whose disk is nearly full: who is to end its tasks.
+    pub(crate) asks_to_end: Option<MemberId>,
     pub(crate) limits: Limits,
     pub(crate) costs: CostModel,
     pub(crate) claim: Option<Claim>,
+    /// Until when the last confirmation of the claim is to be believed, by this member's clock.
+    pub(crate) lease_ends: Moment,
     pub(crate) next_claim: u64,
     pub(crate) register: Register,
     pub(crate) wants_slot_as_primary: bool,
@@ -78,7 +86,10 @@ pub struct Leadership {
     pub(crate) state: State,
     digest: Option<Digest>,
     #[cfg(feature = "mutants")]
+    #[serde(skip)]
     mutant: Mutant,
+    /// Empty between steps.
+    #[serde(skip)]
     pub(crate) effects: Vec<Effect>,
 }
 
@@ -90,6 +101,7 @@ impl Leadership {
             seed: start.seed,
             sequence: 0,
             now: Moment::ZERO,
+            wall_ahead: None,
             set: None,
             role: Role::Other,
             term: 0,
@@ -105,9 +117,11 @@ impl Leadership {
             handoff: None,
             returns_to: None,
             preferred: None,
+            asks_to_end: None,
             limits: Limits::default(),
             costs: CostModel::default(),
             claim: None,
+            lease_ends: Moment::ZERO,
             next_claim: 0,
             register: Register::default(),
             wants_slot_as_primary: false,
@@ -150,6 +164,7 @@ impl Leadership {
                 let mut others = self.fresh_sync_latencies();
                 self.disk.measure(self.now, self.figures.sync_latency, &mut others);
             }
+            Input::WallClock(wall) => self.wall_ahead = Some(wall.saturating_sub(self.now)),
             Input::Gossip { from, gossip, heard_at } => self.take_gossip(from, *gossip, heard_at),
             Input::Followers(followers) => self.followers = followers,
             Input::Handoff(outcome) => self.take_handoff(&outcome),
@@ -182,7 +197,7 @@ impl Leadership {
             self.register = Register::new(self.now);
             self.returns_to = None;
             let is_move = matches!(role, Role::Primary { handed_by: Some(_) });
-            self.limits.elected(self.now, is_move);
+            self.limits.elected(self.now, self.term, is_move);
         }
     }
 
@@ -205,7 +220,9 @@ impl Leadership {
         /// Beyond this, an expected end says nothing.
         const PREDICTED_SECS_MAX: f64 = 1e6;
         let predicted = Duration::from_secs_f64(self.costs.predict(&work).duration_secs.min(PREDICTED_SECS_MAX));
-        self.tasks.insert(id, Task { work, is_heavy, predicted, since: self.now, phase, is_reluctant: false });
+        let task =
+            Task { work, is_heavy, predicted, since: self.now, phase, is_reluctant: false, is_told_to_end: false };
+        self.tasks.insert(id, task);
     }
 
     fn take_gossip(&mut self, from: MemberId, gossip: Gossip, heard_at: Moment) {
@@ -214,6 +231,9 @@ impl Leadership {
             return;
         }
         let heard_at = heard_at.min(self.now);
+        if !self.is_mutant(Mutant::CountsOwnMovesOnly) {
+            self.limits.hear_move(gossip.moved_in);
+        }
         match self.peers.get_mut(&from) {
             Some(peer) => peer.hear(gossip, heard_at),
             None => {
@@ -288,7 +308,7 @@ impl Leadership {
 
     fn digest(&self) -> Digest {
         let tasks = self.tasks.gossip(self.now).iter().map(|task| (task.kind, task.is_running)).collect();
-        (self.term, self.is_primary(), tasks, self.claim, self.register.granted(), self.returns_to)
+        (self.term, self.is_primary(), tasks, self.claim, self.register.granted(), self.returns_to, self.asks_to_end)
     }
 
     /// The sync latencies of the others, as far as they are known and not old.
@@ -296,6 +316,11 @@ impl Leadership {
         let age_max = self.set.as_ref().map_or(Duration::ZERO, |set| set.gossip_age_max());
         let fresh = self.peers.values().filter(|peer| self.now.saturating_sub(peer.heard_at) <= age_max);
         fresh.map(|peer| peer.gossip.figures.sync_latency).collect()
+    }
+
+    /// The time since 1970-01-01, once that was told.
+    pub(crate) fn wall(&self) -> Option<Duration> {
+        self.wall_ahead.map(|ahead| ahead + self.now)
     }
 
     pub(crate) fn is_primary(&self) -> bool {

@@ -4,15 +4,21 @@
 //! move begins one, and every member learns of it before anything else. Terms begun within the last hour are no fewer than moves.
 //! Elections for other reasons count, too: a set that elects that often is better left alone.
 //!
+//! Which of the terms began with a move is gossiped. A member takes such a term's move for as late as it heard of that term itself: so
+//! what passes through many members does not grow younger on its way, and one that lies delays a move by one cooldown for each term.
+//!
 //! Invariants:
 //! - Within any hour no more moves are begun than the settings allow, whatever is gossiped: gossip can only make them fewer. (A
 //!   member that was restarted knows no earlier terms, but takes what it hears others count.)
-//! - Between two moves lies the least tenure, even if everybody was restarted.
+//! - Between two moves lies the least tenure, even if everybody was restarted. It is no shorter than the election timeout, whatever
+//!   the settings say: until then a new primary does not know how the others are, nor they that it leads.
+//! - Between a move that a member has heard of and one that it makes lies the cooldown, whoever made the first.
 
 use crate::rule::Rule;
-use crate::settings::Settings;
+use crate::set::Set;
 use crate::step::Moment;
 use baton_types::Term;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -22,15 +28,17 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// See the file's header.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Limits {
     /// When each term was first heard of; the oldest may be more than an hour ago.
     terms: VecDeque<(Moment, Term)>,
     /// Handoffs of this member that came to nothing, within the last hour.
     failed: VecDeque<Moment>,
     elected_at: Moment,
-    /// When leadership last moved, or was to, as far as this member took part.
+    /// When leadership last moved, or was to, as far as this member took part or has heard.
     moved_at: Option<Moment>,
+    /// The last term that began with a move.
+    moved_in: Term,
 }
 
 impl Limits {
@@ -49,11 +57,26 @@ impl Limits {
     }
 
     /// This member was elected; by a handoff, or otherwise.
-    pub fn elected(&mut self, now: Moment, is_move: bool) {
+    pub fn elected(&mut self, now: Moment, term: Term, is_move: bool) {
         self.elected_at = now;
         if is_move {
             self.moved_at = Some(now);
+            self.moved_in = self.moved_in.max(term);
         }
+    }
+
+    /// Somebody says that a term began with a move. Of a term that this member has not heard of yet, it will be told again.
+    pub fn hear_move(&mut self, term: Term) {
+        let Some(at) = self.terms.iter().find(|(_, known)| *known >= term).map(|(at, _)| *at) else { return };
+        if term > self.moved_in {
+            self.moved_in = term;
+            self.moved_at = self.moved_at.max(Some(at));
+        }
+    }
+
+    /// The last term that began with a move, as far as this member knows; 0: none.
+    pub fn moved_in(&self) -> Term {
+        self.moved_in
     }
 
     /// This member begins to hand over.
@@ -77,8 +100,9 @@ impl Limits {
     }
 
     /// Why leadership may not move now, and when it may at the soonest. `heard` is the most that others count within the last hour.
-    pub fn obstacle(&self, now: Moment, settings: &Settings, heard: u32) -> Option<(Rule, Moment)> {
-        let tenure = self.elected_at + settings.tenure_min;
+    pub fn obstacle(&self, now: Moment, set: &Set, heard: u32) -> Option<(Rule, Moment)> {
+        let settings = &set.settings;
+        let tenure = self.elected_at + settings.tenure_min.max(set.election_timeout);
         if now < tenure {
             return Some((Rule::TooSoonAfterElection, tenure));
         }
@@ -98,24 +122,29 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::set::Member;
 
     fn at(secs: u64) -> Moment {
         Duration::from_secs(secs)
     }
 
+    fn set() -> Set {
+        Set::new(0, (0..3).map(Member::new).collect())
+    }
+
     fn obstacle(limits: &Limits, secs: u64) -> Option<Rule> {
-        limits.obstacle(at(secs), &Settings::default(), 0).map(|(rule, _)| rule)
+        limits.obstacle(at(secs), &set(), 0).map(|(rule, _)| rule)
     }
 
     #[test]
     fn an_election_and_a_move_are_let_settle() {
         let mut limits = Limits::default();
         limits.hear_term(at(100), 1);
-        limits.elected(at(100), true);
+        limits.elected(at(100), 1, true);
         assert_eq!(obstacle(&limits, 159), Some(Rule::TooSoonAfterElection));
         assert_eq!(obstacle(&limits, 219), Some(Rule::Cooldown));
         assert_eq!(obstacle(&limits, 220), None);
-        limits.elected(at(300), false);
+        limits.elected(at(300), 2, false);
         assert_eq!(obstacle(&limits, 360), None, "an election is no move");
     }
 
@@ -138,8 +167,37 @@ mod tests {
     #[test]
     fn what_others_count_makes_moves_fewer_and_never_more() {
         let limits = Limits::default();
-        let rule = |heard| limits.obstacle(at(9_000), &Settings::default(), heard);
+        let rule = |heard| limits.obstacle(at(9_000), &set(), heard);
         assert_eq!(rule(11), None);
         assert_eq!(rule(12), Some((Rule::MovesSpent, at(9_060))));
+    }
+
+    #[test]
+    fn a_move_of_others_is_as_old_as_its_term_is_here_and_counts_once() {
+        let mut limits = Limits::default();
+        limits.hear_move(3);
+        assert_eq!(limits.moved_in(), 0, "nothing was heard of the term itself");
+        limits.hear_term(at(100), 2);
+        limits.hear_term(at(200), 3);
+        limits.elected(at(250), 4, false);
+        limits.hear_move(3);
+        assert_eq!(obstacle(&limits, 319), Some(Rule::Cooldown));
+        assert_eq!((obstacle(&limits, 320), limits.moved_in()), (None, 3));
+        limits.hear_term(at(900), 4);
+        limits.hear_move(3);
+        limits.hear_move(2);
+        assert_eq!(obstacle(&limits, 900), None, "it is told again and again, and is no younger for that");
+        limits.hear_move(4);
+        assert_eq!(obstacle(&limits, 1_019), Some(Rule::Cooldown));
+    }
+
+    #[test]
+    fn no_setting_makes_the_tenure_shorter_than_the_election_timeout() {
+        let mut limits = Limits::default();
+        limits.elected(at(100), 1, true);
+        let mut set = set();
+        (set.settings.tenure_min, set.settings.cooldown) = (Duration::ZERO, Duration::ZERO);
+        let rule = |secs| limits.obstacle(at(secs), &set, 0).map(|(rule, _)| rule);
+        assert_eq!((rule(109), rule(110)), (Some(Rule::TooSoonAfterElection), None));
     }
 }

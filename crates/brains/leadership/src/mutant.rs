@@ -21,22 +21,30 @@ pub enum Mutant {
     GrantsEverybody,
     /// A new primary confirms claims before it has heard who is busy.
     GrantsUnheard,
+    /// A new primary takes a member that it has not heard of for gone after one election timeout.
+    GivesUpUnheardSoon,
     /// Begins by what a primary of another term has confirmed.
     BelievesAnyTerm,
     /// Begins by a confirmation that came so late that somebody else may have been confirmed since.
     BelievesLateGrants,
     /// Knows no least time between moves.
     NoCooldown,
+    /// Counts towards that time only the moves that it took part in.
+    CountsOwnMovesOnly,
+    /// Hands leadership on as soon as it has it.
+    PassesOnAtOnce,
     /// Counts no moves.
     CountsNoMoves,
     /// Hands over to the candidate that is ranked last.
     TakesTheWorst,
-    /// Does not stand for election while it is busy, whoever else does not.
-    NeverStandsBusy,
     /// Tells of the candidate it chose and of no other.
     ExplainsTheBestOnly,
     /// Goes from state to state without the one between.
     SkipsStates,
+    /// Lets tasks begin while their windows are closed.
+    IgnoresWindows,
+    /// Ends its tasks when another member is to.
+    EndsTasksForAnybody,
     /// Takes every task for a heavy one.
     EverythingIsHeavy,
 }

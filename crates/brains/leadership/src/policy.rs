@@ -2,19 +2,26 @@
 //!
 //! ```text
 //!  forced (deadline, debt, stall, disk) ─────────────────────────────▶ begin
+//!  no window of its kind is open ────────────────────────────────────▶ wait
 //!  secondary ── slot confirmed? ─────────────────────────────────────▶ begin, or wait
 //!  primary ─── worthwhile? ─ no ──▶ as a secondary, by its own slot ─▶ begin, or wait
 //!                 │ yes
 //!                 ▼
-//!              may move now? ─ no ─▶ wait ─── candidate? ─ no ─▶ wait
-//!                 │ yes                            │ yes
-//!                 └────────────────────────────────┴────────────────▶ hand over
+//!              may move now? ─ no ─▶ wait
+//!                 │ yes
+//!              candidate? ─ no ────▶ wait
+//!                 │ yes
+//!              large statement under way? ─ yes, and lately asked ──▶ wait
+//!                 │ no
+//!                 └─────────────────────────────────────────────────▶ hand over
 //! ```
 //!
 //! Invariants:
 //! - A task that waits is admitted at its deadline, whatever else is the case.
 //! - With the mode off every task is admitted at once, and leadership never moves.
 //! - A light task is admitted at once.
+//! - For a task leadership moves in the midst of a client's large statement only once the task has waited for a while: a move ends the
+//!   statement, and drivers do not send it again.
 //! - Leadership is handed to nobody with an obstacle, to nobody below another's priority, and only within the limits.
 
 use crate::candidates::{Candidate, DISK_FREE_MIN};
@@ -30,7 +37,9 @@ use crate::settings::Mode;
 use crate::state::{State, Transition};
 use crate::step::{Effect, Moment, Role, TaskId};
 use crate::tasks::{Phase, Task};
+use crate::windows;
 use baton_types::TaskKind;
+use std::time::Duration;
 
 /// So near to slowing writers down a compaction waits no longer.
 const STALL_NEARNESS_MAX: f64 = 0.8;
@@ -38,6 +47,11 @@ const STALL_NEARNESS_MAX: f64 = 0.8;
 const DEBT_LEVELS_MAX: u32 = 4;
 /// Leadership goes back to the preferred primary unless that costs more, in seconds of service.
 const RETURN_SECS_MAX: f64 = 1.0;
+
+/// A statement that has gone on for so long, in seconds, is a large one.
+const STATEMENT_SECS_MIN: f64 = 0.25;
+/// A task waits for so long for the end of large statements; then what they have done is a cost of the move, beside the others.
+const STATEMENT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What becomes of a task.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,18 +66,20 @@ enum Verdict {
 impl Leadership {
     /// Everything that the policy has to do now.
     pub(crate) fn settle_policy(&mut self, set: &Set) {
+        let asked_before = self.asks_to_end.take();
         if set.settings.mode == Mode::Off && !self.is_mutant(Mutant::MovesWhenOff) {
             self.wants_slot_as_primary = false;
             self.admit_all(Rule::ModeOff);
             return;
         }
         if self.is_primary() {
-            self.settle_disk(set);
+            self.settle_disk(set, asked_before);
             let candidates = if self.tasks.has_waiting() { self.candidates(set, None) } else { Vec::new() };
             self.settle_waiting(set, &candidates);
             self.settle_return(set);
         } else {
             self.wants_slot_as_primary = false;
+            self.settle_need(set);
             self.settle_waiting(set, &[]);
         }
     }
@@ -110,6 +126,13 @@ impl Leadership {
         }
         if let Some(why) = self.must_begin(set, task, deadline) {
             return Verdict::Begin(why);
+        }
+        if self.is_needed_as_primary(set) {
+            return Verdict::Wait(Rule::NeededAsPrimary);
+        }
+        let is_open = windows::admit(&set.settings.windows, task.work.kind, self.wall());
+        if !is_open && !self.is_mutant(Mutant::IgnoresWindows) {
+            return Verdict::Wait(Rule::WindowClosed);
         }
         match self.role {
             Role::Other => Verdict::Begin(Rule::NotServing),
@@ -158,12 +181,22 @@ impl Leadership {
         }
         let is_costed = set.settings.mode == Mode::CostBased;
         let staying = self.costs.staying_secs(&task.work, &self.figures);
-        let is_worth = |moving| !is_costed || is_worthwhile(staying, moving, &set.settings);
+        let spares_statement = self.spares_statement(task);
+        // What is waited for costs nothing.
+        let spared = if spares_statement { self.figures.undone_secs } else { 0.0 };
+        let is_worth = |moving: f64| !is_costed || is_worthwhile(staying, moving - spared, &set.settings);
         if !is_worth(self.costs.moving_secs(&self.figures, None)) {
             return Verdict::InSlot(Rule::NotWorthwhile);
         }
         if let Some((why, ends)) = self.limit(set) {
-            return if ends > deadline { Verdict::InSlot(Rule::NoMoveInTime) } else { Verdict::Wait(why) };
+            // Whoever has just been handed leadership was chosen for being free. It stays so for as long as it can.
+            let was_chosen = matches!(self.role, Role::Primary { handed_by: Some(_) });
+            let is_settling = was_chosen && why == Rule::TooSoonAfterElection;
+            return if ends > deadline && !is_settling {
+                Verdict::InSlot(Rule::NoMoveInTime)
+            } else {
+                Verdict::Wait(why)
+            };
         }
         let able = || candidates.iter().filter(|candidate| candidate.obstacle.is_none());
         let Some(best) = able().next() else { return Verdict::Wait(Rule::NoCandidate) };
@@ -175,9 +208,15 @@ impl Leadership {
         // A warmer cache is no reason to pass over who has the higher priority.
         let equals = able().take_while(|candidate| candidate.priority >= best.priority);
         match equals.into_iter().find(|candidate| is_worth(candidate.moving_secs)) {
+            Some(_) if spares_statement => Verdict::Wait(Rule::StatementUnderWay),
             Some(best) => Verdict::Move(best.member, if is_costed { Rule::WorthMoving } else { Rule::AlwaysMoves }),
             None => Verdict::InSlot(Rule::NotWorthwhile),
         }
+    }
+
+    /// Whether a task that has not waited for long would end a large statement.
+    fn spares_statement(&self, task: &Task) -> bool {
+        self.figures.undone_secs >= STATEMENT_SECS_MIN && self.now.saturating_sub(task.since) < STATEMENT_PATIENCE
     }
 
     /// Why leadership may not move now, and until when.
@@ -185,21 +224,13 @@ impl Leadership {
         // What was counted a while ago may be too much by now, but never too little.
         let lately = self.peers.values().filter(|peer| self.now.saturating_sub(peer.heard_at) < HOUR);
         let heard = lately.map(|peer| peer.gossip.terms_last_hour).max().unwrap_or(0);
-        let limit = self.limits.obstacle(self.now, &set.settings, heard);
+        let limit = self.limits.obstacle(self.now, set, heard);
         let ignored = |rule| match rule {
-            Rule::TooSoonAfterElection | Rule::Cooldown => self.is_mutant(Mutant::NoCooldown),
+            Rule::TooSoonAfterElection => self.is_mutant(Mutant::PassesOnAtOnce),
+            Rule::Cooldown => self.is_mutant(Mutant::NoCooldown),
             _ => self.is_mutant(Mutant::CountsNoMoves),
         };
         limit.filter(|(rule, _)| !ignored(*rule))
-    }
-
-    /// Why this member may not be busy now; none if it may.
-    fn slot_obstacle(&self, set: &Set) -> Option<Rule> {
-        if self.is_primary() {
-            return (!self.register.has_granted(set.me)).then_some(Rule::SlotsTaken);
-        }
-        let is_confirmed = self.claim.is_some_and(|claim| claim.is_confirmed);
-        (!is_confirmed).then_some(Rule::SlotAsked)
     }
 
     fn begin(&mut self, set: &Set, id: TaskId, why: Rule, candidates: &[Candidate]) {
@@ -261,8 +292,9 @@ impl Leadership {
         });
     }
 
-    /// A primary whose disk fails, or fills, hands over before anything stops it.
-    fn settle_disk(&mut self, set: &Set) {
+    /// A primary whose disk fails, or fills, hands over before anything stops it. One whose disk fills has the member that would be
+    /// best end its tasks, if nothing else keeps anybody from leading; `asked_before` if that still goes for it.
+    fn settle_disk(&mut self, set: &Set, asked_before: Option<MemberId>) {
         let (trigger, why) = if self.disk.is_sick(self.now) {
             (Trigger::DiskSlow, Rule::DiskSlow)
         } else if self.figures.disk_free < DISK_FREE_MIN {
@@ -277,6 +309,12 @@ impl Leadership {
         match candidates.first().filter(|best| best.obstacle.is_none()).map(|best| best.member) {
             Some(to) => self.hand_over(set, trigger, why, candidates, to),
             None => {
+                if why == Rule::DiskNearlyFull {
+                    // Who was asked gives its slot back a moment after its tasks have ended: no second one is asked meanwhile.
+                    let ranked = candidates.iter().map(|candidate| candidate.member).filter(|id| self.runs_task(*id));
+                    let asked = asked_before.into_iter().chain(ranked).find(|id| self.could_lead(set, *id, why));
+                    self.asks_to_end = asked;
+                }
                 let outcome = Outcome::Postponed { until: Moment::MAX };
                 let decision = self.decision(set, trigger, Rule::NoCandidate, candidates, outcome);
                 self.history.add_stay(decision);
@@ -284,10 +322,30 @@ impl Leadership {
         }
     }
 
+    /// Has this member's tasks end if the primary needs it in its place.
+    fn settle_need(&mut self, set: &Set) {
+        if self.is_needed_as_primary(set) {
+            let why = Rule::NeededAsPrimary;
+            self.effects.extend(self.tasks.tell_to_end().into_iter().map(|task| Effect::End { task, why }));
+        }
+    }
+
+    /// Whether the primary of this member's term said lately that its disk fills, and that this member is to end its tasks.
+    fn is_needed_as_primary(&self, set: &Set) -> bool {
+        self.peers.values().any(|peer| {
+            let gossip = &peer.gossip;
+            let is_of_primary = gossip.is_primary && gossip.term == self.term;
+            let is_mine = gossip.asks_to_end == Some(set.me)
+                || (gossip.asks_to_end.is_some() && self.is_mutant(Mutant::EndsTasksForAnybody));
+            let is_fresh = self.now.saturating_sub(peer.heard_at) <= set.gossip_age_max();
+            self.role == Role::Secondary && is_of_primary && is_mine && is_fresh
+        })
+    }
+
     /// With the ranking "preferred", leadership returns once its owner has done its work.
     fn settle_return(&mut self, set: &Set) {
         let Some(preferred) = self.preferred.filter(|_| set.settings.ranking == Ranking::Preferred) else { return };
-        if self.tasks.has_waiting() || self.handoff.is_some() || self.limit(set).is_some() {
+        if self.tasks.has_pressing() || self.handoff.is_some() || self.limit(set).is_some() {
             return;
         }
         let candidates = self.candidates(set, None);

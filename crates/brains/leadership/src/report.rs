@@ -2,19 +2,23 @@
 
 use crate::cost::CostModel;
 use crate::decision::History;
-use crate::gossip::Gossip;
+use crate::gossip::{Gossip, HeardPrimary};
 use crate::leadership::{HANDOFF_MAX, Leadership};
 use crate::rule::Rule;
+use crate::set::MemberId;
 use crate::state::State;
 use crate::step::{Moment, TaskId};
 use crate::tasks::Phase;
+use crate::windows;
 use baton_types::{Admission, Pace};
 use std::time::Duration;
 
 impl Leadership {
     /// What this member says of itself now, for one message to any number of members.
     pub fn gossip(&mut self, now: Moment) -> Gossip {
-        let now = self.now.max(now);
+        // What is said is said of now, also by who has just woken up.
+        self.now = self.now.max(now);
+        let now = self.now;
         self.sequence += 1;
         let serving = if self.is_primary() { now.saturating_sub(self.primary_since) } else { Duration::ZERO };
         Gossip {
@@ -30,8 +34,18 @@ impl Leadership {
             claim: self.claim,
             grants: self.grants(),
             preferred: self.returns_to,
+            asks_to_end: self.asks_to_end,
+            heard_primary: self.heard_primary(),
             terms_last_hour: self.limits.begun_last_hour(now),
+            moved_in: self.limits.moved_in(),
         }
+    }
+
+    /// What this member heard last of the primary of its term.
+    fn heard_primary(&self) -> Option<HeardPrimary> {
+        let is_primary = |gossip: &&Gossip| gossip.is_primary && gossip.term == self.term;
+        let primary = self.peers.values().map(|peer| &peer.gossip).find(is_primary).filter(|_| !self.is_primary())?;
+        Some(HeardPrimary { incarnation: primary.incarnation, made_at: primary.made_at })
     }
 
     /// When to step next, if nothing else happens before.
@@ -41,10 +55,15 @@ impl Leadership {
         let handoff = self.handoff.map(|handoff| handoff.since + HANDOFF_MAX);
         let is_disk_moving = self.is_primary() && self.disk.sick_at().is_some_and(|at| at > self.now);
         let disk = self.disk.sick_at().filter(|_| is_disk_moving);
+        let window = self.wall().and_then(|wall| {
+            let kinds = self.tasks.waiting_for_window();
+            let openings = kinds.filter_map(|kind| windows::next_opening(&set.settings.windows, kind, wall));
+            openings.min().map(|opens| self.now + opens.saturating_sub(wall))
+        });
         // Gossip grows old, members are gone and moves are possible again: all by time alone.
         let is_looking = self.is_primary() && (tasks.is_some() || self.preferred.is_some() || self.register.is_asked());
         let look = is_looking.then(|| self.now + set.heartbeat_interval);
-        tasks.into_iter().chain(handoff).chain(disk).chain(look).min()
+        tasks.into_iter().chain(handoff).chain(disk).chain(window).chain(look).min()
     }
 
     /// What the gate answers about a task that can wait; none if no such task was wanted.
@@ -70,6 +89,11 @@ impl Leadership {
     /// The last moves, and the last decisions against one.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// What the others said of themselves last, and when that came.
+    pub fn heard(&self) -> impl Iterator<Item = (MemberId, &Gossip, Moment)> {
+        self.peers.iter().map(|(id, peer)| (*id, &peer.gossip, peer.heard_at))
     }
 
     /// What was learnt about costs.

@@ -1,11 +1,12 @@
 //! The rules by which tasks are admitted or deferred and leadership moves or stays: one name and one sentence each.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! rules {
     ($($(#[$meta:meta])* $variant:ident, $name:literal, $sentence:literal;)*) => {
         /// What decided. The sentence of a rule that defers is what a waiting task shows.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[allow(missing_docs)]
         pub enum Rule { $($(#[$meta])* $variant,)* }
 
@@ -48,9 +49,12 @@ rules! {
     TooSoonAfterElection, "tooSoonAfterElection", "the primary was elected only lately";
     Cooldown, "cooldown", "leadership moved, or was to, only lately";
     MovesSpent, "movesSpent", "leadership has moved often enough within the last hour";
+    StatementUnderWay, "statementUnderWay", "a client's statement of many documents is under way, which a move would end";
     HandoffUnderWay, "handoffUnderWay", "leadership is about to move to another member";
     SlotAsked, "slotAsked", "the primary has not confirmed yet that this member may be busy";
     SlotsTaken, "slotsTaken", "as many members are busy as leave a majority free";
+    NeededAsPrimary, "neededAsPrimary", "the primary's disk is nearly full, and this member is to lead in its place";
+    WindowClosed, "windowClosed", "no maintenance window of the set is open";
     // Tasks that begin in turn.
     SlotConfirmed, "slotConfirmed", "the primary has confirmed that this member may be busy";
     // Leadership moves.

@@ -1,13 +1,14 @@
 //! The set as this machine sees it: who is a member with which rights, and the settings.
 
 use crate::settings::Settings;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A member's `_id` in the configuration.
 pub type MemberId = i32;
 
 /// One member's rights.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {
     /// Who.
     pub id: MemberId,
@@ -32,7 +33,7 @@ impl Member {
 }
 
 /// The configuration, as far as it matters here.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Set {
     /// This member.
     pub me: MemberId,

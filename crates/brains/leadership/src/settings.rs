@@ -3,11 +3,13 @@
 //! Invariant: what [`Settings::validate`] passed is finite and within the bounds that its errors name.
 
 use crate::ranking::Ranking;
+use crate::windows::Window;
 use baton_types::{Error, ErrorCode, Result};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Whether leadership moves before heavy work (the paper's Policy 1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Never: every task begins at once, and nothing is claimed.
     Off,
@@ -38,7 +40,7 @@ impl Mode {
 }
 
 /// See the file's header.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// `mode`.
     pub mode: Mode,
@@ -60,7 +62,9 @@ pub struct Settings {
     pub gain_ratio_min: f64,
     /// `refusalBound`: by how much a candidate's score may be worse than this member's own, 0 to 1.
     pub refusal_bound: f64,
-    /// Whether the random ranking may be chosen: in the lab, to compare the others with.
+    /// `windows`: a heavy task that can wait begins within one of these, if any is for its kind; but at its deadline whatever they say.
+    pub windows: Vec<Window>,
+    /// `isLab`: whether the random ranking may be chosen: in the lab, to compare the others with.
     pub is_lab: bool,
 }
 
@@ -77,6 +81,7 @@ impl Default for Settings {
             gain_secs_min: 0.5,
             gain_ratio_min: 2.0,
             refusal_bound: 0.3,
+            windows: Vec::new(),
             is_lab: false,
         }
     }
@@ -85,6 +90,10 @@ impl Default for Settings {
 impl Settings {
     /// The longest that anything may be put off, and the longest cooldown.
     pub const DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
+    /// The most windows.
+    pub const WINDOWS_MAX: usize = 64;
+    /// The largest number of bytes: what a document has room for.
+    pub const BYTES_MAX: u64 = i64::MAX as u64;
 
     /// `BadValue` (2), naming the field, if a value is out of its range.
     pub fn validate(&self) -> Result<()> {
@@ -98,8 +107,8 @@ impl Settings {
                 return Err(out_of_range(field, &value.as_secs(), "0 to 86400"));
             }
         }
-        if self.debt_bytes_max == 0 {
-            return Err(out_of_range("maxDebtBytes", &0, "at least 1"));
+        if !(1..=Self::BYTES_MAX).contains(&self.debt_bytes_max) {
+            return Err(out_of_range("maxDebtBytes", &self.debt_bytes_max, "1 to 9223372036854775807"));
         }
         if !(1..=3600).contains(&self.moves_per_hour_max) {
             return Err(out_of_range("maxMovesPerHour", &self.moves_per_hour_max, "1 to 3600"));
@@ -118,6 +127,14 @@ impl Settings {
         if self.ranking == Ranking::Random && !self.is_lab {
             return Err(out_of_range("ranking", &"random", "mrc, lsp, preferred or score"));
         }
+        if self.windows.len() > Self::WINDOWS_MAX {
+            return Err(out_of_range("windows", &format!("{} entries", self.windows.len()), "at most 64 entries"));
+        }
+        for (i, window) in self.windows.iter().enumerate() {
+            window
+                .validate()
+                .map_err(|(field, range, value)| out_of_range(&format!("windows.{i}.{field}"), &value, range))?;
+        }
         Ok(())
     }
 }
@@ -129,6 +146,12 @@ fn out_of_range(field: &str, value: &dyn std::fmt::Display, range: &str) -> Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::windows::{Days, TimeOfDay};
+
+    fn window(from: &str, to: &str) -> Window {
+        let time = |text| TimeOfDay::parse(text).unwrap();
+        Window { kind: None, days: Days::ALL, from: time(from), to: time(to) }
+    }
 
     fn refused(change: impl FnOnce(&mut Settings)) -> String {
         let mut settings = Settings::default();
@@ -152,6 +175,13 @@ mod tests {
             ("minGainRatio", refused(|s| s.gain_ratio_min = f64::NAN)),
             ("refusalBound", refused(|s| s.refusal_bound = 1.5)),
             ("ranking", refused(|s| s.ranking = Ranking::Random)),
+            ("maxDebtBytes", refused(|s| s.debt_bytes_max = u64::MAX)),
+            ("windows", refused(|s| s.windows = vec![window("02:00", "04:00"); 65])),
+            ("windows.1.to", refused(|s| s.windows = vec![window("02:00", "04:00"), window("05:00", "05:00")])),
+            ("windows.0.from", refused(|s| s.windows = vec![window("24:00", "04:00")])),
+            ("windows.0.days", {
+                refused(|s| s.windows = vec![Window { days: Days::NONE, ..window("02:00", "04:00") }])
+            }),
         ];
         for (field, message) in cases {
             assert!(message.starts_with(&format!("settings.leadership.{field} must be ")), "{message}");

@@ -18,9 +18,10 @@
 //! busy secondary is promoted when nobody else stands.
 
 use crate::step::Role;
+use serde::{Deserialize, Serialize};
 
 /// Where a member is in Figure 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// "P, NC": primary, no heavy task.
     PrimaryFree,
@@ -35,7 +36,7 @@ pub enum State {
 }
 
 /// A change of state, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Transition {
     /// P, NC → S, NC: leadership has moved away.
     Demote,

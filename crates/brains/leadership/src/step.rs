@@ -8,6 +8,7 @@ use crate::rule::Rule;
 use crate::set::{MemberId, Set};
 use crate::state::Transition;
 use baton_types::{Pace, Proposal, TaskKind, Term};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub type Moment = Duration;
 pub type TaskId = u64;
 
 /// What this member is to the set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// It takes writes.
     Primary {
@@ -32,7 +33,7 @@ pub enum Role {
 }
 
 /// What a task will do, as far as that is known before it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// What kind of work.
     pub kind: TaskKind,
@@ -45,12 +46,12 @@ pub struct Work {
 impl Work {
     /// What the gate was asked about.
     pub fn of(proposal: &Proposal<'_>) -> Self {
-        Self { kind: proposal.kind, expected: proposal.expected, expected_duration: None }
+        Self { kind: proposal.kind, expected: proposal.expected, expected_duration: proposal.expected_duration }
     }
 }
 
 /// How well another member follows, as consensus knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Follower {
     /// It gives signs of life and can be reached from here.
     pub is_reachable: bool,
@@ -61,7 +62,7 @@ pub struct Follower {
 }
 
 /// How a handoff ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoffOutcome {
     /// There is another primary.
     Done {
@@ -80,7 +81,7 @@ pub enum HandoffOutcome {
 }
 
 /// Everything that can happen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Input {
     /// Time has passed. Due at [`Leadership::next_deadline`](crate::Leadership::next_deadline).
     Tick,
@@ -118,6 +119,8 @@ pub enum Input {
     },
     /// What this member measures of itself. To be brought at least every few seconds.
     Figures(Box<Figures>),
+    /// The time since 1970-01-01 by the wall clock, for the windows. To be brought at least every few seconds, too.
+    WallClock(Duration),
     /// Another member says something of itself.
     Gossip {
         /// Who.
@@ -134,7 +137,7 @@ pub enum Input {
 }
 
 /// Everything that the driver is asked to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub enum Effect {
     /// Let the task begin.
     Admit {
@@ -153,6 +156,13 @@ pub enum Effect {
         why: Rule,
         /// It will be admitted then, at the latest.
         until: Moment,
+    },
+    /// Have a task that runs end as soon as it can, if it can: this member is to lead. Said once a task; the task's own end follows as ever.
+    End {
+        /// Which.
+        task: TaskId,
+        /// Why.
+        why: Rule,
     },
     /// Hand leadership over, then say [`Input::Handoff`].
     HandOver {

@@ -8,6 +8,8 @@
 use crate::gossip::GossipedTask;
 use crate::rule::Rule;
 use crate::step::{Moment, TaskId, Work};
+use baton_types::TaskKind;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use std::time::Duration;
 const GOSSIPED_MAX: usize = 8;
 
 /// Where a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Waiting {
         deadline: Moment,
@@ -28,7 +30,7 @@ pub(crate) enum Phase {
 }
 
 /// One task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub work: Work,
     pub is_heavy: bool,
@@ -39,16 +41,28 @@ pub(crate) struct Task {
     pub phase: Phase,
     /// It was admitted on a primary because it could wait no longer.
     pub is_reluctant: bool,
+    /// It runs, and was told to end.
+    pub is_told_to_end: bool,
 }
 
 impl Task {
     fn waits(&self) -> bool {
         matches!(self.phase, Phase::Waiting { .. })
     }
+
+    /// Whether it waits for a window to open, which may be hours away.
+    fn waits_for_window(&self) -> bool {
+        matches!(self.phase, Phase::Waiting { told: Some(Rule::WindowClosed), .. })
+    }
+
+    /// Whether it waits without making anybody else wait meanwhile.
+    fn stands_aside(&self) -> bool {
+        self.waits_for_window() || matches!(self.phase, Phase::Waiting { told: Some(Rule::NeededAsPrimary), .. })
+    }
 }
 
 /// See the file's header.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tasks(BTreeMap<TaskId, Task>);
 
 impl Tasks {
@@ -99,6 +113,22 @@ impl Tasks {
         self.0.values().any(Task::waits)
     }
 
+    /// Whether any task waits that does not stand aside.
+    pub fn has_pressing(&self) -> bool {
+        self.0.values().any(|task| task.waits() && !task.stands_aside())
+    }
+
+    /// The heavy tasks that run and were not told to end yet; from now on they were.
+    pub fn tell_to_end(&mut self) -> Vec<TaskId> {
+        let running = self.0.iter_mut().filter(|(_, task)| task.is_heavy && task.phase == Phase::Running);
+        running.filter_map(|(id, task)| (!std::mem::replace(&mut task.is_told_to_end, true)).then_some(*id)).collect()
+    }
+
+    /// The kinds of the tasks that wait for a window.
+    pub fn waiting_for_window(&self) -> impl Iterator<Item = TaskKind> {
+        self.0.values().filter(|task| task.waits_for_window()).map(|task| task.work.kind)
+    }
+
     /// When the next task that waits must begin.
     pub fn next_deadline(&self) -> Option<Moment> {
         let deadlines = self.0.values().filter_map(|task| match task.phase {
@@ -113,9 +143,11 @@ impl Tasks {
         self.0.values().any(|task| task.is_heavy && !task.waits())
     }
 
-    /// What others are told: some of the heavy tasks that run and some of those that wait, those that were named first.
+    /// What others are told: some of the heavy tasks that run and some of those that wait and do not stand aside, those that were
+    /// named first.
     pub fn gossip(&self, now: Moment) -> Vec<GossipedTask> {
-        let heavy = |waits: bool| self.0.values().filter(move |task| task.is_heavy && task.waits() == waits);
+        let is_told = |task: &&Task| task.is_heavy && !task.stands_aside();
+        let heavy = |waits: bool| self.0.values().filter(is_told).filter(move |task| task.waits() == waits);
         let told = heavy(false).take(GOSSIPED_MAX).chain(heavy(true).take(GOSSIPED_MAX));
         told.map(|task| {
             let age = now.saturating_sub(task.since);
@@ -133,14 +165,14 @@ impl Tasks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_types::TaskKind;
 
     #[test]
     fn however_many_tasks_wait_gossip_is_short_and_tells_of_those_that_run() {
         let work = Work { kind: TaskKind::Backup, expected: 0, expected_duration: None };
         let phase = Phase::Waiting { deadline: Moment::MAX, told: None };
         let (predicted, since) = (Duration::ZERO, Moment::ZERO);
-        let waiting = Task { work, is_heavy: true, predicted, since, phase, is_reluctant: false };
+        let waiting =
+            Task { work, is_heavy: true, predicted, since, phase, is_reluctant: false, is_told_to_end: false };
         let mut tasks = Tasks::default();
         (0..10_000).for_each(|id| tasks.insert(id, waiting));
         tasks.set_phase(9_999, Moment::ZERO, Phase::Running);

@@ -437,6 +437,13 @@ impl Outgoing {
     }
 }
 
+/// The peer hears of the end, whoever holds a [`Closer`] or a [`Watch`] still.
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 /// The message at the start of the receive buffer.
 enum FirstMessage {
     /// It has come whole.

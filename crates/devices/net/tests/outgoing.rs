@@ -296,6 +296,23 @@ fn another_thread_shuts_down_a_connection_that_waits() {
 }
 
 #[test]
+fn a_peer_hears_of_the_end_of_a_connection_whose_closer_is_kept() {
+    let (ended, hears) = std::sync::mpsc::channel();
+    let (host, peer) = misbehave(move |mut stream, _| {
+        while stream.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0) {}
+        ended.send(()).unwrap();
+    });
+    let mut connection = connect(&host);
+    connection.ask(&rawdoc! { "ping": 1 }, PATIENCE).unwrap();
+    let (closer, watch) = (connection.closer(), connection.watch());
+    drop(connection);
+    hears.recv_timeout(PATIENCE).unwrap();
+    closer.close();
+    drop(watch);
+    peer.join().unwrap();
+}
+
+#[test]
 fn an_idle_connection_notices_its_waker_and_its_peers_end() {
     let (server, host) = serve();
     let mut connection = connect(&host);

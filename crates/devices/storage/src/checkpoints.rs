@@ -12,7 +12,7 @@
 
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use crate::tasks::{TaskGuard, TaskKind};
+use crate::tasks::{Meter, Spent, TaskGuard, TaskKind};
 use baton_types::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 use rust_rocksdb::{FileType, LiveFileStorageInfoEntry, LiveFilesStorageInfoOptions};
@@ -92,7 +92,8 @@ impl Storage {
         let folder = folder_of(self.db().path());
         std::fs::create_dir_all(&folder).map_err(|error| failed(&error))?;
         let directory = folder.join(id.to_string());
-        let task = self.tasks().admit_now(TaskKind::InitialSyncSource, reader, 0);
+        // Its reader comes on whichever connection.
+        let task = self.tasks().admit_now(TaskKind::InitialSyncSource, reader, 0).charged(Spent::NOTHING);
         let gathered = self.gather_files(&directory);
         let sizes = gathered.inspect_err(|_| drop(std::fs::remove_dir_all(&directory)))?;
         let files = sizes.iter().map(|(name, size)| (name.clone(), *size)).collect();
@@ -117,6 +118,7 @@ impl Storage {
 
     /// Reads from a file of a checkpoint: so many bytes, or fewer at its end.
     pub fn read_checkpoint(&self, id: i64, name: &str, offset: u64, bytes_max: usize) -> Result<Vec<u8>> {
+        let meter = Meter::start();
         let (path, size) = {
             let mut held = self.checkpoints.0.lock();
             let held = held.get_mut(&id).ok_or_else(|| unknown(id))?;
@@ -132,6 +134,9 @@ impl Storage {
         };
         let mut bytes = vec![0; usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes_max)];
         File::open(path).and_then(|file| file.read_exact_at(&mut bytes, offset)).map_err(|error| failed(&error))?;
+        if let Some(held) = self.checkpoints.0.lock().get(&id) {
+            held.task.charge(meter.spent());
+        }
         Ok(bytes)
     }
 

@@ -136,6 +136,8 @@ pub struct CommitMetrics {
     pub syncs: AtomicU64,
     /// Nanoseconds spent in those syncs.
     pub sync_nanos: AtomicU64,
+    /// When the sync under way began, in nanoseconds since the queue was made; 0: none is.
+    sync_began: AtomicU64,
     /// Nanoseconds spent writing batches.
     pub write_nanos: AtomicU64,
 }
@@ -178,6 +180,7 @@ pub struct CommitQueue {
     batches_written: AtomicU64,
     /// Of them those up to this one are synced.
     batches_synced: AtomicU64,
+    made: Instant,
     /// What the queue did since the start.
     pub metrics: CommitMetrics,
 }
@@ -227,6 +230,7 @@ impl CommitQueue {
             batches_written: AtomicU64::new(0),
             truncations: AtomicU64::new(0),
             batches_synced: AtomicU64::new(0),
+            made: Instant::now(),
             metrics: CommitMetrics::default(),
         }
     }
@@ -277,6 +281,12 @@ impl CommitQueue {
     /// The highest stamp that any version has.
     pub(crate) fn highest_stamp(&self) -> u64 {
         self.stamps.highest()
+    }
+
+    /// For how long the sync under way has lasted.
+    pub(crate) fn syncs_since(&self) -> Option<Duration> {
+        let began = self.metrics.sync_began.load(Ordering::Relaxed);
+        (began > 0).then(|| self.made.elapsed().saturating_sub(Duration::from_nanos(began)))
     }
 
     fn tell_progress(&self) {
@@ -407,6 +417,13 @@ impl CommitQueue {
         self.terms.position(target)
     }
 
+    /// Waits until everything up to `optime` is durable, if that was applied here.
+    pub fn sync_until(&self, optime: OpTime) {
+        if self.durable() < optime {
+            self.sync();
+        }
+    }
+
     /// Writes one group, and those that came together meanwhile. On entry this thread holds `writing`; on return it does not.
     fn lead_write(&self, own: &Arc<Waiter>) {
         let began = Instant::now();
@@ -500,6 +517,7 @@ impl CommitQueue {
         let written = self.batches_written.load(Ordering::Acquire);
         crash_point!("commit-before-sync");
         let started = Instant::now();
+        self.metrics.sync_began.store((started - self.made).as_nanos() as u64 | 1, Ordering::Relaxed);
         if let Err(error) = self.db.flush_wal(true) {
             machine::stop("syncing the log", &error);
         }
@@ -507,6 +525,7 @@ impl CommitQueue {
         crash_point!("commit-after-sync");
         self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
+        self.metrics.sync_began.store(0, Ordering::Relaxed);
         let goes_on = {
             let mut state = self.state.lock();
             // Under the lock, as a truncation of the log is: what that took is not durable any more.

@@ -30,8 +30,10 @@ pub enum Fact {
     Configuration,
     /// The newest commit point known.
     CommitPoint,
-    /// Counts the rollbacks, so that others notice them.
+    /// Counts the rollbacks and the machine's own starts, so that others notice what may be gone.
     RollbackId,
+    /// As which start of the machine this member's data were opened last.
+    MachineStart,
     /// There while this member is being filled from another: what it has is not whole.
     Cloning,
     /// Where an initial sync became whole: of the time before that nothing can be brought back.
@@ -47,11 +49,12 @@ pub enum Fact {
 impl Fact {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::LastVote,
         Self::Configuration,
         Self::CommitPoint,
         Self::RollbackId,
+        Self::MachineStart,
         Self::Cloning,
         Self::WholeFrom,
         Self::Stamp,
@@ -66,6 +69,7 @@ impl Fact {
             Self::Configuration => b"set/configuration",
             Self::CommitPoint => b"set/commit-point",
             Self::RollbackId => b"set/rollback-id",
+            Self::MachineStart => b"set/machine-start",
             Self::Cloning => b"set/cloning",
             Self::WholeFrom => b"set/whole-from",
             Self::OplogLimits => b"set/oplog-limits",

@@ -4,6 +4,9 @@
 //! agrees, or the debt of waiting exceeds its budget, compaction is switched on, and off again when there is nothing
 //! left to do. A job that runs is never stopped.
 //!
+//! RocksDB may call a family due and find nothing to merge: files of the last level that it marked, say. Then the gate is not asked
+//! again before the debt has changed, or some time has passed.
+//!
 //! Invariants: nothing is merged before the gate agreed or the budget was spent; a closed gate never lets a family come
 //! near the point where RocksDB slows writers down.
 //! What it deliberately does not do: choose what is merged; RocksDB does.
@@ -11,7 +14,8 @@
 use crate::format::family;
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use crate::tasks::{Asked, TaskKind, WaitingTask};
+use crate::tasks::{Asked, Permit, TaskKind, WaitingTask};
+use crate::vitals::bytes_by_level;
 use baton_types::{Error, Result};
 use parking_lot::Mutex;
 use rust_rocksdb::properties;
@@ -32,10 +36,12 @@ pub struct Debt {
 
 /// The debt at which compaction runs whatever the gate says: half of what makes RocksDB slow writers down.
 const BUDGET: Debt = Debt { level0_files: 10, pending_bytes: 32 << 30 };
-/// The longest a compaction waits.
-const WAIT_MAX: Duration = Duration::from_secs(600);
+/// The longest a compaction waits, whatever the gate says: the longest that a set's configuration can have one postponed.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long there must be nothing to do before automatic compaction is switched off again.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
+/// How long a family is left alone that was due, and of which RocksDB merged nothing when it was let.
+const LEFT_ALONE: Duration = Duration::from_secs(300);
 
 impl Debt {
     fn exceeds(self, budget: Self) -> bool {
@@ -48,8 +54,10 @@ impl Debt {
 pub struct Sight {
     /// Whether RocksDB would compact if it were let.
     pub is_due: bool,
-    /// Whether a compaction runs.
+    /// Whether a compaction of it runs.
     pub is_running: bool,
+    /// Whether one of another family runs, for which this one may have to wait.
+    pub others_run: bool,
     /// What has piled up.
     pub debt: Debt,
 }
@@ -67,9 +75,16 @@ pub enum Switch {
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Off, and since when something was due.
-    Off { due_since: Option<Duration> },
+    Off { due_since: Option<Duration>, left_alone: Option<LeftAlone> },
     /// On, and since when there was nothing to do.
     On { settled_since: Option<Duration> },
+}
+
+/// With this debt, until then.
+#[derive(Clone, Copy, Debug)]
+struct LeftAlone {
+    debt: Debt,
+    until: Duration,
 }
 
 /// Decides for one family. Time is what has passed since any fixed moment.
@@ -80,7 +95,7 @@ pub struct Governor {
 
 impl Default for Governor {
     fn default() -> Self {
-        Self { state: State::Off { due_since: None } }
+        Self { state: State::Off { due_since: None, left_alone: None } }
     }
 }
 
@@ -88,8 +103,9 @@ impl Governor {
     /// Looks at the family; `may_begin` is asked only if a compaction is due.
     pub fn step(&mut self, now: Duration, sight: Sight, may_begin: impl FnOnce() -> bool) -> Option<Switch> {
         match &mut self.state {
-            State::Off { due_since } if !sight.is_due => *due_since = None,
-            State::Off { due_since } => {
+            State::Off { due_since, .. } if !sight.is_due => *due_since = None,
+            State::Off { left_alone: Some(alone), .. } if now < alone.until && sight.debt == alone.debt => {}
+            State::Off { due_since, .. } => {
                 let waited = now.saturating_sub(*due_since.get_or_insert(now));
                 let is_forced = waited >= WAIT_MAX || sight.debt.exceeds(BUDGET);
                 if is_forced || may_begin() {
@@ -97,10 +113,14 @@ impl Governor {
                     return Some(Switch::On);
                 }
             }
-            State::On { settled_since } if sight.is_due || sight.is_running => *settled_since = None,
+            State::On { settled_since } if sight.is_running || (sight.is_due && sight.others_run) => {
+                *settled_since = None;
+            }
             State::On { settled_since } => {
                 if now.saturating_sub(*settled_since.get_or_insert(now)) >= SETTLED_AFTER {
-                    self.state = State::Off { due_since: None };
+                    let left_alone =
+                        sight.is_due.then_some(LeftAlone { debt: sight.debt, until: now.saturating_add(LEFT_ALONE) });
+                    self.state = State::Off { due_since: None, left_alone };
                     return Some(Switch::Off);
                 }
             }
@@ -109,8 +129,15 @@ impl Governor {
     }
 }
 
-/// A family's governor, and the compaction that waits.
-type Governed = (Governor, Option<WaitingTask>);
+/// A family's governor, and what it was told when it asked.
+#[derive(Default)]
+struct Governed {
+    governor: Governor,
+    /// The compaction that waits.
+    waiting: Option<WaitingTask>,
+    /// What the gate permitted, until there is nothing left to do.
+    permit: Option<Permit>,
+}
 
 /// The governors of all families.
 pub(crate) struct Governors {
@@ -124,19 +151,30 @@ impl Default for Governors {
     }
 }
 
+impl Governors {
+    /// How long there have been any.
+    pub fn running_for(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
 impl Storage {
     /// Lets compactions that are due begin, if they may. To be called several times a second.
     pub fn tend_compaction(&self) -> Result<()> {
         let mut governors = self.governors.families.lock();
         let running = self.tasks().running();
-        for ((governor, waiting), name) in governors.iter_mut().zip(FAMILIES) {
+        for (Governed { governor, waiting, permit }, name) in governors.iter_mut().zip(FAMILIES) {
             let property = |property: &properties::PropName| -> Result<u64> {
                 let value = self.db().property_int_value_cf(self.family(name), property).map_err(read_failure)?;
                 Ok(value.unwrap_or(0))
             };
+            let runs = |is_it: fn(&str, &str) -> bool| {
+                running.iter().any(|task| task.kind == TaskKind::Compaction && is_it(&task.name, name))
+            };
             let sight = Sight {
                 is_due: property(properties::COMPACTION_PENDING)? != 0,
-                is_running: running.iter().any(|task| task.kind == TaskKind::Compaction && task.name == name),
+                is_running: runs(|task, family| task == family),
+                others_run: runs(|task, family| task != family),
                 debt: Debt {
                     level0_files: property(&properties::num_files_at_level(0))?,
                     pending_bytes: property(properties::ESTIMATE_PENDING_COMPACTION_BYTES)?,
@@ -146,12 +184,12 @@ impl Storage {
             let may_begin = || {
                 let asked = match asked_before {
                     Some(waiting) => waiting.ask_again(),
-                    None => self.tasks().admit(TaskKind::Compaction, name, sight.debt.pending_bytes),
+                    None => self.tasks().admit(TaskKind::Compaction, name, self.bytes_to_merge(name, sight.debt)),
                 };
                 match asked {
                     // RocksDB's jobs are registered themselves.
                     Asked::Admitted(task) => {
-                        task.leave_to_others();
+                        *permit = Some(task.leave_to_others());
                         true
                     }
                     Asked::Waits(again) => {
@@ -162,9 +200,20 @@ impl Storage {
             };
             if let Some(switch) = governor.step(self.governors.started.elapsed(), sight, may_begin) {
                 self.switch_compaction(name, switch)?;
+                if switch == Switch::Off {
+                    *permit = None;
+                }
             }
         }
         Ok(())
+    }
+
+    /// About how much a compaction of the family will read: what RocksDB thinks, and at least what is in the levels that it begins with.
+    /// Never 0, which would say that nobody knows.
+    fn bytes_to_merge(&self, name: &str, debt: Debt) -> u64 {
+        let levels = self.db().property_value_cf(self.family(name), properties::LEVELSTATS).ok().flatten();
+        let first: u64 = bytes_by_level(&levels.unwrap_or_default()).iter().take(2).sum();
+        debt.pending_bytes.max(first).max(1)
     }
 
     fn switch_compaction(&self, name: &str, switch: Switch) -> Result<()> {
@@ -182,8 +231,9 @@ impl Storage {
 mod tests {
     use super::*;
 
-    const DUE: Sight = Sight { is_due: true, is_running: false, debt: Debt { level0_files: 4, pending_bytes: 1 } };
-    const IDLE: Sight = Sight { is_due: false, is_running: false, debt: Debt { level0_files: 0, pending_bytes: 0 } };
+    const IDLE: Sight =
+        Sight { is_due: false, is_running: false, others_run: false, debt: Debt { level0_files: 0, pending_bytes: 0 } };
+    const DUE: Sight = Sight { is_due: true, debt: Debt { level0_files: 4, pending_bytes: 1 }, ..IDLE };
 
     fn at(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -201,6 +251,27 @@ mod tests {
     }
 
     #[test]
+    fn a_family_that_is_due_and_of_which_nothing_is_merged_is_switched_off_and_left_alone() {
+        let mut governor = Governor::default();
+        assert_eq!(governor.step(at(0), DUE, || true), Some(Switch::On));
+        let behind = Sight { others_run: true, ..DUE };
+        for secs in 1..20 {
+            assert_eq!(
+                governor.step(at(secs), behind, || unreachable!("it is on")),
+                None,
+                "it may have to wait for another"
+            );
+        }
+        assert_eq!(governor.step(at(20), DUE, || unreachable!("it is on")), None);
+        assert_eq!(governor.step(at(22), DUE, || unreachable!("it is on")), Some(Switch::Off));
+        assert_eq!(governor.step(at(100), DUE, || unreachable!("it is left alone")), None);
+        let mut other = Governor { state: governor.state };
+        let deeper = Sight { debt: Debt { level0_files: 5, pending_bytes: 1 }, ..DUE };
+        assert_eq!(other.step(at(101), deeper, || true), Some(Switch::On), "there is more to merge");
+        assert_eq!(governor.step(at(22) + LEFT_ALONE, DUE, || true), Some(Switch::On), "it may be possible by now");
+    }
+
+    #[test]
     fn a_gate_that_is_closed_is_asked_again_until_the_budget_is_spent() {
         let mut governor = Governor::default();
         let mut asked = 0;
@@ -211,15 +282,15 @@ mod tests {
             })
         };
         assert_eq!(step(10, DUE), None);
-        assert_eq!(step(500, DUE), None);
-        assert_eq!(step(510, IDLE), None, "what was due is not any more");
-        assert_eq!(step(520, DUE), None, "so the wait begins anew");
-        assert_eq!(step(1100, DUE), None);
+        assert_eq!(step(80_000, DUE), None);
+        assert_eq!(step(80_010, IDLE), None, "what was due is not any more");
+        assert_eq!(step(80_020, DUE), None, "so the wait begins anew");
+        assert_eq!(step(160_000, DUE), None);
         let deep = Sight { debt: BUDGET, ..DUE };
-        assert_eq!(step(1110, deep), Some(Switch::On));
+        assert_eq!(step(160_010, deep), Some(Switch::On));
         assert_eq!(asked, 4);
         let mut patient = Governor::default();
         assert_eq!(patient.step(at(0), DUE, || false), None);
-        assert_eq!(patient.step(at(600), DUE, || false), Some(Switch::On));
+        assert_eq!(patient.step(WAIT_MAX, DUE, || false), Some(Switch::On));
     }
 }

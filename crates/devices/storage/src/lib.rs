@@ -62,6 +62,8 @@ mod upgrade;
 mod validate;
 mod version;
 mod view;
+mod vitals;
+mod warming;
 mod write;
 
 pub use background::{work_when_idle, yield_to_clients};
@@ -91,7 +93,7 @@ pub use locks::{LockSet, LockTable};
 pub use log_ends::LogFollower;
 pub use oplog::{OplogKind, RetryImage, optime_document, optime_of};
 pub use options::StorageOptions;
-pub use rollback::RolledBack;
+pub use rollback::{RolledBack, UNRECOVERABLE_ROLLBACK};
 pub use sessions::{SessionHandle, SessionRecord, SessionTable};
 pub use spill::Spills;
 pub use statistics::StorageStatistics;
@@ -99,6 +101,8 @@ pub use storage::Storage;
 pub use transaction::Transaction;
 pub use validate::{ValidateProgress, ValidateReport};
 pub use view::{Bounds, DocumentCursor, IndexCursor, IndexEntry, Order, View, stored_document};
+pub use vitals::Vitals;
+pub use warming::{HotRecords, Warmed, WarmingLimits};
 pub use write::{Inserted, Statement, id_of};
 
 // For `crash_point!` in the crates above.

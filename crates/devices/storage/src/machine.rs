@@ -6,8 +6,12 @@
 //!
 //! What can be given up alone before it comes to that asks first whether there is room ([`Storage::check_room`]).
 
+use crate::commit::Durability;
+use crate::facts::Fact;
+use crate::format::family;
 use crate::storage::Storage;
-use baton_types::{Error, ErrorCode, Result};
+use crate::transaction::Transaction;
+use baton_types::{Error, ErrorCode, OpTime, Result};
 use rust_rocksdb::ErrorKind;
 use std::io::Write;
 use std::path::Path;
@@ -57,7 +61,28 @@ pub fn stop(what: &str, error: &rust_rocksdb::Error) -> ! {
     signal_hook::low_level::exit(EXIT_ABRUPT)
 }
 
+/// Where Linux tells its starts apart.
+const MACHINE_START: &str = "/proc/sys/kernel/random/boot_id";
+
 impl Storage {
+    /// Counts another rollback if the machine has started anew since these data were opened last: what was not synced went with it,
+    /// and who copied it must not keep it. A process that dies takes nothing along. Durable when it returns.
+    pub(crate) fn note_machine_start(&self) -> Result<()> {
+        let now = std::fs::read(MACHINE_START).unwrap_or_default();
+        let before = self.fact(Fact::MachineStart)?;
+        if !now.is_empty() && before.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        let has_log = self.queue().applied() > OpTime::ZERO;
+        let mut transaction = Transaction::empty();
+        transaction.put(family::META, Fact::MachineStart.key(), &now);
+        if has_log {
+            transaction.put(family::META, Fact::RollbackId.key(), &(self.rollback_id()? + 1).to_le_bytes());
+        }
+        self.commit.commit_unasked(transaction, Durability::Synced);
+        Ok(())
+    }
+
     /// The same of the disk that the database is on.
     pub(crate) fn check_room(&self) -> Result<()> {
         check_room(self.db().path())

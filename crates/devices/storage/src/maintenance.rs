@@ -36,23 +36,33 @@ impl Storage {
     /// `interrupt` is asked while the gate is closed and between two ranges.
     pub fn compact(&self, collection: &Collection, interrupt: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let name = collection.namespace.as_str();
-        let parts = collection.indexes().len() as u64 + 1;
-        let task = self.tasks().admit_patiently(TaskKind::Compaction, name, parts, interrupt)?;
+        let expected = self.bytes_with_indexes(collection);
+        let task = self.tasks().admit_patiently(TaskKind::Compaction, name, expected, interrupt)?;
+        // What it is now, after the wait.
         let indexes = collection.indexes();
-        let bytes = || {
-            let indexes: u64 = indexes.iter().map(|index| self.index_bytes(index)).sum();
-            self.collection_bytes(collection) + indexes
-        };
-        let ranges = std::iter::once((family::DOCUMENTS, collection.id))
-            .chain(indexes.iter().map(|index| (family::INDEXES, index.id)));
-        let before = bytes();
-        for (done, (family, id)) in ranges.enumerate() {
+        let ranges: Vec<(&str, u32, u64)> =
+            std::iter::once((family::DOCUMENTS, collection.id, self.collection_bytes(collection)))
+                .chain(indexes.iter().map(|index| (family::INDEXES, index.id, self.index_bytes(index))))
+                .collect();
+        let before: u64 = ranges.iter().map(|(_, _, bytes)| bytes).sum();
+        let mut done = 0;
+        let asked = self.tasks().asked_compactions.ask();
+        for (family, id, bytes) in ranges {
             interrupt()?;
+            task.task().check()?;
             let (from, to) = Self::extent(id);
             self.db().compact_range_cf(self.family(family), Some(from), Some(to));
-            task.progress(done as u64 + 1, indexes.len() as u64 + 1);
+            done += bytes;
+            task.progress(done, before);
             task.rest();
         }
-        Ok(before.saturating_sub(bytes()))
+        task.charge_parts(asked.spent());
+        Ok(before.saturating_sub(self.bytes_with_indexes(collection)))
+    }
+
+    /// Bytes that a collection takes on disk, its indexes included.
+    fn bytes_with_indexes(&self, collection: &Collection) -> u64 {
+        let indexes: u64 = collection.indexes().iter().map(|index| self.index_bytes(index)).sum();
+        self.collection_bytes(collection) + indexes
     }
 }

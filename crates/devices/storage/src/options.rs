@@ -3,7 +3,7 @@
 use crate::format::family;
 use crate::tasks::listener::TaskListener;
 use rust_rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Env, Options,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Env, Options, RateLimiterMode,
     WriteBufferManager,
 };
 use std::collections::hash_map::RandomState;
@@ -11,6 +11,26 @@ use std::hash::BuildHasher;
 
 /// Logs kept to be written over.
 const RECYCLED_LOG_FILES: usize = 3;
+
+/// The most that flushes and compactions write, in bytes a second. They begin, after any pause, with a twentieth of it, and may write
+/// a twentieth more each tenth of a second (a hundred refills) as long as they use it up. That twentieth has to be more than clients
+/// write: with 32 MB a second memtables filled faster than they were flushed, and RocksDB stopped everybody for seconds.
+const BACKGROUND_BYTES_PER_SEC_MAX: i64 = 4_000_000_000;
+/// How often they are given their share, in microseconds. A longer period gives more at once.
+const BACKGROUND_REFILL_MICROS: i64 = 1000;
+/// Compactions come before a waiting flush once in so many times.
+const BACKGROUND_FAIRNESS: i32 = 10;
+
+/// Files in level 0 from which RocksDB compacts, and from which it slows writers down, each its default.
+pub(crate) const LEVEL0_FILES_DUE: u64 = 4;
+pub(crate) const LEVEL0_FILES_SLOWDOWN: u64 = 20;
+/// Bytes that wait for compaction from which it slows writers down: its default, too.
+pub(crate) const PENDING_BYTES_SLOWDOWN: u64 = 64 << 30;
+/// Memtables of a family; when one less than that wait to be flushed, it slows writers down.
+pub(crate) const MEMTABLES_MAX: u64 = 4;
+/// The size of the first level below level 0, at the most, and how many times larger each further one may be.
+pub(crate) const LEVEL_BASE_BYTES: u64 = 256 << 20;
+pub(crate) const LEVEL_FACTOR: u64 = 10;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -105,7 +125,16 @@ impl StorageOptions {
         // Writing over an old log changes no file's size, so a sync writes data and no metadata: the median falls by a third,
         // and the 99th percentile, where others use the disk, from milliseconds to a fraction of one.
         options.set_recycle_log_file_num(RECYCLED_LOG_FILES);
-        options.set_bytes_per_sync(MIB as u64);
+        // A disk that was given everything at once makes each sync wait for it, so what flushes and compactions write is spread over
+        // the time that they have: see docs/spikes/background-writes.md.
+        options.set_ratelimiter_with_mode(
+            BACKGROUND_BYTES_PER_SEC_MAX,
+            BACKGROUND_REFILL_MICROS,
+            BACKGROUND_FAIRNESS,
+            RateLimiterMode::KWritesOnly,
+            true,
+        );
+        options.set_bytes_per_sync(256 * KIB as u64);
         options.set_compaction_readahead_size(2 * MIB);
         // Who reads last of a file that is obsolete, or of a memtable, would remove it: files of a collection that was dropped went on
         // the time of a client's read by `_id`. They are left to the background.
@@ -199,7 +228,12 @@ impl StorageOptions {
         let (none, lz4) = (DBCompressionType::None, DBCompressionType::Lz4);
         options.set_compression_per_level(&[none, none, lz4, lz4, lz4, lz4, lz4]);
         options.set_write_buffer_size(self.family_memtable_bytes());
-        options.set_max_write_buffer_number(4);
+        options.set_max_write_buffer_number(MEMTABLES_MAX as i32);
+        options.set_level_zero_file_num_compaction_trigger(LEVEL0_FILES_DUE as i32);
+        options.set_level_zero_slowdown_writes_trigger(LEVEL0_FILES_SLOWDOWN as i32);
+        options.set_soft_pending_compaction_bytes_limit(PENDING_BYTES_SLOWDOWN as usize);
+        options.set_max_bytes_for_level_base(LEVEL_BASE_BYTES);
+        options.set_max_bytes_for_level_multiplier(LEVEL_FACTOR as f64);
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_target_file_size_base(64 * MIB as u64);
         // Switched on when the gate agrees: see the governor.

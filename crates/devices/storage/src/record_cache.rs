@@ -11,17 +11,25 @@
 //!   version is written and comes back after ([`RecordCache::before_write`], [`RecordCache::after_write`]), and what a
 //!   reader found in RocksDB is let in only if nobody wrote in its shard since it looked ([`Miss`]).
 //! - The bytes held never exceed the budget.
+//!
+//! What is hot is known by how often each document was looked up, which ages ([`RecordCache::age`]): a document's new version takes
+//! its heat over.
 
 use crate::version::Version;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SHARDS: usize = 256;
 /// Keys a shard remembers as looked up once: a power of two.
 const SEEN_ONCE: usize = 1024;
 /// What a version costs beyond its key and document.
 const ENTRY_BYTES: usize = 128;
+/// Documents whose heat is looked at while a shard is held: some tens of microseconds.
+const AGED_AT_ONCE: usize = 512;
+/// Documents that are looked at to find the hottest.
+const LOOKED_AT_MAX: usize = 1 << 20;
 /// A document is let in if it takes at most this part of a shard's budget: one large document is not worth many small ones.
 const LARGEST_PART: usize = 8;
 
@@ -49,6 +57,8 @@ struct Shard {
     bytes: usize,
     /// What was looked up once: for each place the rest of the hash.
     seen_once: Box<[u16]>,
+    /// Bytes of what was looked up between the last two times that it aged.
+    hot_bytes: u64,
 }
 
 #[derive(Default)]
@@ -66,6 +76,7 @@ impl Default for Shard {
             hand: 0,
             bytes: 0,
             seen_once: vec![0; SEEN_ONCE].into(),
+            hot_bytes: 0,
         }
     }
 }
@@ -106,9 +117,9 @@ impl Shard {
         }
     }
 
-    /// Takes out what is wanted, and tells whether it was there.
-    fn remove(&mut self, hash: u64, is_wanted: impl Fn(&Slot) -> bool) -> bool {
-        let Ok(entry) = self.table.find_entry(hash, is_wanted) else { return false };
+    /// Takes out what is wanted, and gives it if it was there.
+    fn remove(&mut self, hash: u64, is_wanted: impl Fn(&Slot) -> bool) -> Option<Version> {
+        let entry = self.table.find_entry(hash, is_wanted).ok()?;
         let (Slot { version, at }, _) = entry.remove();
         self.bytes -= bytes_of(&version);
         self.ring.swap_remove(at as usize);
@@ -118,7 +129,14 @@ impl Shard {
         {
             slot.at = at;
         }
-        true
+        Some(version)
+    }
+
+    /// What stands at these places of the ring.
+    fn at_places(&self, places: std::ops::Range<usize>) -> impl Iterator<Item = &Version> {
+        let hashes = self.ring.get(places.start..places.end.min(self.ring.len())).unwrap_or_default();
+        let places = places.start as u32..;
+        hashes.iter().zip(places).filter_map(|(hash, at)| Some(&self.table.find(*hash, |slot| slot.at == at)?.version))
     }
 }
 
@@ -134,6 +152,8 @@ pub(crate) enum LookUp {
 pub(crate) struct Miss {
     hash: u64,
     writes: u64,
+    /// It is let in at its first look-up.
+    is_wanted: bool,
 }
 
 /// Figures since the start.
@@ -147,6 +167,8 @@ pub struct RecordCacheFigures {
     pub hits: u64,
     /// Look-ups that went on to RocksDB.
     pub misses: u64,
+    /// Bytes of what was looked up within about the last minute.
+    pub hot_bytes: u64,
 }
 
 /// See the file's header.
@@ -155,12 +177,19 @@ pub(crate) struct RecordCache {
     hasher: RandomState,
     /// Of each shard.
     budget_bytes: usize,
+    /// The shard that ages next.
+    ages_next: AtomicUsize,
 }
 
 impl RecordCache {
     /// A cache that holds about so many bytes; versions given to it have their hashes from this hasher.
     pub fn new(budget_bytes: usize, hasher: RandomState) -> Self {
-        Self { shards: (0..SHARDS).map(|_| Guarded::default()).collect(), hasher, budget_bytes: budget_bytes / SHARDS }
+        Self {
+            shards: (0..SHARDS).map(|_| Guarded::default()).collect(),
+            hasher,
+            budget_bytes: budget_bytes / SHARDS,
+            ages_next: AtomicUsize::new(0),
+        }
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
@@ -183,7 +212,14 @@ impl RecordCache {
             return LookUp::Hit(version);
         }
         shard.misses += 1;
-        LookUp::Miss(Miss { hash, writes: shard.writes })
+        LookUp::Miss(Miss { hash, writes: shard.writes, is_wanted: false })
+    }
+
+    /// As [`Self::get`], by who will keep what it finds and needs it for nothing else; none: it is here already.
+    pub fn look_to_warm(&self, key: &[u8]) -> Option<Miss> {
+        let hash = self.hasher.hash_one(key);
+        let shard = self.shard(hash).lock();
+        shard.find(hash, key).is_none().then(|| Miss { hash, writes: shard.writes, is_wanted: true })
     }
 
     /// Offers what was found after a miss.
@@ -193,7 +229,7 @@ impl RecordCache {
         }
         let mut shard = self.shard(miss.hash).lock();
         let has_room = shard.bytes + ENTRY_BYTES + key.len() + document.len() <= self.budget_bytes;
-        let is_wanted = shard.was_seen(miss.hash) || has_room;
+        let is_wanted = shard.was_seen(miss.hash) || has_room || miss.is_wanted;
         if is_wanted && shard.writes == miss.writes && shard.find(miss.hash, key).is_none() {
             shard.insert(Version::new(miss.hash, key, document), self.budget_bytes);
         }
@@ -204,23 +240,97 @@ impl RecordCache {
         self.hasher.hash_one(key)
     }
 
-    /// To be called before a new version of a document is written; tells whether the old one was here.
-    pub fn before_write(&self, hash: u64, key: &[u8]) -> bool {
+    /// To be called before a new version of a document is written; gives the old one's heat if it was here.
+    pub fn before_write(&self, hash: u64, key: &[u8]) -> Option<u8> {
         let mut shard = self.shard(hash).lock();
         shard.writes += 1;
-        shard.remove(hash, |slot| slot.version.key() == key)
+        shard.remove(hash, |slot| slot.version.key() == key).map(|old| old.heat())
     }
 
     /// To be called once the new version can be read: makes it, and keeps it, if the old one was here; none: it is deleted.
-    pub fn after_write(&self, hash: u64, key: &[u8], was_here: bool, make: impl FnOnce() -> Option<Version>) {
+    pub fn after_write(&self, hash: u64, key: &[u8], was_here: Option<u8>, make: impl FnOnce() -> Option<Version>) {
         let mut shard = self.shard(hash).lock();
         shard.writes += 1;
         shard.remove(hash, |slot| slot.version.key() == key);
-        if was_here
+        if let Some(heat) = was_here
             && let Some(version) = make()
             && self.is_small(key, &version)
         {
+            version.set_heat(heat);
             shard.insert(version, self.budget_bytes);
+        }
+    }
+
+    /// The keys of the documents that were looked up most of late, the hottest first: so many, of so many bytes, at the most. Of a
+    /// large cache a part is looked at, a few documents at a time.
+    pub fn hottest(&self, keys_max: usize, bytes_max: u64) -> Vec<Vec<u8>> {
+        let documents: usize = self.shards.iter().map(|shard| shard.0.lock().ring.len()).sum();
+        let every = documents.div_ceil(LOOKED_AT_MAX).max(1);
+        let mut by_heat = [(0_usize, 0_u64); 256];
+        self.look_at_every(every, |version| {
+            let (keys, bytes) = &mut by_heat[usize::from(version.heat())];
+            *keys += 1;
+            *bytes += bytes_of(version) as u64;
+        });
+        // The part that is looked at stands for all, and gives all that it has.
+        let (mut least, mut keys, mut bytes) = (256, 0, 0);
+        while least > 1 && bytes < bytes_max && keys < keys_max {
+            least -= 1;
+            keys += by_heat[least].0;
+            bytes += by_heat[least].1;
+        }
+        let mut hottest: Vec<(u8, Vec<u8>, u64)> = Vec::new();
+        self.look_at_every(every, |version| {
+            let heat = version.heat();
+            if usize::from(heat) >= least && hottest.len() < keys {
+                hottest.push((heat, version.key().to_vec(), bytes_of(version) as u64));
+            }
+        });
+        hottest.sort_by_key(|(heat, ..)| std::cmp::Reverse(*heat));
+        let mut bytes = 0;
+        let within = hottest.into_iter().take(keys_max).take_while(|(_, _, of_this)| {
+            bytes += of_this;
+            bytes <= bytes_max
+        });
+        within.map(|(_, key, _)| key).collect()
+    }
+
+    /// Looks at what is in every so-manieth shard, and holds it for a few at a time.
+    fn look_at_every(&self, every: usize, mut look: impl FnMut(&Version)) {
+        for shard in self.shards.iter().step_by(every) {
+            let mut place = 0;
+            loop {
+                let shard = shard.0.lock();
+                shard.at_places(place..place + AGED_AT_ONCE).for_each(&mut look);
+                place += AGED_AT_ONCE;
+                if place >= shard.ring.len() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Lets a share of all documents age (1: all of them), a few at a time, so that nobody waits long for a look-up. To be called
+    /// again and again, so that all have had their turn within a minute.
+    pub fn age(&self, share: f64) {
+        let shards = (share.clamp(0.0, 1.0) * SHARDS as f64).ceil() as usize;
+        for _ in 0..shards {
+            let shard = &self.shards[self.ages_next.fetch_add(1, Ordering::Relaxed) % SHARDS].0;
+            let (mut hot_bytes, mut place) = (0, 0);
+            loop {
+                let mut shard = shard.lock();
+                let places = place..place + AGED_AT_ONCE;
+                hot_bytes += shard
+                    .at_places(places)
+                    .filter(|version| version.age())
+                    .map(|version| bytes_of(version) as u64)
+                    .sum::<u64>();
+                place += AGED_AT_ONCE;
+                if place >= shard.ring.len() {
+                    shard.hot_bytes = hot_bytes;
+                    break;
+                }
+            }
         }
     }
 
@@ -231,6 +341,7 @@ impl RecordCache {
             let shard = shard.0.lock();
             sum.bytes += shard.bytes as u64;
             sum.documents += shard.ring.len() as u64;
+            sum.hot_bytes += shard.hot_bytes.min(shard.bytes as u64);
             sum.hits += shard.hits;
             sum.misses += shard.misses;
         }
@@ -255,11 +366,11 @@ mod tests {
         RecordCache::new(budget_bytes, RandomState::new())
     }
 
-    fn before_write(cache: &RecordCache, key: &[u8]) -> bool {
+    fn before_write(cache: &RecordCache, key: &[u8]) -> Option<u8> {
         cache.before_write(cache.hash(key), key)
     }
 
-    fn after_write(cache: &RecordCache, key: &[u8], was_here: bool, document: Option<&[u8]>) {
+    fn after_write(cache: &RecordCache, key: &[u8], was_here: Option<u8>, document: Option<&[u8]>) {
         let hash = cache.hash(key);
         cache.after_write(hash, key, was_here, || document.map(|document| Version::new(hash, key, document)));
     }
@@ -287,12 +398,12 @@ mod tests {
         let cache = cache(SHARDS * 4096);
         read(&cache, b"k", b"one");
         assert_eq!(hit(&cache, b"k").as_deref(), Some(&b"one"[..]));
-        assert!(before_write(&cache, b"k"));
+        assert_eq!(before_write(&cache, b"k"), Some(1));
         assert_eq!(hit(&cache, b"k"), None, "while it is written nobody can tell which version is the newest");
-        after_write(&cache, b"k", true, Some(b"two"));
+        after_write(&cache, b"k", Some(1), Some(b"two"));
         assert_eq!(hit(&cache, b"k").as_deref(), Some(&b"two"[..]));
-        assert!(before_write(&cache, b"k"));
-        after_write(&cache, b"k", true, None);
+        assert_eq!(before_write(&cache, b"k"), Some(2), "the new version took the heat over");
+        after_write(&cache, b"k", Some(2), None);
         assert_eq!(hit(&cache, b"k"), None);
     }
 
@@ -326,15 +437,56 @@ mod tests {
             assert_eq!(hit(&cache, &key), None);
         }
         assert_eq!(hit(&cache, b"small"), Some(vec![1; 100]));
-        assert!(before_write(&cache, b"small"));
-        after_write(&cache, b"small", true, Some(&[2; 500]));
+        assert!(before_write(&cache, b"small").is_some());
+        after_write(&cache, b"small", Some(1), Some(&[2; 500]));
         assert_eq!(hit(&cache, b"small"), None);
+    }
+
+    #[test]
+    fn what_is_looked_up_is_hot_for_a_while() {
+        let cache = cache(SHARDS * 4096);
+        for key in 0..1000_u32 {
+            read(&cache, &key.to_be_bytes(), &[1; 100]);
+        }
+        for key in 0..100_u32 {
+            assert!(hit(&cache, &key.to_be_bytes()).is_some());
+        }
+        assert_eq!(cache.figures().hot_bytes, 0, "nobody has looked yet");
+        (0..4).for_each(|_| cache.age(0.25));
+        let each = (ENTRY_BYTES + 4 + 100) as u64;
+        assert_eq!(cache.figures().hot_bytes, 100 * each);
+        cache.age(1.0);
+        assert_eq!(cache.figures().hot_bytes, 0, "nothing was looked up since");
+    }
+
+    #[test]
+    fn the_hottest_come_first_and_are_no_more_than_was_asked_for() {
+        let cache = cache(SHARDS * 16384);
+        for key in 0..1000_u32 {
+            read(&cache, &key.to_be_bytes(), &[1; 100]);
+        }
+        for key in 0..100_u32 {
+            (0..=key).for_each(|_| assert!(hit(&cache, &key.to_be_bytes()).is_some()));
+        }
+        let hottest = |keys, bytes| -> Vec<u32> {
+            let keys = cache.hottest(keys, bytes);
+            keys.iter().map(|key| u32::from_be_bytes(key.as_slice().try_into().unwrap())).collect()
+        };
+        let all: Vec<u32> = (0..100).rev().collect();
+        assert_eq!(hottest(1000, u64::MAX), all, "what nobody has looked up again is not hot");
+        assert_eq!(hottest(10, u64::MAX), all[..10]);
+        let each = (ENTRY_BYTES + 4 + 100) as u64;
+        assert_eq!(hottest(1000, 5 * each), all[..5]);
+        assert!(hottest(0, u64::MAX).is_empty() && hottest(1000, 0).is_empty());
+        (0..2).for_each(|_| cache.age(1.0));
+        (0..60).for_each(|_| assert!(hit(&cache, &7_u32.to_be_bytes()).is_some()));
+        assert_eq!(hottest(1, u64::MAX), [7], "what was is half as much each time");
     }
 
     /// A thread in the middle of what it does.
     enum Thread {
         Reader { key: u8, miss: Option<Miss>, found: Option<u32> },
-        Writer { key: u8, was_here: bool, stage: u8, value: u32 },
+        Writer { key: u8, was_here: Option<u8>, stage: u8, value: u32 },
     }
 
     proptest! {
@@ -353,7 +505,7 @@ mod tests {
                     // Writers of one document are one at a time: they hold its lock.
                     if writes && !writing(&threads) {
                         next += 1;
-                        threads.push(Thread::Writer { key, was_here: false, stage: 0, value: next });
+                        threads.push(Thread::Writer { key, was_here: None, stage: 0, value: next });
                     } else {
                         match cache.get(&[key]) {
                             LookUp::Hit(document) => {

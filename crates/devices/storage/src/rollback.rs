@@ -48,8 +48,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// MongoDB's `UnrecoverableRollbackError`.
-const UNRECOVERABLE: ErrorCode = ErrorCode(127);
+/// MongoDB's `UnrecoverableRollbackError`: what history does not bring back.
+pub const UNRECOVERABLE_ROLLBACK: ErrorCode = ErrorCode(127);
 /// How long a lock is left to a writer that is about to be refused.
 const LOCK_WAIT: Duration = Duration::from_millis(1);
 
@@ -67,7 +67,7 @@ pub struct RolledBack {
 }
 
 fn unrecoverable(what: &str) -> Error {
-    Error::new(UNRECOVERABLE, format!("{what} cannot be undone; the member must be filled anew"))
+    Error::new(UNRECOVERABLE_ROLLBACK, format!("{what} cannot be undone; the member must be filled anew"))
 }
 
 /// Record keys, each with the stamps of the versions that the document had.
@@ -95,13 +95,13 @@ impl Storage {
         let kept = self.entry_until(common.timestamp)?;
         if kept != common {
             let message = format!("the log has no entry {common:?} to roll back to; the newest until then is {kept:?}");
-            return Err(Error::new(UNRECOVERABLE, message));
+            return Err(Error::new(UNRECOVERABLE_ROLLBACK, message));
         }
         if common.timestamp < self.retention.history_from() {
-            return Err(Error::new(UNRECOVERABLE, format!("history does not reach back to {common:?}")));
+            return Err(Error::new(UNRECOVERABLE_ROLLBACK, format!("history does not reach back to {common:?}")));
         }
         if common.timestamp < self.whole_from()? {
-            return Err(Error::new(UNRECOVERABLE, format!("this member's data were not whole at {common:?}")));
+            return Err(Error::new(UNRECOVERABLE_ROLLBACK, format!("this member's data were not whole at {common:?}")));
         }
         let catalog = self.lock_catalog();
         let (entries, change) = self.catalog_at(common)?;

@@ -24,6 +24,7 @@ use crate::tasks::TaskRegistry;
 use crate::tasks::listener::TaskListener;
 use crate::transaction::Transaction;
 use crate::upgrade::OLDEST_VERSION;
+use crate::vitals::{Reads, Watch};
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use baton_types::{Error, ErrorCode, MemoryPool, Namespace, OpTime, Result, Term, Timestamp, must_not_unwind};
@@ -63,6 +64,8 @@ pub struct Storage {
     pub(crate) oldest_seen: Mutex<Option<((Timestamp, u64), OpTime)>>,
     tasks: Arc<TaskRegistry>,
     pub(crate) governors: Governors,
+    pub(crate) reads: Reads,
+    pub(crate) watch: Mutex<Watch>,
     pub(crate) options: StorageOptions,
     pub(crate) cache: Cache,
     spills: Spills,
@@ -119,6 +122,8 @@ impl Storage {
             oldest_seen: Mutex::default(),
             tasks,
             governors: Governors::default(),
+            reads: Reads::default(),
+            watch: Mutex::default(),
             options,
             cache,
             spills,
@@ -130,6 +135,7 @@ impl Storage {
         crash_point!("recovery-ddl-finished");
         storage.load_capped_positions()?;
         storage.upgrade(format)?;
+        storage.note_machine_start()?;
         Ok(storage)
     }
 

@@ -123,6 +123,7 @@ impl Steps<'_> {
         self.total = self.total.max(self.done);
         self.task.progress(self.done, self.total);
         (self.progress)(self.done, self.total)?;
+        self.task.task().check()?;
         self.task.rest();
         Ok(())
     }
@@ -132,10 +133,11 @@ impl Storage {
     /// Checks a collection as of one moment. Writers go on meanwhile.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26) if it was dropped; those of `progress`.
+    /// `NamespaceNotFound` (26) if it was dropped; those of `progress`; `InterruptedDueToReplStateChange` (11602) if it was told to end.
     pub fn validate(&self, collection: &Arc<Collection>, progress: ValidateProgress<'_>) -> Result<ValidateReport> {
         let mut report = ValidateReport::default();
-        let expected = collection.counts().documents.max(0) as u64;
+        // Of an unknown amount it would be taken for a heavy task: 0 is that.
+        let expected = collection.counts().documents.max(1) as u64;
         let name = collection.namespace.as_str();
         let task = self.tasks().admit_patiently(TaskKind::Validate, name, expected, &mut || progress(0, expected))?;
         let mut steps = Steps { task, progress, done: 0, total: 0, looks: 0, bytes: 0 };

@@ -5,13 +5,17 @@
 
 use crate::format::DocumentKey;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use triomphe::ThinArc;
 
 struct Header {
     hash: u64,
     key: DocumentKey,
     is_recent: AtomicBool,
+    /// Look-ups since the heat was last aged. Of two at once one may be lost.
+    looked_up: AtomicU8,
+    /// What look-ups before made of it.
+    heat: AtomicU8,
 }
 
 /// See the file's header. Derefs to the document's bytes.
@@ -21,7 +25,13 @@ pub struct Version(ThinArc<Header, u8>);
 impl Version {
     /// A copy of these bytes, under a key in the family of documents and its hash.
     pub(crate) fn new(hash: u64, key: &[u8], document: &[u8]) -> Self {
-        let header = Header { hash, key: DocumentKey::from_slice(key), is_recent: AtomicBool::new(false) };
+        let header = Header {
+            hash,
+            key: DocumentKey::from_slice(key),
+            is_recent: AtomicBool::new(false),
+            looked_up: AtomicU8::new(0),
+            heat: AtomicU8::new(0),
+        };
         Self(ThinArc::from_header_and_slice(header, document))
     }
 
@@ -39,6 +49,30 @@ impl Version {
         if !recent.load(Ordering::Relaxed) {
             recent.store(true, Ordering::Relaxed);
         }
+        let looked_up = &self.0.header.header.looked_up;
+        let before = looked_up.load(Ordering::Relaxed);
+        if before < u8::MAX {
+            looked_up.store(before + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often it was looked up lately: each time that it is aged, what was before counts half.
+    pub(crate) fn heat(&self) -> u8 {
+        let header = &self.0.header.header;
+        header.heat.load(Ordering::Relaxed).saturating_add(header.looked_up.load(Ordering::Relaxed))
+    }
+
+    /// Takes over the heat of the version before it.
+    pub(crate) fn set_heat(&self, heat: u8) {
+        self.0.header.header.heat.store(heat, Ordering::Relaxed);
+    }
+
+    /// Lets its heat age; tells whether it was looked up since this was last done.
+    pub(crate) fn age(&self) -> bool {
+        let header = &self.0.header.header;
+        let looked_up = header.looked_up.swap(0, Ordering::Relaxed);
+        header.heat.store((header.heat.load(Ordering::Relaxed) / 2).saturating_add(looked_up), Ordering::Relaxed);
+        looked_up > 0
     }
 
     /// Whether it was looked up since this was last asked.

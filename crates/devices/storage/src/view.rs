@@ -11,6 +11,7 @@ use crate::machine::read_failure;
 use crate::record_cache::LookUp;
 use crate::storage::Storage;
 use crate::version::Version;
+use crate::vitals::Reads;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::{DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, SnapshotWithThreadMode};
@@ -72,7 +73,10 @@ impl<'s> View<'s> {
     pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<DBPinnableSlice<'s>>> {
         let key = document_key(collection.id, record);
         let options = self.options(family::DOCUMENTS);
-        self.storage.db().get_pinned_cf_opt(self.storage.family(family::DOCUMENTS), key, &options).map_err(read_failure)
+        let family = self.storage.family(family::DOCUMENTS);
+        let found = self.storage.db().get_pinned_cf_opt(family, key, &options).map_err(read_failure);
+        self.storage.reads.note();
+        found
     }
 
     /// Whether a collection has no document, if that is seen without passing over more than so many deleted
@@ -126,7 +130,7 @@ impl<'s> View<'s> {
             Order::Forward => iterator.seek(&low),
             Order::Backward => iterator.seek_to_last(),
         }
-        Walk { iterator, order, fresh: true }
+        Walk { iterator, order, fresh: true, reads: &self.storage.reads }
     }
 }
 
@@ -158,6 +162,13 @@ struct Walk<'s> {
     iterator: DBRawIteratorWithThreadMode<'s, DB>,
     order: Order,
     fresh: bool,
+    reads: &'s Reads,
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        self.reads.note();
+    }
 }
 
 impl Walk<'_> {
@@ -311,6 +322,7 @@ impl Storage {
         let found = OPTIONS
             .with(|options| self.db().get_pinned_cf_opt(self.family(family::DOCUMENTS), key, options))
             .map_err(read_failure)?;
+        self.reads.note();
         if let Some(document) = &found {
             self.record_cache.offer(&miss, key, document);
         }

@@ -73,6 +73,29 @@ fn who_writes_much_waits_until_the_set_has_most_of_it() {
 }
 
 #[test]
+fn an_operation_of_one_step_costs_no_sync_and_one_of_two_asks_for_it() {
+    let (storage, collection, _directory) = open();
+    let (throttle, text) = (Throttle::default(), "x".repeat(64 * 1024));
+    let syncs = || storage.statistics().log_syncs;
+    let before = syncs();
+    let mut transaction = Transaction::default();
+    storage.insert(&mut transaction, &collection, &rawdoc! { "_id": 1, "t": text.as_str() }, None).unwrap();
+    throttle.commit(&storage, transaction, Durability::Applied).unwrap();
+    assert_eq!(syncs(), before);
+    throttle.wait(&storage, &|| Ok(())).unwrap();
+    assert_eq!(syncs(), before + 1);
+}
+
+#[test]
+fn without_a_set_to_commit_it_transactions_are_of_any_size() {
+    let (storage, ..) = open();
+    let directory = tempfile::tempdir().unwrap();
+    let alone = Storage::open(directory.path(), StorageOptions::default()).unwrap();
+    assert!(Throttle::default().transaction_bytes(&storage) < 1 << 20);
+    assert_eq!(Throttle::default().transaction_bytes(&alone), usize::MAX);
+}
+
+#[test]
 fn a_commit_point_that_stands_still_holds_nobody_up_for_good() {
     let storage = insert_many(200, false, |_, _| ());
     assert!(storage.flow_figures().wait_micros < 3_000_000, "{:?}", storage.flow_figures());

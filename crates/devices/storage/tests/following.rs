@@ -632,6 +632,25 @@ fn what_a_rollback_takes_away_leaves_no_trace_and_the_new_primarys_entries_are_r
     assert_eq!(documents(&storage, "c"), documents(&primary, "c"), "over another restart too");
 }
 
+/// What was not synced went with the machine, and a copy of it must not be kept; a process takes nothing along.
+#[test]
+fn a_start_of_the_machine_counts_as_a_rollback_and_one_of_the_process_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let number = |storage: &Storage| storage.rollback_id().expect("readable");
+    {
+        let storage = open(folder.path());
+        create(&storage, "c", [7; 16], &rawdoc! {}).expect("created");
+        assert_eq!(number(&storage), 1, "nobody can have read what is new");
+    }
+    {
+        let storage = open(folder.path());
+        assert_eq!(number(&storage), 1);
+        storage.put_fact(Fact::MachineStart, b"another start of the machine");
+    }
+    assert_eq!(number(&open(folder.path())), 2);
+    assert_eq!(number(&open(folder.path())), 2, "told once");
+}
+
 /// One rollback, and before the log has come to where it was, another, to an entry that came in between. Entries' stamps are above
 /// their timestamps then; read by its timestamp, the entry in between shows what the first rollback took away.
 #[test]

@@ -3,10 +3,6 @@
 use baton_storage::Storage;
 use baton_types::{Error, ErrorCode, Result};
 use bson::RawDocument;
-use std::time::Duration;
-
-/// How long to wait before an entry is tried again that cannot be applied yet.
-pub(crate) const NOT_YET_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether the entry completes an index that this member has not built: nothing is wrong, and it is applied when the build is done.
 /// Who waits for that holds nothing meanwhile, and may be told not to.

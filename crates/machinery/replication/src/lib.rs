@@ -1,11 +1,11 @@
-//! The runtime of a replica set's member: what carries out the decisions of [`baton_consensus`] between real members.
+//! The runtime of a replica set's member: what carries out the decisions of [`baton_consensus`] and [`baton_following`] between real members.
 //!
 //! ```text
 //!   driver: Consensus ──Effect::Send──▶ lanes ──▶ messages ──▶ TCP ──▶ another member
 //!      ▲  ▲                               │
 //!      │  └──Input::Response, Input::Unreachable
 //!      ├──progress of storage, orders and requests of commands
-//!      └──fetcher: the sync source's oplog, judged, applied and synced
+//!      └──following: the sync source's oplog, applied and synced, as `baton-following` decides
 //! ```
 //!
 //! [`Replication`] is what the member around it sees; [`Waiters`] are told when a write is committed.
@@ -21,30 +21,35 @@ mod acknowledgements;
 mod apply;
 mod driver;
 mod entry_request;
-mod fetcher;
 mod figures;
+mod following;
 mod handoffs;
 mod initial_sync;
 mod lane;
 mod lanes;
+mod leadership;
 mod log_stream;
 mod mailbox;
 pub mod messages;
+mod mirrors;
 mod probe;
-mod refusal;
 mod replication;
-mod rollback;
 mod self_host;
+mod steps;
 mod waiters;
+pub mod warming;
 
 pub use figures::{ElectionCounts, ElectionWon, Figures, VoteCast};
+pub use following::RefusedEntry;
 pub use handoffs::{Handoff, Trigger};
 pub use initial_sync::{
     ATTEMPTS_MAX, CollectionProgress, FailedAttempt, InitialSyncHooks, InitialSyncMethod, InitialSyncOptions,
     InitialSyncStatus,
 };
 pub use lanes::Lanes;
+pub use leadership::{LeadershipCounts, LeadershipStatus};
+pub use mirrors::MirrorFigures;
 pub use probe::{Probe, probe};
-pub use refusal::RefusedEntry;
 pub use replication::{Order, Parts, Replication};
+pub use steps::StepsFile;
 pub use waiters::Waiters;

@@ -11,17 +11,17 @@ use std::time::Duration;
 
 /// How long a source lets a fetch wait for new entries.
 const AWAIT: Duration = Duration::from_secs(5);
-/// How much longer the answer may take.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long it may take to ask for more.
+const ASK_WITHIN: Duration = Duration::from_secs(5);
 
 /// Opens a stream that begins with the entry at `from`, if the source has that; gives the first reply.
-pub(crate) fn open(connection: &mut Outgoing, from: Timestamp) -> Result<RawDocumentBuf, CallError> {
+pub(crate) fn open(connection: &mut Outgoing, from: Timestamp, within: Duration) -> Result<RawDocumentBuf, CallError> {
     let find = rawdoc! {
         "find": "oplog.rs", "filter": { "ts": { "$gte": bson::Timestamp::from(from) } },
         "tailable": true, "awaitData": true, "maxTimeMS": AWAIT.as_millis() as i64,
         "$db": "local", "$oplogQueryData": 1, "$readPreference": { "mode": "secondaryPreferred" },
     };
-    connection.call(&find, AWAIT + GRACE)
+    connection.call(&find, within)
 }
 
 /// Asks for all that follows; [`next`] waits for it.
@@ -30,12 +30,12 @@ pub(crate) fn go_on(connection: &mut Outgoing, cursor_id: i64) -> Result<(), Cal
         "getMore": cursor_id, "collection": "oplog.rs", "$db": "local",
         "maxTimeMS": AWAIT.as_millis() as i64, "$oplogQueryData": 1,
     };
-    connection.begin_stream(&more, GRACE)
+    connection.begin_stream(&more, ASK_WITHIN)
 }
 
-/// The next reply; `None` if the source ended the stream.
-pub(crate) fn next(connection: &mut Outgoing) -> Result<Option<RawDocumentBuf>, CallError> {
-    connection.next(AWAIT + GRACE)
+/// The next reply, within more than the five seconds after which a source without news says so; `None` if it ended the stream.
+pub(crate) fn next(connection: &mut Outgoing, within: Duration) -> Result<Option<RawDocumentBuf>, CallError> {
+    connection.next(within)
 }
 
 /// The next reply, if that is here already.
@@ -52,13 +52,6 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Adds the batch that came next.
-    pub fn follow_with(&mut self, next: Self) {
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.extend(next.entries);
-        *self = Self { entries, ..next };
-    }
-
     /// Reads a reply whose batch has this name.
     pub fn read(reply: &'a RawDocument, name: &str) -> Result<Self> {
         if !matches!(reply.get_f64("ok"), Ok(ok) if ok == 1.0) {

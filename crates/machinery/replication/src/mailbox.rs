@@ -15,7 +15,7 @@
 use baton_types::must_not_unwind;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Letters taken in passing by one poster, at most: it has something else to do.
 const IN_PASSING_MAX: usize = 16;
@@ -109,6 +109,11 @@ impl<W: Worker> Mailbox<W> {
         false
     }
 
+    /// Looks at the worker, between two letters; not if it is busy for so long, or absent.
+    pub fn look<T>(&self, patience: Duration, look: impl FnOnce(&mut W) -> T) -> Option<T> {
+        self.worker.try_lock_for(patience)?.as_mut().map(look)
+    }
+
     fn ring(&self) {
         self.letters.lock().is_rung = true;
         self.bell.notify_one();
@@ -177,7 +182,6 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::mpsc::{Sender, channel};
-    use std::time::Duration;
 
     /// Adds numbers; those above 100 wait for it to be at home. Reports the sum and the thread's name.
     struct Adder {

@@ -56,6 +56,7 @@ fn heartbeat(host: &str, set_name: &str) -> Result<HeartbeatResponse> {
             commit_point: OpTime::ZERO,
             sync_source: None,
             configuration_version: ConfigurationVersion { term: UNKNOWN_TERM, version: 0 },
+            leadership: None,
         },
     });
     let mut connection = Outgoing::connect(host, TIMEOUT).map_err(|error| unreachable(error.to_string()))?;

@@ -10,13 +10,18 @@
 use crate::driver::{Driver, Inbox, Letter, Shared, stopping};
 use crate::entry_request::{ask, ask_for_entry};
 use crate::figures::Figures;
+use crate::following::RefusedEntry;
 use crate::handoffs::{Handoff, Trigger};
 use crate::initial_sync::{InitialSyncHooks, InitialSyncStatus};
+use crate::leadership::{LeadershipCounts, LeadershipStatus};
 use crate::mailbox::Mailbox;
-use crate::refusal::RefusedEntry;
+use crate::mirrors::{MirrorFigures, Mirrors};
 use crate::self_host;
+use crate::steps::StepsFile;
 use crate::waiters::Waiters;
+use crate::warming;
 use baton_consensus::{Configuration, Demand, Input, Request, Response, StepDownRequest, View};
+use baton_leadership::{Decision, Warming};
 use baton_storage::Storage;
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::oid::ObjectId;
@@ -73,12 +78,14 @@ pub enum Order {
 pub struct Replication {
     inbox: Inbox,
     shared: Shared,
+    mirrors: Mirrors,
     /// How often maintenance was begun and not ended.
     maintenance: Mutex<u32>,
     thread: Option<JoinHandle<()>>,
     set_name: String,
     advertised: String,
     process_id: ObjectId,
+    storage: Arc<Storage>,
 }
 
 impl Replication {
@@ -86,6 +93,7 @@ impl Replication {
     pub fn start(parts: Parts) -> Result<Self> {
         let inbox = Inbox::new(Mailbox::new());
         let (set_name, advertised, process_id) = (parts.set_name.clone(), parts.host.clone(), parts.process_id);
+        let storage = Arc::clone(&parts.storage);
         let driver = Driver::new(parts, &inbox)?;
         let shared = driver.shared().clone();
         let thread = std::thread::Builder::new()
@@ -96,7 +104,17 @@ impl Replication {
             })
             .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for replication: {error}")))?;
         let (maintenance, thread) = (Mutex::default(), Some(thread));
-        Ok(Self { inbox, shared, maintenance, thread, set_name, advertised, process_id })
+        Ok(Self {
+            inbox,
+            shared,
+            mirrors: Mirrors::default(),
+            maintenance,
+            thread,
+            set_name,
+            advertised,
+            process_id,
+            storage,
+        })
     }
 
     /// The set's name.
@@ -144,14 +162,18 @@ impl Replication {
     }
 
     /// Gives up being primary; returns when that is done, or refused, or when `interrupted`, which is asked now and then, has
-    /// ended it.
+    /// ended it. Unless the request names a successor, or there is no other, it is nobody who is in heavy work.
     pub fn step_down(
         &self,
-        request: StepDownRequest,
+        mut request: StepDownRequest,
         trigger: Trigger,
         mut interrupted: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         const SLICE: Duration = Duration::from_millis(50);
+        if request.hand_off && request.to.is_none() {
+            request.to = self.shared.leadership.free_successor();
+        }
+        self.warm_successor(&request);
         let (answer, outcome) = channel();
         self.inbox.post(Letter::Order(Order::StepDown(request, trigger), answer)).map_err(|_| stopping())?;
         loop {
@@ -168,6 +190,16 @@ impl Replication {
         }
     }
 
+    /// Nobody has predicted what an operator's handoff gains.
+    fn warm_successor(&self, request: &StepDownRequest) {
+        if request.hand_off && !request.force {
+            let figures =
+                baton_leadership::Figures { cache_hot_bytes: u64::MAX, ..baton_leadership::Figures::default() };
+            let bounds = Warming::of_move(&figures, None, None);
+            warming::before_handoff(&self.storage, &self.view(), request.to, bounds);
+        }
+    }
+
     /// Holds back what comes from the sync source, or no longer: a fault on demand.
     pub fn hold_back(&self, on: bool) {
         let _ = self.inbox.post(Letter::HoldBack(on));
@@ -176,6 +208,15 @@ impl Replication {
     /// By which host a configuration names this member; `None` if it does not.
     pub fn own_host(&self, configuration: &Configuration) -> Option<String> {
         self_host::find(configuration, &self.advertised, self.process_id)
+    }
+
+    /// Writes what the member's step machines were told and asked for during the last minute or so to a file below the data directory,
+    /// by which they can be stepped through it again.
+    ///
+    /// # Errors
+    /// `OperationFailed` (96) if it cannot be written.
+    pub fn write_steps(&self) -> Result<StepsFile> {
+        self.shared.rings.write()
     }
 
     /// What replication has counted.
@@ -205,9 +246,34 @@ impl Replication {
         }
     }
 
+    /// Has those who may follow this member carry a read out, too, and waits for nothing: see [`crate::mirrors`].
+    pub fn mirror(&self, command: RawDocumentBuf, time: Duration) {
+        self.mirrors.send(&self.shared.view.load(), command, time);
+    }
+
+    /// What was mirrored so far.
+    pub fn mirror_figures(&self) -> MirrorFigures {
+        self.mirrors.figures()
+    }
+
     /// The last times that this member handed over, the oldest first.
     pub fn handoffs(&self) -> Vec<Handoff> {
         self.shared.handoffs.list()
+    }
+
+    /// Every member's tasks, as far as they are known here, and the last decisions to move leadership or not.
+    pub fn leadership(&self) -> LeadershipStatus {
+        self.shared.leadership.status(self.topology().me.map(|me| me.0))
+    }
+
+    /// What was counted of tasks and moves.
+    pub fn leadership_counts(&self) -> LeadershipCounts {
+        self.shared.leadership.counts()
+    }
+
+    /// Who would get leadership if it moved now, and how each member stands; none without a set.
+    pub fn explain_move(&self) -> Option<Decision> {
+        self.shared.leadership.explain()
     }
 
     /// Begins maintenance once more, or ends it once; it lasts until it was ended as often as begun.

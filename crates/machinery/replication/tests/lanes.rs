@@ -150,6 +150,7 @@ fn gossip(term: Term) -> Gossip {
         commit_point: OpTime::ZERO,
         sync_source: None,
         configuration_version: ConfigurationVersion { term, version: 1 },
+        leadership: None,
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 #[cfg(feature = "driver")]
 use crate::client::DriverFactory;
-use crate::client::{Factory, ThinFactory, WriteConcern};
+use crate::client::{Factory, FollowingFactory, ThinFactory, WriteConcern};
 use crate::runner::{self, Plan};
 use crate::workload::{Records, Workload};
 use crate::{Failure, emit};
@@ -26,7 +26,7 @@ pub enum ClientKind {
 /// A YCSB run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct YcsbArgs {
-    /// Any server that speaks the MongoDB protocol; of a replica set, the primary is found
+    /// Any server that speaks the MongoDB protocol; of a replica set the primary is found, and followed if several hosts are named
     #[arg(long, default_value = "mongodb://127.0.0.1:27017")]
     pub uri: String,
     /// The YCSB core workload (a to f), or only updates, or only inserts
@@ -85,6 +85,9 @@ impl YcsbArgs {
     fn factory(&self) -> Result<Box<dyn Factory>, Failure> {
         let layout = self.workload.layout();
         Ok(match self.client {
+            ClientKind::Thin if self.uri.contains(',') => {
+                Box::new(FollowingFactory::new(&self.uri, self.write_concern, layout))
+            }
             ClientKind::Thin => Box::new(ThinFactory::new(&self.uri, self.write_concern, layout)?),
             #[cfg(feature = "driver")]
             ClientKind::Driver => Box::new(DriverFactory::new(&self.uri, self.write_concern, self.clients, layout)?),

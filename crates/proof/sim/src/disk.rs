@@ -1,10 +1,10 @@
 //! A member's disk: what survives a crash, and what does not.
 //!
 //! Invariant: `log[..durable]` survives; of the rest a crash leaves a random beginning. Votes and configurations are either
-//! entirely there or not at all, and are there once their write was acknowledged.
+//! entirely there or not at all, and are there once their write was acknowledged. An entry and what it did to a document are one write.
 
 use baton_consensus::{Configuration, LastVote, Position};
-use baton_types::OpTime;
+use baton_types::{OpTime, Timestamp};
 use rand::Rng;
 
 /// One entry of a log.
@@ -16,8 +16,57 @@ pub struct Entry {
     pub value: u64,
 }
 
+/// How many documents there are.
+pub const DOCUMENTS: usize = 4;
+
+/// The documents of a store: each as the last entry left it that set it, and how many did since it was there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Documents {
+    values: [u64; DOCUMENTS],
+    writes: [u32; DOCUMENTS],
+}
+
+impl Entry {
+    /// Which document it sets.
+    pub fn document(&self) -> usize {
+        (self.value % DOCUMENTS as u64) as usize
+    }
+
+    /// Whether it drops the document.
+    pub fn is_drop(&self) -> bool {
+        self.value.is_multiple_of(11)
+    }
+}
+
+impl Documents {
+    fn set(&mut self, entry: &Entry) {
+        let document = entry.document();
+        if entry.is_drop() {
+            self.remove(document);
+        } else {
+            self.values[document] = entry.value;
+            self.writes[document] += 1;
+        }
+    }
+
+    /// Drops a document.
+    pub fn remove(&mut self, document: usize) {
+        (self.values[document], self.writes[document]) = (0, 0);
+    }
+
+    /// Whether there is such a document.
+    pub fn exists(&self, document: usize) -> bool {
+        self.writes[document] > 0
+    }
+
+    /// How often it was set.
+    pub fn writes(&self, document: usize) -> u32 {
+        self.writes[document]
+    }
+}
+
 /// See the file's header.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Disk {
     /// The last vote.
     pub vote: LastVote,
@@ -25,14 +74,43 @@ pub struct Disk {
     pub configuration: Option<Configuration>,
     /// The log, synced up to `durable`.
     pub log: Vec<Entry>,
+    /// What the log made of the documents.
+    pub documents: Documents,
+    /// Whether they are of use. If not, a member begins with a copy.
+    pub is_whole: bool,
+    /// A copy was begun, and is not whole: of the log here nobody was told.
+    pub is_half_copied: bool,
+    /// The end of the source's log when each document of the copy was read.
+    seen: [OpTime; DOCUMENTS],
     /// Grows with every change of the log.
     pub revision: u64,
+    /// Grows whenever the log does not merely grow: who reads it must begin anew.
+    pub cuts: u64,
     /// Entries before this place are dropped: nobody gets them from here. (They are kept for the checkers.)
     pub oldest: usize,
     /// How many entries would survive a crash for certain.
     pub durable: usize,
     /// The commit point, as far as it was noted down.
     pub commit_point: OpTime,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            vote: LastVote::default(),
+            configuration: None,
+            log: Vec::new(),
+            documents: Documents::default(),
+            is_whole: true,
+            is_half_copied: false,
+            seen: [OpTime::ZERO; DOCUMENTS],
+            revision: 0,
+            cuts: 0,
+            oldest: 0,
+            durable: 0,
+            commit_point: OpTime::ZERO,
+        }
+    }
 }
 
 impl Disk {
@@ -47,36 +125,101 @@ impl Disk {
         Position { written: self.last(), applied: self.last(), durable }
     }
 
-    /// Adds entries.
-    pub fn append(&mut self, entries: &[Entry]) {
-        self.log.extend_from_slice(entries);
+    /// Adds an entry, and does what it says, in one write.
+    pub fn apply(&mut self, entry: Entry) {
+        if !self.has_seen(&entry) {
+            self.documents.set(&entry);
+        }
+        self.pass_over(entry);
+    }
+
+    /// Adds an entry alone.
+    pub fn pass_over(&mut self, entry: Entry) {
+        self.log.push(entry);
         self.revision += 1;
+    }
+
+    /// Whether a copied document is as it was after this entry, or later.
+    pub fn has_seen(&self, entry: &Entry) -> bool {
+        entry.optime <= self.seen[entry.document()]
     }
 
     /// Loses what was not synced, or as much of it as chance has it.
     pub fn crash(&mut self, random: &mut impl Rng) {
         let kept = random.random_range(self.durable..=self.log.len());
-        self.log.truncate(kept);
-        self.revision += 1;
+        self.cut(kept);
         // What is found after a crash is on disk.
         self.durable = self.log.len();
     }
 
-    /// Removes what lies behind the first `len` entries.
-    pub fn truncate(&mut self, len: usize) {
-        self.log.truncate(len);
+    /// Takes away what lies behind the first `len` entries: every document becomes what it was then.
+    pub fn cut(&mut self, len: usize) {
+        let gone = self.log.split_off(len);
+        for document in gone.iter().map(Entry::document) {
+            self.documents.remove(document);
+            self.log.iter().filter(|entry| entry.document() == document).for_each(|entry| self.documents.set(entry));
+        }
         self.revision += 1;
+        self.cuts += u64::from(!gone.is_empty());
         self.durable = self.durable.min(len);
     }
 
-    /// The entries from this timestamp on.
-    pub fn from(&self, optime: OpTime) -> &[Entry] {
-        let at = self.log.partition_point(|entry| entry.optime.timestamp < optime.timestamp);
-        &self.log[at.max(self.oldest).min(self.log.len())..]
+    /// Becomes a copy of another member's data, synced.
+    pub fn copy(&mut self, source: &Self) {
+        self.log.clone_from(&source.log);
+        self.documents = source.documents;
+        self.end_clone();
+        self.revision += 1;
+        self.cuts += 1;
+    }
+
+    /// Gives up what is here, for a copy that is made piece by piece.
+    pub fn begin_clone(&mut self) {
+        let Self { configuration, vote, revision, cuts, .. } = self;
+        let (configuration, vote) = (configuration.take(), *vote);
+        let (revision, cuts) = (*revision + 1, *cuts + 1);
+        *self = Self { configuration, vote, revision, cuts, is_whole: false, is_half_copied: true, ..Self::default() };
+    }
+
+    /// Begins the log of a copy. (All of it is kept for the checkers.)
+    pub fn begin_log(&mut self, log: &[Entry]) {
+        self.log = log.to_vec();
+        self.revision += 1;
+    }
+
+    /// Takes over a document of a source whose log ends there.
+    pub fn copy_document(&mut self, document: usize, source: &Documents, last: OpTime) {
+        self.documents.values[document] = source.values[document];
+        self.documents.writes[document] = source.writes[document];
+        self.seen[document] = last;
+    }
+
+    /// The copy is whole, and synced.
+    pub fn end_clone(&mut self) {
+        (self.is_whole, self.is_half_copied) = (true, false);
+        self.seen = [OpTime::ZERO; DOCUMENTS];
+        self.revision += 1;
+        self.durable = self.log.len();
+    }
+
+    /// The entry of this OpTime, if there is one.
+    pub fn entry(&self, optime: OpTime) -> Option<&Entry> {
+        self.log.get(self.place(optime.timestamp)).filter(|entry| entry.optime == optime)
+    }
+
+    /// The place of the first entry from this timestamp on.
+    pub fn place(&self, timestamp: Timestamp) -> usize {
+        let at = self.log.partition_point(|entry| entry.optime.timestamp < timestamp);
+        at.max(self.oldest).min(self.log.len())
+    }
+
+    /// Whether this entry is in the log.
+    pub fn has(&self, optime: OpTime) -> bool {
+        self.log.get(self.place(optime.timestamp)).is_some_and(|entry| entry.optime == optime)
     }
 }
 
-/// How many entries two logs have in common from the beginning.
+/// How many entries two logs have in common from the beginning, for the checkers.
 pub fn common_prefix(a: &[Entry], b: &[Entry]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a.optime == b.optime).count()
 }

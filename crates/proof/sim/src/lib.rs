@@ -1,13 +1,14 @@
 //! Simulated worlds: replica sets of the real step machines, with time, network, disks and faults from one seed.
 //!
 //! [`run`] takes a seed through a [`World`] and has every step judged by every checker. What it finds is a [`Failure`], which names
-//! the seed: the same seed gives the same world.
+//! the seed: the same seed gives the same world. [`replay`] steps the machines of a real member again through what it wrote down.
 
 pub mod checkers;
 pub mod disk;
+pub mod replay;
 pub mod world;
 
-pub use world::{Tally, Weather, World};
+pub use world::{Shape, Tally, Weather, World};
 
 use std::fmt;
 use std::time::Duration;

@@ -1,7 +1,12 @@
-//! `baton-sim`: runs worlds, one seed after another, and stops at the first that breaks a property.
+//! `baton-sim`: runs worlds, one seed after another, and stops at the first that breaks a property; or replays what a member wrote down.
 
-use baton_sim::{Tally, Weather, run};
+use baton_replay::Seen;
+use baton_sim::replay::{MACHINES, Report, replay_file};
+use baton_sim::{Shape, Tally, Weather, run};
 use clap::{Arg, ArgAction, Command, value_parser};
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -23,17 +28,58 @@ fn main() -> ExitCode {
                 .help("Run for so long instead of so many"),
         )
         .arg(
+            Arg::new("leadership")
+                .long("leadership")
+                .value_parser(["drawn", "storm", "together", "claims", "hour", "none"])
+                .default_value("drawn")
+                .help("In which kind of world leadership moves before heavy work"),
+        )
+        .arg(
             Arg::new("trace")
                 .long("trace")
                 .action(ArgAction::SetTrue)
                 .help("Tell every step of every member on stderr"),
         )
+        .arg(
+            Arg::new("replay")
+                .long("replay")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with_all(["seed", "from", "worlds", "seconds", "leadership", "trace"])
+                .help("Step the machines of a member again through what it wrote down (replSetWriteSteps, SIGUSR2), and compare"),
+        )
+        .arg(
+            Arg::new("machine")
+                .long("machine")
+                .requires("replay")
+                .value_parser(MACHINES)
+                .help("Replay this machine only"),
+        )
+        .arg(
+            Arg::new("verbose")
+                .long("verbose")
+                .requires("replay")
+                .action(ArgAction::SetTrue)
+                .help("Tell every step that is replayed"),
+        )
         .get_matches();
+    if let Some(path) = matches.get_one::<PathBuf>("replay") {
+        let only = matches.get_one::<String>("machine").map(String::as_str);
+        return replay(path, only, matches.get_flag("verbose"));
+    }
     let single = matches.get_one::<u64>("seed").copied();
     let from = single.or_else(|| matches.get_one::<u64>("from").copied()).unwrap_or_else(seed_from_clock);
     let worlds = if single.is_some() { 1 } else { *matches.get_one::<u64>("worlds").unwrap_or(&1000) };
     let limit = matches.get_one::<u64>("seconds").map(|seconds| Duration::from_secs(*seconds));
-    let weather = Weather { trace: matches.get_flag("trace"), ..Weather::default() };
+    let leadership = match matches.get_one::<String>("leadership").map(String::as_str) {
+        Some("none") => None,
+        Some("storm") => Some(Some(Shape::Storm)),
+        Some("together") => Some(Some(Shape::Together)),
+        Some("claims") => Some(Some(Shape::Claims)),
+        Some("hour") => Some(Some(Shape::Hour)),
+        _ => Some(None),
+    };
+    let weather = Weather { trace: matches.get_flag("trace"), leadership, ..Weather::default() };
     let begun = Instant::now();
     let mut sum = Tally::default();
     let mut done = 0;
@@ -51,6 +97,38 @@ fn main() -> ExitCode {
     let rate = done as f64 / begun.elapsed().as_secs_f64() * 60.0;
     println!("{done} worlds from seed {from}, {rate:.0} a minute, every property held: {sum:?}");
     ExitCode::SUCCESS
+}
+
+fn replay(path: &Path, only: Option<&str>, tells: bool) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let mut tell = |seen: &Seen<'_>| {
+        if tells {
+            // Who reads no further has seen enough.
+            let _ = writeln!(out, "{} {} at {:?}: {}", seen.machine, seen.number, seen.now, seen.input);
+            let _ = writeln!(out, "    -> {}", seen.effects);
+        }
+    };
+    let replayed = File::open(path)
+        .map_err(|error| error.to_string())
+        .and_then(|file| replay_file(BufReader::new(file), only, &mut tell));
+    drop(out);
+    match replayed {
+        Ok(report) => {
+            for machine in &report.broken {
+                println!("{machine} breaks at its last step, as it did");
+            }
+            let Report { header, steps, machines, .. } = &report;
+            if header.baton != env!("CARGO_PKG_VERSION") {
+                println!("recorded by Baton {}, replayed by {}", header.baton, env!("CARGO_PKG_VERSION"));
+            }
+            println!("{steps} steps of {} machines, all as recorded", machines.len());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{}: {why}", path.display());
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn seed_from_clock() -> u64 {

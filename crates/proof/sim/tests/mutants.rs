@@ -1,7 +1,10 @@
 //! The checkers find every fault that is built in: a checker that finds nothing proves nothing.
 
 use baton_consensus::Mutant;
-use baton_sim::{Weather, run};
+use baton_following::Mutant as FollowingMutant;
+use baton_leadership::Mutant as BrainMutant;
+use baton_sim::{Shape, Weather, run};
+use std::ops::Range;
 
 /// Worlds that a mutant may survive.
 const WORLDS_MAX: u64 = 400;
@@ -13,8 +16,9 @@ fn is_caught(mutant: Mutant, properties: &[&str]) {
 
 /// The same with the worlds from `first` on: for a fault that few worlds show, near one that does.
 fn is_caught_from(first: u64, mutant: Mutant, properties: &[&str]) {
-    // Near the seeds that show them; truncation would make other worlds of those.
-    let weather = Weather { mutant, truncates: false, ..Weather::default() };
+    // Near the seeds that show them; truncation, leadership and copies that take their time would make other worlds of those.
+    let weather =
+        Weather { mutant, truncates: false, troubles: false, copies: false, leadership: None, ..Weather::default() };
     let failure = (first..first + WORLDS_MAX).find_map(|seed| run(seed, weather).err());
     let failure = failure.unwrap_or_else(|| unreachable!("{mutant:?} was not caught in {WORLDS_MAX} worlds"));
     println!("{mutant:?}: seed {}: {}", failure.seed, failure.property);
@@ -31,7 +35,7 @@ const ORDER: &str = "OpTimes strictly increase";
 
 #[test]
 fn acknowledgements_of_members_that_voted_for_a_successor() {
-    is_caught_from(4800, Mutant::AcknowledgementsOfAnyTerm, &[STAYS, COMPLETE]);
+    is_caught_from(12_880, Mutant::AcknowledgementsOfAnyTerm, &[STAYS, COMPLETE]);
 }
 
 #[test]
@@ -51,11 +55,6 @@ fn a_commit_point_beyond_the_own_log() {
 }
 
 #[test]
-fn fetching_on_as_primary() {
-    is_caught(Mutant::FetchesOnAsPrimary, &[MATCHING, ORDER, STAYS, COMPLETE]);
-}
-
-#[test]
 fn a_vote_told_before_it_is_on_disk() {
     is_caught(Mutant::VoteNotPersisted, &[VOTES, ONE_PRIMARY]);
 }
@@ -72,10 +71,279 @@ fn two_votes_a_term() {
 
 #[test]
 fn reconfiguration_without_its_conditions() {
-    is_caught(Mutant::AnyReconfiguration, &[ONE_PRIMARY, STAYS, COMPLETE, MATCHING]);
+    is_caught_from(480, Mutant::AnyReconfiguration, &[ONE_PRIMARY, STAYS, COMPLETE, MATCHING]);
 }
 
 #[test]
 fn written_counted_as_durable() {
     is_caught(Mutant::CountWrittenAsDurable, &[STAYS, COMPLETE]);
+}
+
+// ---- following ----
+
+/// Worlds that a fault in how a member follows may survive.
+const FOLLOWING_WORLDS_MAX: u64 = 400;
+/// Worlds that a fault in how it copies may.
+const COPYING_WORLDS_MAX: u64 = 2000;
+
+/// Whether some world shows the fault, by one of the properties that it must break, and holds without it.
+fn is_caught_following(first: u64, following_mutant: FollowingMutant, properties: &[&str]) {
+    let sound = Weather { copies: false, leadership: None, ..Weather::default() };
+    is_caught_in(sound, first..first + FOLLOWING_WORLDS_MAX, following_mutant, properties);
+}
+
+/// The same of a fault in how a member copies, where copies take their time.
+fn is_caught_copying(following_mutant: FollowingMutant, properties: &[&str]) {
+    let sound = Weather { leadership: None, ..Weather::default() };
+    is_caught_in(sound, 0..COPYING_WORLDS_MAX, following_mutant, properties);
+}
+
+fn is_caught_in(sound: Weather, mut worlds: Range<u64>, following_mutant: FollowingMutant, properties: &[&str]) {
+    let weather = Weather { following_mutant, ..sound };
+    let failure = worlds.find_map(|seed| run(seed, weather).err());
+    let failure = failure.unwrap_or_else(|| unreachable!("{following_mutant:?} was not caught"));
+    println!("{following_mutant:?}: seed {}: {}", failure.seed, failure.property);
+    assert!(properties.contains(&failure.property), "{following_mutant:?} broke something else: {failure}");
+    if let Err(without) = run(failure.seed, sound) {
+        unreachable!("it is not the mutant's fault: {without}");
+    }
+}
+
+const ONCE: &str = "no entry is left out or applied twice";
+const SAYS_WHY: &str = "whoever makes no progress says why";
+const BACK: &str = "nobody goes back for a source that is not ahead";
+const SPARED: &str = "at most one voter has given up its copy";
+const AT_REST: &str = "liveness";
+
+#[test]
+fn fetching_on_as_primary() {
+    is_caught_following(0, FollowingMutant::FetchesOnAsPrimary, &[MATCHING, ORDER, STAYS, COMPLETE, ONCE]);
+}
+
+#[test]
+fn resting_with_entries_in_hand() {
+    is_caught_following(1000, FollowingMutant::RestsAtOnce, &[MATCHING, ORDER, ONCE]);
+}
+
+#[test]
+fn appending_what_does_not_follow() {
+    is_caught_following(0, FollowingMutant::AppendsUnjudged, &[MATCHING, ORDER, ONCE]);
+}
+
+#[test]
+fn leaving_out_what_cannot_be_applied() {
+    is_caught_following(0, FollowingMutant::SkipsRefused, &[MATCHING, ONCE]);
+}
+
+#[test]
+fn saying_nothing_of_what_cannot_be_applied() {
+    is_caught_following(0, FollowingMutant::RefusesSilently, &[SAYS_WHY, AT_REST]);
+}
+
+#[test]
+fn giving_up_a_copy_that_the_set_cannot_spare() {
+    is_caught_following(0, FollowingMutant::NeverAsksToSpare, &[SPARED]);
+}
+
+#[test]
+fn never_giving_up_a_copy() {
+    is_caught_following(0, FollowingMutant::NeverGivesUpItsCopy, &[AT_REST]);
+}
+
+#[test]
+fn forgetting_what_is_not_built_yet() {
+    is_caught_following(0, FollowingMutant::ForgetsWhatIsNotYetBuilt, &[AT_REST]);
+}
+
+#[test]
+fn leaving_a_source_silently() {
+    is_caught_following(0, FollowingMutant::FailsSilently, &[SAYS_WHY, AT_REST]);
+}
+
+#[test]
+fn guessing_the_common_entry() {
+    is_caught_following(0, FollowingMutant::GuessesTheCommonEntry, &[STAYS, COMPLETE, OWN_LOG, AT_REST]);
+}
+
+#[test]
+fn rolling_back_without_looking_again() {
+    is_caught_following(0, FollowingMutant::RollsBackWithoutLookingAgain, &[BACK, STAYS, COMPLETE]);
+}
+
+#[test]
+fn never_telling_of_the_end_of_a_rollback() {
+    is_caught_following(0, FollowingMutant::NeverReadyAgain, &[AT_REST]);
+}
+
+// ---- copies ----
+
+const WHOLE: &str = "who is not whole serves nobody and has no vote";
+const DOCUMENTS: &str = "who has applied the same entry has the same documents";
+
+#[test]
+fn being_ready_while_it_copies() {
+    is_caught_copying(FollowingMutant::ReadyWhileItCopies, &[WHOLE]);
+}
+
+#[test]
+fn counting_as_whole_too_early() {
+    is_caught_copying(FollowingMutant::CountsAsWholeTooEarly, &[DOCUMENTS]);
+}
+
+#[test]
+fn trusting_a_source_that_rolled_back() {
+    is_caught_copying(FollowingMutant::TrustsARolledBackSource, &[DOCUMENTS]);
+}
+
+#[test]
+fn leaving_a_gap_in_the_copied_log() {
+    is_caught_copying(FollowingMutant::LeavesAGapInTheCopiedLog, &[ONCE, MATCHING, DOCUMENTS]);
+}
+
+#[test]
+fn forgetting_a_copier_that_lost_its_connection() {
+    is_caught_copying(FollowingMutant::ForgetsALostCopier, &[SAYS_WHY, AT_REST]);
+}
+
+#[test]
+fn never_ending_a_copy() {
+    is_caught_copying(FollowingMutant::NeverEndsACopy, &[SAYS_WHY, AT_REST]);
+}
+
+// ---- leadership ----
+
+/// Whether some world of this kind shows the fault, by the property that it must break, and holds without it.
+fn is_caught_leading(shape: Option<Shape>, first: u64, brain_mutant: BrainMutant, property: &str) {
+    let sound = Weather { copies: false, leadership: Some(shape), ..Weather::default() };
+    let weather = Weather { brain_mutant, ..sound };
+    let failure = (first..first + WORLDS_MAX).find_map(|seed| run(seed, weather).err());
+    let failure = failure.unwrap_or_else(|| unreachable!("{brain_mutant:?} was not caught in {WORLDS_MAX} worlds"));
+    println!("{brain_mutant:?}: seed {}: {}", failure.seed, failure.property);
+    assert_eq!(failure.property, property, "{brain_mutant:?} broke something else: {failure}");
+    if let Err(without) = run(failure.seed, sound) {
+        unreachable!("it is not the mutant's fault: {without}");
+    }
+}
+
+const DEADLINE: &str = "a task that waits begins by its deadline";
+const MAJORITY: &str = "never a majority busy while claims are honoured";
+const ENDED: &str = "a task is ended before its time only where a primary needs its member";
+const TARGET: &str = "leadership is handed only to who was level and free, as far as could be known";
+const SPACING: &str = "between two moves lies the cooldown, whoever made them";
+const PING_PONG: &str = "nobody hands leadership on that it has only just got";
+const BOUNDED: &str = "moves within an hour are bounded, whatever is gossiped";
+const QUIET: &str = "a set that does nothing heavy makes no moves";
+const OFF: &str = "with the mode off nothing waits and nothing moves";
+const PRIORITY: &str = "priorities of the configuration stand above every ranking";
+const EXPLAINED: &str = "every move is explained, and what is kept is bounded";
+const WINDOW: &str = "outside of the windows only what must begin does";
+const FIGURE: &str = "every change of state is a transition of Figure 1";
+const PRIMARY: &str = "the set always gets a primary";
+
+#[test]
+fn moving_with_the_mode_off() {
+    is_caught_leading(None, 0, BrainMutant::MovesWhenOff, OFF);
+}
+
+#[test]
+fn postponing_for_ever() {
+    is_caught_leading(None, 0, BrainMutant::PostponesForEver, DEADLINE);
+}
+
+#[test]
+fn believing_old_gossip() {
+    is_caught_leading(None, 0, BrainMutant::TrustsOldGossip, TARGET);
+}
+
+#[test]
+fn handing_over_to_who_works() {
+    is_caught_leading(None, 0, BrainMutant::IgnoresTheirTasks, TARGET);
+}
+
+#[test]
+fn handing_over_to_who_lags() {
+    is_caught_leading(None, 0, BrainMutant::IgnoresLag, TARGET);
+}
+
+#[test]
+fn confirming_every_claim() {
+    is_caught_leading(None, 0, BrainMutant::GrantsEverybody, MAJORITY);
+}
+
+#[test]
+fn confirming_before_having_heard_who_is_busy() {
+    is_caught_leading(None, 20, BrainMutant::GrantsUnheard, MAJORITY);
+}
+
+#[test]
+fn giving_up_who_was_not_heard_of_after_one_election_timeout() {
+    is_caught_leading(Some(Shape::Claims), 1250, BrainMutant::GivesUpUnheardSoon, MAJORITY);
+}
+
+#[test]
+fn ending_tasks_for_anybody() {
+    is_caught_leading(None, 0, BrainMutant::EndsTasksForAnybody, ENDED);
+}
+
+#[test]
+fn beginning_by_what_a_primary_of_another_term_confirms() {
+    is_caught_leading(Some(Shape::Claims), 4490, BrainMutant::BelievesAnyTerm, MAJORITY);
+}
+
+#[test]
+fn beginning_by_a_confirmation_that_was_given_to_another_since() {
+    is_caught_leading(Some(Shape::Claims), 280, BrainMutant::BelievesLateGrants, MAJORITY);
+}
+
+#[test]
+fn moving_too_soon() {
+    is_caught_leading(None, 0, BrainMutant::NoCooldown, SPACING);
+}
+
+#[test]
+fn forgetting_the_moves_of_others() {
+    is_caught_leading(None, 270, BrainMutant::CountsOwnMovesOnly, SPACING);
+}
+
+#[test]
+fn handing_on_at_once() {
+    is_caught_leading(Some(Shape::Together), 0, BrainMutant::PassesOnAtOnce, PING_PONG);
+}
+
+#[test]
+fn counting_no_moves() {
+    is_caught_leading(None, 57, BrainMutant::CountsNoMoves, BOUNDED);
+}
+
+#[test]
+fn taking_everything_for_heavy() {
+    is_caught_leading(None, 60, BrainMutant::EverythingIsHeavy, QUIET);
+}
+
+#[test]
+fn a_window_that_holds_nothing_back() {
+    is_caught_leading(None, 0, BrainMutant::IgnoresWindows, WINDOW);
+}
+
+#[test]
+fn handing_over_to_the_worst() {
+    is_caught_leading(None, 15, BrainMutant::TakesTheWorst, PRIORITY);
+}
+
+#[test]
+fn explaining_the_best_candidate_only() {
+    is_caught_leading(None, 0, BrainMutant::ExplainsTheBestOnly, EXPLAINED);
+}
+
+#[test]
+fn skipping_the_state_between_two() {
+    is_caught_leading(None, 15, BrainMutant::SkipsStates, FIGURE);
+}
+
+#[test]
+fn leaving_it_to_others_to_stand_when_everybody_is_busy() {
+    let weather = Weather { mutant: Mutant::LeavesStandingForEver, ..Weather::default() };
+    let failure = (0..WORLDS_MAX).find_map(|seed| run(seed, weather).err());
+    let failure = failure.unwrap_or_else(|| unreachable!("it was not caught in {WORLDS_MAX} worlds"));
+    assert_eq!(failure.property, PRIMARY, "something else broke: {failure}");
 }

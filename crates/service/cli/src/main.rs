@@ -12,6 +12,7 @@ mod serve;
 mod settings;
 mod shares;
 mod status;
+mod task;
 mod topology;
 mod uri;
 mod uri_argument;
@@ -30,6 +31,8 @@ First steps:
   baton status mongodb://127.0.0.1:27017      who the members are and what they do
   baton backup mongodb://127.0.0.1:27017 --out dump
                                               save everything, as of one moment, in mongodump's format
+  baton task --uri mongodb://127.0.0.1:27017 -- PROGRAM
+                                              run a program when a member may be busy
   baton serve --help                          mongod's flags, for a real installation";
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         .subcommand(serve::up_command())
         .subcommand(serve::serve_command())
         .subcommand(status::command())
+        .subcommand(task::command())
         .subcommand(dump::backup::command())
         .subcommand(dump::restore::command());
     let command = command.subcommand(<baton_bench::Args as clap::Args>::augment_args(
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::serve(matches),
         Some(("up", matches)) => serve::up(matches),
         Some(("status", matches)) => status::run(matches),
+        Some(("task", matches)) => task::run(matches),
         Some(("backup", matches)) => dump::backup::run(matches),
         Some(("restore", matches)) => dump::restore::run(matches),
         Some(("bench", matches)) => bench(matches),

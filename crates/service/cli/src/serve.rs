@@ -32,7 +32,8 @@ Examples:
           net: { port: 27017, bindIp: 127.0.0.1 }
           replication: { replSetName: rs0 }
 
-Stop it with Ctrl-C or SIGTERM: what was acknowledged is on disk then. SIGUSR1 begins a new log file.";
+Stop it with Ctrl-C or SIGTERM: what was acknowledged is on disk then. SIGUSR1 begins a new log file.
+SIGUSR2 writes what its step machines did during the last minute to a file in diagnostic.data.";
 
 const UP_EXAMPLES: &str = "\
 Examples:
@@ -198,6 +199,9 @@ fn run(mut config: Config, started: impl FnOnce(&Member)) -> ExitCode {
             && let Err(error) = log.rotate()
         {
             tracing::warn!(target: "CONTROL", error = %error, "Log rotation failed");
+        }
+        if signals.steps_asked() {
+            member.write_steps();
         }
         signals.stop_asked()
     });

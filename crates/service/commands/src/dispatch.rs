@@ -14,6 +14,7 @@ use crate::crud;
 use crate::crud::errors::{DETAILS_BYTES_MAX, ends_command};
 use crate::envelope::Envelope;
 use crate::fields::{Fields, number_as_i64};
+use crate::mirroring;
 use crate::mutant::{self, Mutant};
 use crate::server::failpoints::CommandFault;
 use crate::server::{Begin, Client, Kind, Server};
@@ -165,6 +166,9 @@ fn carry_out<'a>(
         envelope.read_concern.level = server.defaults.read_level();
     }
     check(server, spec, &envelope).map_err(bare)?;
+    if !spec.flags.has(Flags::ENDS_TASKS) {
+        client.check_tasks().map_err(bare)?;
+    }
     if serves_application(spec, &envelope) {
         client.note_served();
         if server.topology.is_stopping() {
@@ -208,6 +212,7 @@ fn carry_out<'a>(
         used_disk: OnceCell::new(),
     };
     call.expire_on_demand();
+    mirroring::mirror(&call);
     let result = run(&mut call, fault, retryable, builder);
     aftermath::record(&call, collection, &result, builder.body_size_bytes());
     result
@@ -249,6 +254,12 @@ fn run(
         let write_concern_error =
             waits.then(|| unsatisfied_write_concern(call).or_else(|| await_replication(call))).flatten();
         return Err(failure(error, Beside { write_concern_error, ..Beside::default() }));
+    }
+    if call.envelope.is_mirrored {
+        // What it read is in memory now, which is all that it was for.
+        drop(reply);
+        reply = Reply::new(builder.body());
+        call.server.mirroring.note_processed();
     }
     let unreplicated = if reply.is_settled { None } else { await_replication(call) };
     reply.append(cstr!("ok"), 1.0);
@@ -317,6 +328,9 @@ fn check(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Result
     let name = spec.name;
     if spec.flags.has(Flags::ADMIN_ONLY) && envelope.db != "admin" {
         return Err(Error::new(ErrorCode::Unauthorized, format!("{name} may only be run against the admin database.")));
+    }
+    if envelope.is_mirrored && (spec.mirrored_as.is_none() || spec.flags.has(Flags::WRITES)) {
+        return Err(Error::location(40415, format!("BSON field '{name}.mirrored' is an unknown field.")));
     }
     check_role(server, spec, envelope)?;
     check_api(server, spec, envelope)?;

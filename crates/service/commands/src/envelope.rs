@@ -64,6 +64,8 @@ pub struct Envelope<'a> {
     pub class: Option<Class>,
     /// `$oplogQueryData`: the reply is to say how far this member's log and the commit point reach.
     pub oplog_query_data: bool,
+    /// A primary has it carried out here for the cache alone.
+    pub is_mirrored: bool,
 }
 
 /// Generic arguments that are taken and mean nothing to a member that is no shard.
@@ -114,6 +116,7 @@ impl<'a> Envelope<'a> {
             api_strict: false,
             class: None,
             oplog_query_data: false,
+            is_mirrored: false,
         };
         let mut fields = Fields::empty(path);
         let mut marks = Marks::default();
@@ -199,6 +202,7 @@ impl<'a> Envelope<'a> {
             "help" => {
                 <Truth as crate::fields::FieldType<'a>>::read(value).ok_or_else(|| wrong(&["bool"]))?;
             }
+            "mirrored" => self.is_mirrored = value.as_bool().ok_or_else(|| wrong(&["bool"]))?,
             "$oplogQueryData" => self.oplog_query_data = true,
             ignored if IGNORED.contains(&ignored) => {}
             _ => return Ok(false),

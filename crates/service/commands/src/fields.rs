@@ -6,7 +6,7 @@
 
 use baton_document::{Number, type_name};
 use baton_types::{Error, Result};
-use bson::{RawArray, RawBsonRef, RawDocument, Timestamp, oid::ObjectId};
+use bson::{RawArray, RawBinaryRef, RawBsonRef, RawDocument, Timestamp, oid::ObjectId};
 use smallvec::SmallVec;
 
 /// A type that a field can be read as.
@@ -112,6 +112,13 @@ impl<'a> FieldType<'a> for &'a RawArray {
     const EXPECTED: &'static [&'static str] = &["array"];
     fn read(value: RawBsonRef<'a>) -> Option<Self> {
         value.as_array()
+    }
+}
+
+impl<'a> FieldType<'a> for RawBinaryRef<'a> {
+    const EXPECTED: &'static [&'static str] = &["binData"];
+    fn read(value: RawBsonRef<'a>) -> Option<Self> {
+        value.as_binary()
     }
 }
 

@@ -64,16 +64,47 @@ fn a_deletion_of_what_is_gone_waits_no_more() {
 }
 
 #[test]
-fn a_connection_that_says_it_is_a_backup_is_a_task_until_it_ends() {
+fn a_connection_that_says_it_copies_is_a_task_until_it_ends() {
     let member = Member::new();
     let tasks = Arc::clone(member.server.storage.tasks());
-    let backups = || tasks.running().iter().filter(|task| task.kind == TaskKind::Backup).count();
-    assert_eq!(member.code("admin", doc! { "batonYieldToClients": 1, "task": "compaction" }), 2);
+    let copies = || tasks.running().iter().filter(|task| task.kind == TaskKind::InitialSyncSource).count();
+    assert_eq!(member.code("admin", doc! { "batonYieldToClients": 1, "task": "backup" }), 2);
     std::thread::scope(|scope| {
         // A thread that yields does so until it ends.
-        scope.spawn(|| member.ok("admin", doc! { "batonYieldToClients": 1, "task": "backup", "of": "a dump" }));
+        scope.spawn(|| member.ok("admin", doc! { "batonYieldToClients": 1, "task": "initialSyncSource", "of": "all" }));
     });
-    assert_eq!(backups(), 1);
+    assert_eq!(copies(), 1);
     let _server = member.disconnect();
-    assert_eq!(backups(), 0);
+    assert_eq!(copies(), 0);
+}
+
+#[test]
+fn a_clients_task_waits_for_the_gate_no_longer_than_the_client_wants() {
+    let member = Member::new();
+    let tasks = Arc::clone(member.server.storage.tasks());
+    tasks.bind(Arc::new(Closed));
+    let begin = |wait_secs: f64| {
+        doc! { "replSetBeginTask": 1, "kind": "backup", "name": "nightly", "maxWaitSecs": wait_secs }
+    };
+    for wait_secs in [0.0, 0.2] {
+        let refused = member.send("admin", begin(wait_secs));
+        assert_eq!(refused.get_i32("code").unwrap(), 262, "{refused}");
+        let words = format!("the task could not begin within maxWaitSecs, {wait_secs}: others go first");
+        assert_eq!(text(&refused, "errmsg"), words);
+    }
+    assert_eq!(
+        member.code("admin", {
+            let mut body = begin(60.0);
+            body.insert("maxTimeMS", 50);
+            body
+        }),
+        50
+    );
+    assert!(tasks.waiting().is_empty() && tasks.running().is_empty(), "nothing is left of what did not begin");
+    tasks.bind(Arc::new(AlwaysOpen));
+    let begun = member.ok("admin", begin(0.0));
+    assert_eq!(tasks.running().iter().filter(|task| task.name == "nightly").count(), 1);
+    assert_eq!(begun.get_i64("taskId").unwrap(), tasks.running()[0].id as i64);
+    let _server = member.disconnect();
+    assert!(tasks.running().iter().all(|task| task.name != "nightly"));
 }

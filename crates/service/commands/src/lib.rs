@@ -22,6 +22,7 @@ pub mod fields;
 mod gate_tests;
 pub mod host;
 pub mod membership;
+pub mod mirroring;
 mod mutant;
 pub mod server;
 pub mod table;

@@ -31,7 +31,7 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> R
         initial_sync_hooks: initial_sync_hooks(server),
         on_topology: Box::new(move |view| {
             if let Some(server) = topology.upgrade() {
-                if view.is_writable && !server.topology.is_writable_primary() {
+                if view.is_writable_primary && !server.topology.is_writable_primary() {
                     server.defaults.reload(&server.storage);
                 }
                 server.topology.update(Arc::clone(view));
@@ -40,6 +40,23 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> R
     })?;
     server.set_replication(replication);
     Ok(())
+}
+
+/// Has a thread write what the step machines did to a file; says so in the log.
+pub fn write_steps(server: &Arc<Server>) {
+    let server = Arc::clone(server);
+    let work = move || match server.replication().map(Replication::write_steps) {
+        Some(Ok(file)) => {
+            tracing::info!(target: "REPL", file = %file.path.display(), steps = file.steps, "What the step machines did is written down");
+        }
+        Some(Err(error)) => {
+            tracing::warn!(target: "REPL", error = %error, "What the step machines did cannot be written down");
+        }
+        None => tracing::info!(target: "REPL", "A member of no set has no steps to write down"),
+    };
+    if let Err(error) = std::thread::Builder::new().name("steps".into()).spawn(work) {
+        tracing::warn!(target: "REPL", error = %error, "No thread to write down what the step machines did");
+    }
 }
 
 /// What parameters and fail points say of initial syncs.

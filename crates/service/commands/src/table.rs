@@ -9,6 +9,7 @@ use crate::commands::*;
 use crate::server::Kind;
 use ahash::RandomState;
 use baton_types::Result;
+use bson::RawDocumentBuf;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -52,6 +53,8 @@ impl Flags {
     pub const ANY_ROLE: Self = Self(1 << 13);
     /// Carried out even before the member knows which set it is in, and as what.
     pub const WHILE_STARTING: Self = Self(1 << 14);
+    /// It ends tasks of clients: served also if one is to end anyway.
+    pub const ENDS_TASKS: Self = Self(1 << 15);
 
     /// Both.
     pub const fn and(self, other: Self) -> Self {
@@ -78,6 +81,8 @@ pub struct CommandSpec {
     pub sequences: &'static [&'static str],
     /// What it does, for `listCommands`.
     pub help: &'static str,
+    /// What a member that may follow reads to have in memory what the command reads, for a command that is mirrored.
+    pub mirrored_as: Option<fn(&Call<'_>) -> Option<RawDocumentBuf>>,
     /// What carries it out.
     pub run: Run,
 }
@@ -91,6 +96,7 @@ pub const DEFAULT: CommandSpec = CommandSpec {
     flags: Flags::NONE,
     sequences: &[],
     help: "",
+    mirrored_as: None,
     run: not_implemented::run,
 };
 
@@ -106,6 +112,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &checkpoints::BEGIN,
     &checkpoints::END,
     &checkpoints::READ,
+    &warm::SPEC,
     &yield_to_clients::SPEC,
     &build_info::SPEC,
     &clone_collection_as_capped::SPEC,
@@ -174,6 +181,8 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &refresh_sessions::SPEC,
     &rename_collection::SPEC,
     &repl_set_orders::ABORT_CATCH_UP,
+    &repl_set_tasks::BEGIN,
+    &repl_set_tasks::END,
     &repl_set_orders::FREEZE,
     &repl_set_get_config::SPEC,
     &repl_set_get_rbid::SPEC,
@@ -189,6 +198,7 @@ pub static COMMANDS: &[&CommandSpec] = &[
     &repl_set_orders::STEP_UP,
     &repl_set_orders::SYNC_FROM,
     &replication::UPDATE_POSITION,
+    &repl_set_write_steps::SPEC,
     &not_implemented::REVOKE_ROLES_FROM_USER,
     &roles_info::SPEC,
     &authentication::SASL_CONTINUE,

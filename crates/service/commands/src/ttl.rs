@@ -141,7 +141,7 @@ fn delete_expired(
         Ok(expired(index, secs, now)?.is_some_and(|now| *now == *filter))
     };
     let interruption = operation.interruption();
-    let throttle = Throttle::default();
+    let throttle = Throttle::of_member();
     let work = Work {
         storage,
         draw: &SystemDraw,

@@ -9,7 +9,7 @@ use std::path::Path;
 /// The database within the data directory, and the start of the names of what lies beside it.
 pub const DATABASE: &str = "rocksdb";
 /// What else a member makes there.
-const OWN: [&str; 3] = ["rollback", "initial-sync-log", crate::lock::FILE_NAME];
+const OWN: [&str; 4] = ["rollback", "initial-sync-log", "diagnostic.data", crate::lock::FILE_NAME];
 /// Files that operators keep beside the data.
 const BESIDE: [&str; 8] = ["log", "pid", "conf", "yaml", "yml", "pem", "key", "sock"];
 /// Names that are shown of what is there, at the most.

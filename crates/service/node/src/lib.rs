@@ -14,6 +14,7 @@ mod options;
 mod service;
 pub mod signals;
 mod status_page;
+mod timeline;
 
 pub use lock::DirectoryLock;
 pub use member::{Member, StartError};

@@ -8,6 +8,7 @@ use crate::descriptors::Descriptors;
 use crate::lock::DirectoryLock;
 use crate::options::Options;
 use crate::service::Commands;
+use crate::timeline::{self, Timeline};
 use crate::{metrics, status_page};
 use baton_commands::server::{Hooks, Identity, LogLines, Parts};
 use baton_commands::upkeep::{self, Upkeep};
@@ -61,6 +62,7 @@ pub struct Member {
     network: baton_net::Server,
     storage: Arc<Storage>,
     http: Option<HttpServer>,
+    timeline: Arc<Timeline>,
     upkeep: Option<Upkeep>,
     pid_file: Option<PidFile>,
     _lock: DirectoryLock,
@@ -122,9 +124,10 @@ impl Member {
                 membership::initiate_alone(&server, &set).map_err(failed)?;
             }
         }
-        let http = start_http(options, descriptors, &server, &network);
+        let timeline = Arc::<Timeline>::default();
+        let http = start_http(options, descriptors, &server, &network, &timeline);
         info!(target: "NETWORK", id = 23016, port, "Waiting for connections");
-        Ok(Self { server, network, storage, http, upkeep: Some(upkeep), pid_file, _lock: lock })
+        Ok(Self { server, network, storage, http, upkeep: Some(upkeep), timeline, pid_file, _lock: lock })
     }
 
     /// The state its connections share.
@@ -163,9 +166,14 @@ impl Member {
     pub fn run(&self, mut asked: impl FnMut() -> bool) {
         // Short, so that a signal is noticed soon; what is done meanwhile is next to nothing.
         const SLICE: Duration = Duration::from_millis(200);
+        /// Who leads may change and change back within a second; tasks take longer.
+        const LOOKS_BETWEEN_TASKS: u64 = 5;
         let _guard = must_not_unwind("the member's own thread");
         let mut since_tended = Duration::ZERO;
+        let mut looks = 0_u64;
         while !self.server.wait_for_shutdown_request(SLICE) && !asked() {
+            timeline::look(&self.timeline, &self.server, looks.is_multiple_of(LOOKS_BETWEEN_TASKS));
+            looks += 1;
             since_tended += SLICE;
             if since_tended >= TEND_INTERVAL {
                 self.server.tend();
@@ -192,6 +200,11 @@ impl Member {
             }
         };
         membership::quiesce(&self.server, patience);
+    }
+
+    /// Has what the step machines did written to a file, by a thread of its own.
+    pub fn write_steps(&self) {
+        membership::write_steps(&self.server);
     }
 
     /// Stops cleanly: leadership is handed over, drivers are told, what runs is interrupted, connections end, everything is flushed.
@@ -293,6 +306,7 @@ fn start_http(
     descriptors: Descriptors,
     server: &Arc<Server>,
     network: &baton_net::Server,
+    timeline: &Arc<Timeline>,
 ) -> Option<HttpServer> {
     /// How far above the member's port its pages are.
     const PORT_DISTANCE: u16 = 1000;
@@ -307,10 +321,11 @@ fn start_http(
     let process = Metrics::new().map_err(|e| warn!(target: "NETWORK", error = %e, "No metrics of the process")).ok();
     let (status_server, metrics_server, counters) = (server.clone(), server.clone(), network.counters());
     let (status_counters, health) = (network.counters(), server.clone());
+    let timeline = Arc::clone(timeline);
     let (named, given_names) = (server.clone(), options.bind_ip.clone());
     let pages = Pages {
         names: Box::new(move || names_of(&named, &given_names)),
-        status: Box::new(move || status_page::render(&status_server, &status_counters.snapshot())),
+        status: Box::new(move || status_page::render(&status_server, &status_counters.snapshot(), &timeline)),
         metrics: Box::new(move || {
             let mut text = process.as_ref().map(Metrics::render).unwrap_or_default();
             metrics::render(&metrics_server, &counters.snapshot(), &mut text);

@@ -17,6 +17,7 @@ pub fn render(server: &Server, network: &CountersSnapshot, text: &mut String) {
     append_operations(server, text);
     append_storage(server, text);
     append_replication(server, text);
+    append_leadership(server, text);
 }
 
 fn family(text: &mut String, name: &str, kind: &str, help: &str) {
@@ -128,6 +129,45 @@ fn append_storage(server: &Server, text: &mut String) {
             let _ = writeln!(text, "{name}{{kind=\"{}\"}} {}", group[0], group.len());
         }
     }
+}
+
+/// Of a set's member: which tasks were let begin or told to wait, and which moves of leadership that made.
+fn append_leadership(server: &Server, text: &mut String) {
+    let Some(replication) = server.replication() else { return };
+    let counts = replication.leadership_counts();
+    for (name, help, label, of) in [
+        (
+            "baton_leadership_orders_total",
+            "Handoffs that were begun to move heavy work off the primary, by trigger.",
+            "trigger",
+            &counts.moves,
+        ),
+        (
+            "baton_leadership_admitted_total",
+            "Tasks that could wait and were let begin, by rule.",
+            "rule",
+            &counts.admitted,
+        ),
+        ("baton_leadership_deferred_total", "Times a task was told to wait, by rule.", "rule", &counts.deferred),
+    ] {
+        family(text, name, "counter", help);
+        for (value, count) in of {
+            let _ = writeln!(text, "{name}{{{label}=\"{value}\"}} {count}");
+        }
+    }
+    counter(
+        text,
+        "baton_leadership_moved_total",
+        "Handoffs, an operator's too, after which another member led.",
+        counts.moved,
+    );
+    counter(text, "baton_leadership_failed_total", "Handoffs that came to nothing.", counts.failed);
+    counter(
+        text,
+        "baton_leadership_gap_seconds_total",
+        "Time without a primary in those handoffs.",
+        counts.gaps.as_secs_f64(),
+    );
 }
 
 /// Of a set's member: who is how far, elections and their causes, what was fetched and applied, and how long a majority took.

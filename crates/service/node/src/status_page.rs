@@ -1,8 +1,9 @@
 //! The status page: what an operator asks first, on one page without scripts.
 //!
 //! Invariant: whatever a client calls itself or its collections is shown as text, never as markup.
-//! What it deliberately does not do: history. `/metrics` is for those who keep it.
+//! What it deliberately does not do: history beyond the last hour (`timeline`). `/metrics` is for those who keep it.
 
+use crate::timeline::{self, Timeline};
 use baton_commands::Server;
 use baton_commands::server::Kind;
 use baton_net::CountersSnapshot;
@@ -13,10 +14,14 @@ color:#222;background:#fff}h1{font-size:1.4rem}h2{font-size:1.05rem;margin-top:2
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .8rem .2rem 0;\
 border-bottom:1px solid #ddd;vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}\
 code{background:#f3f3f3;padding:.1rem .3rem}\
+.timeline{width:100%}.timeline text{font-size:11px;fill:currentColor}.tick{stroke:#8886;stroke-width:.5}\
+.primary{fill:#2a9d5c}.nobody{fill:#d33;opacity:.4}.handoff line{stroke:#d33;stroke-width:1.5;stroke-dasharray:3 2}\
+.task{fill:#888}.backup{fill:#3a6ed0}.compaction{fill:#d08a2a}.indexBuild{fill:#9a4fd0}.initialSyncSource{fill:#d04f9a}\
+.waiting{opacity:.45}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}td,th{border-color:#333}code{background:#262626}}";
 
 /// The page.
-pub fn render(server: &Server, network: &CountersSnapshot) -> String {
+pub fn render(server: &Server, network: &CountersSnapshot, timeline: &Timeline) -> String {
     let mut page = String::with_capacity(8 * 1024);
     let host = escape(&server.identity.host);
     let _ = write!(
@@ -26,6 +31,7 @@ pub fn render(server: &Server, network: &CountersSnapshot) -> String {
          <style>{STYLE}</style><h1>Baton on {host}</h1>"
     );
     append_member(server, network, &mut page);
+    append_timeline(server, timeline, &mut page);
     append_operations(server, &mut page);
     append_tasks(server, &mut page);
     append_storage(server, &mut page);
@@ -61,6 +67,21 @@ fn append_member(server: &Server, network: &CountersSnapshot, page: &mut String)
     row(page, "Since the start", &counts.join(" · "));
     row(page, "Data", &escape(&server.identity.data_directory));
     page.push_str("</table>");
+}
+
+/// A standalone has nobody to hand leadership to.
+fn append_timeline(server: &Server, timeline: &Timeline, page: &mut String) {
+    let Some(set) = server.topology.set() else { return };
+    let members: Vec<String> = set
+        .configuration()
+        .map(|configuration| configuration.members.iter().map(|member| member.host.clone()).collect())
+        .unwrap_or_default();
+    page.push_str("<h2>Who led and what ran within the last hour, as this member has seen it</h2>");
+    page.push_str(&timeline::draw(&timeline.seen(), &timeline::moves(server), &members, server.started.elapsed()));
+    page.push_str(
+        "<p>Green: primary. Below it tasks, paler while they wait. Red: no primary was known here. Dashed: this member handed \
+         leadership over, and for how long nobody took writes then.</p>",
+    );
 }
 
 fn append_operations(server: &Server, page: &mut String) {
@@ -132,7 +153,7 @@ fn duration(secs: u64) -> String {
     }
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

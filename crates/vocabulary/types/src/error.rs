@@ -4,6 +4,7 @@
 //! broken invariants of our own are panics.
 
 use bson::RawDocumentBuf;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// What a fallible step of a request returns.
@@ -12,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 macro_rules! error_codes {
     ($($number:literal $name:ident,)*) => {
         /// A MongoDB error code. Any number is representable, because `uassert`-style codes have no name.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub struct ErrorCode(pub i32);
 
         #[allow(non_upper_case_globals, missing_docs)]
@@ -239,16 +240,21 @@ fn bounded(mut message: String) -> String {
 }
 
 /// A failure to report to the client.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Error {
     /// MongoDB's code.
     pub code: ErrorCode,
     /// What is wrong, with the field and what to do about it. Some kilobytes at the most, whatever it tells of.
     pub message: String,
     /// Further top-level fields of the error reply (`keyPattern` and `keyValue` of a duplicate key, `errInfo`, …).
+    #[serde(serialize_with = "as_bytes")]
     pub info: Option<Box<RawDocumentBuf>>,
     /// Labels for drivers (`RetryableWriteError`, …).
     pub labels: Vec<&'static str>,
+}
+
+fn as_bytes<S: Serializer>(info: &Option<Box<RawDocumentBuf>>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    info.as_ref().map(|info| info.as_bytes()).serialize(serializer)
 }
 
 impl Error {

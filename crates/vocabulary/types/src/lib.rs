@@ -21,5 +21,5 @@ pub use memory::{MemoryAccount, MemoryPool, MemoryWait};
 pub use namespace::{Namespace, check_database};
 pub use optime::{OpTime, Term, Timestamp};
 pub use striped::Striped;
-pub use task::{Admission, Pace, Proposal, TaskKind};
+pub use task::{Admission, Pace, Proposal, TaskCost, TaskKind};
 pub use unwind::{MustNotUnwind, guarded_section, must_not_unwind};

@@ -1,12 +1,13 @@
 //! Positions in the oplog.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// An election term. Grows with every election; never falls.
 pub type Term = i64;
 
 /// A BSON timestamp: whole seconds since the epoch, and an ordinal within the second. Orders as one number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 UTC.
     pub seconds: u32,
@@ -48,7 +49,7 @@ impl fmt::Display for Timestamp {
 }
 
 /// A position in the oplog: the term first, then the timestamp. No two entries of one set share an OpTime.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OpTime {
     /// The term of the primary that wrote the entry.
     pub term: Term,

@@ -2,10 +2,11 @@
 //!
 //! A policy over these is pure: it sees what is proposed and for how long it has waited, and no clock.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What kind of work a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TaskKind {
     /// A memtable on its way to disk.
     Flush,
@@ -44,6 +45,11 @@ impl TaskKind {
         Self::InitialSyncSource,
     ];
 
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name in `currentOp`, serverStatus and metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -64,18 +70,35 @@ impl TaskKind {
 /// A task that is to begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal<'a> {
+    /// Names the task from its first asking to its end, within the process; 0 for what is no task yet.
+    pub task: u64,
     /// What kind of work.
     pub kind: TaskKind,
     /// On what: a namespace, an index, a column family.
     pub name: &'a str,
     /// How much is to be done, in the units of the task's progress (documents, bytes or keys by kind); 0 if unknown.
     pub expected: u64,
+    /// How long it takes, if who asks says so.
+    pub expected_duration: Option<Duration>,
     /// How long it has waited so far.
     pub waited: Duration,
 }
 
-/// How hard an admitted task works.
+/// What a task cost, as far as that was measured. What a measure cannot know is `None`, never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskCost {
+    /// Processor time.
+    pub cpu: Option<Duration>,
+    /// Bytes read: from the disk, or by RocksDB from its files.
+    pub read_bytes: Option<u64>,
+    /// Bytes written to files.
+    pub written_bytes: Option<u64>,
+    /// From its beginning to its end.
+    pub duration: Duration,
+}
+
+/// How hard an admitted task works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pace {
     /// As fast as it can.
     #[default]
@@ -104,5 +127,6 @@ mod tests {
     fn no_two_kinds_have_one_name() {
         let names: std::collections::BTreeSet<_> = TaskKind::ALL.iter().map(|kind| kind.name()).collect();
         assert_eq!(names.len(), TaskKind::ALL.len());
+        assert!(TaskKind::ALL.into_iter().all(|kind| TaskKind::from_name(kind.name()) == Some(kind)));
     }
 }

@@ -6,7 +6,8 @@
 //! a [`MustNotUnwind`], and a panic that unwinds through it ends the process with SIGABRT. The panic's hook (the log's) has said
 //! by then what broke, where, and in which section.
 //!
-//! Invariant: outside of tests nothing catches a panic but the one place that answers requests, and that holds no guard.
+//! Invariant: outside of tests nothing catches a panic but the one place that answers requests, and that holds no guard; and those that
+//! write down what a step machine did (`replication::steps`), under its lock, and then let the panic go on.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

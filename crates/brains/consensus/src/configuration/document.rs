@@ -8,6 +8,7 @@
 use super::bounds;
 use super::fields::{self, Field, Fields};
 use super::host::HostAndPort;
+use super::leadership;
 use super::{Configuration, ConfigurationVersion, Member, MemberId, Settings, UNKNOWN_TERM};
 use baton_document::Number;
 use baton_types::{Error, ErrorCode, Result};
@@ -133,6 +134,7 @@ impl Settings {
             "catchUpTakeoverDelayMillis": or_never(self.catch_up_takeover_delay),
             "getLastErrorModes": modes,
             "getLastErrorDefaults": { "w": 1, "wtimeout": 0 },
+            "leadership": leadership::to_document(&self.leadership),
         };
         if let Some(set_id) = self.set_id {
             document.insert("replicaSetId", set_id);
@@ -142,7 +144,7 @@ impl Settings {
 }
 
 /// 32 bits where they suffice, as MongoDB writes most numbers of a configuration.
-fn integer(number: i64) -> Bson {
+pub(super) fn integer(number: i64) -> Bson {
     i32::try_from(number).map_or(Bson::Int64(number), Bson::Int32)
 }
 
@@ -245,6 +247,9 @@ fn parse_settings(document: &RawDocument) -> Result<Settings> {
             "getLastErrorModes" => settings.write_modes = parse_write_modes(&field)?,
             "getLastErrorDefaults" => {
                 field.document()?.map_or(Ok(()), check_default_write_concern)?;
+            }
+            "leadership" => {
+                settings.leadership = field.document()?.map(leadership::parse).transpose()?.unwrap_or_default()
             }
             "replicaSetId" => {
                 settings.set_id = field.object_id()?;

@@ -90,6 +90,19 @@ impl<'a> Field<'a> {
         self.one_of("bool", self.value.as_bool())
     }
 
+    /// The text that a closed list of names takes: `BadValue` (2) with these, if it is none of them.
+    pub(super) fn name_of<T>(&self, known: &str, from_name: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>> {
+        let Some(text) = self.text()? else { return Ok(None) };
+        let value = from_name(text).ok_or_else(|| self.must_be(known))?;
+        Ok(Some(value))
+    }
+
+    /// `BadValue` (2): what the value must be, and what it is.
+    pub(super) fn must_be(&self, expected: &str) -> Error {
+        let path = self.path.strip_prefix("ReplSetConfig.").unwrap_or(self.path);
+        Error::bad_value(format!("{path}.{} must be {expected}, but is {}", self.name, show(self.value)))
+    }
+
     /// A truth value that may also be written as a number.
     pub(super) fn truth(&self) -> Result<Option<bool>> {
         let number = || Number::from_raw(self.value).map(|number| !number.is_zero());
@@ -103,15 +116,27 @@ impl<'a> Field<'a> {
         Ok(number)
     }
 
+    /// A number as a double.
+    pub(super) fn any_double(&self) -> Result<Option<f64>> {
+        self.some_of(NUMBERS, Number::from_raw(self.value).map(Number::to_f64))
+    }
+
     /// A number as a double within `bounds`.
     pub(super) fn double(&self, bounds: &[Bound<f64>; 2]) -> Result<Option<f64>> {
-        let number = self.some_of(NUMBERS, Number::from_raw(self.value).map(Number::to_f64))?;
+        let number = self.any_double()?;
         number.map_or(Ok(()), |number| bounds::check(self.name, number, bounds))?;
         Ok(number)
     }
 
     /// A whole number within `bounds`, of any numeric type; neither `null` nor a fraction will do.
     pub(super) fn whole(&self, bounds: &[Bound<i64>; 2]) -> Result<i64> {
+        let number = self.any_whole()?;
+        bounds::check(self.name, number, bounds)?;
+        Ok(number)
+    }
+
+    /// A whole number of any numeric type.
+    pub(super) fn any_whole(&self) -> Result<i64> {
         let Some(number) = Number::from_raw(self.value) else {
             return Err(Error::type_mismatch(format!(
                 "Expected a number, got value of type {} for field {}",
@@ -127,7 +152,6 @@ impl<'a> Field<'a> {
             );
             return Err(Error::location(4708900, message));
         };
-        bounds::check(self.name, number, bounds)?;
         Ok(number)
     }
 

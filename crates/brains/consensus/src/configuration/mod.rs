@@ -13,6 +13,7 @@ mod bounds;
 mod document;
 mod fields;
 mod host;
+mod leadership;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -22,6 +23,7 @@ pub use host::{DEFAULT_PORT, HostAndPort};
 
 use baton_types::{Result, Term};
 use bson::oid::ObjectId;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
@@ -40,7 +42,7 @@ pub const VERSION_MAX: i64 = (1 << 31) - 1;
 pub const INITIAL_TERM: Term = 1;
 
 /// A member's `_id` in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MemberId(pub i32);
 
 impl fmt::Display for MemberId {
@@ -50,7 +52,7 @@ impl fmt::Display for MemberId {
 }
 
 /// Orders the configurations of one set: by term, then by version; by version alone where either term is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigurationVersion {
     /// The term of the primary that made it, or [`UNKNOWN_TERM`].
     pub term: Term,
@@ -69,7 +71,7 @@ impl ConfigurationVersion {
 }
 
 /// See the file's header. Field names in documents are MongoDB's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Configuration {
     /// `_id`: the set's name.
     pub set_name: String,
@@ -84,7 +86,7 @@ pub struct Configuration {
 }
 
 /// One entry of `members`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {
     /// `_id`.
     pub id: MemberId,
@@ -142,7 +144,7 @@ impl Member {
 }
 
 /// `settings` of a configuration.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// `chainingAllowed`: secondaries may fetch from secondaries.
     pub chaining_allowed: bool,
@@ -159,6 +161,8 @@ pub struct Settings {
     pub catch_up_takeover_delay: Option<Duration>,
     /// `getLastErrorModes`: write concerns by name; each asks for so many different values of each tag.
     pub write_modes: BTreeMap<String, BTreeMap<String, u32>>,
+    /// `leadership`: when leadership moves before heavy work, and to whom. Not a field of MongoDB's.
+    pub leadership: baton_leadership::Settings,
     /// `replicaSetId`: drawn when the set was initiated.
     pub set_id: Option<ObjectId>,
 }
@@ -173,6 +177,7 @@ impl Default for Settings {
             catch_up_timeout: None,
             catch_up_takeover_delay: Some(Duration::from_secs(30)),
             write_modes: BTreeMap::new(),
+            leadership: baton_leadership::Settings::default(),
             set_id: None,
         }
     }

@@ -1,7 +1,8 @@
 //! The configuration as a document: what is refused, with which code and words, and that writing loses nothing.
 
 use super::*;
-use baton_types::{Error, ErrorCode};
+use baton_leadership::{Days, Mode, Ranking, TimeOfDay, Window};
+use baton_types::{Error, ErrorCode, TaskKind};
 use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use proptest::prelude::*;
 
@@ -93,6 +94,19 @@ fn a_minimal_configuration_gets_mongodbs_defaults_in_mongodbs_order_and_types() 
             "catchUpTakeoverDelayMillis": 30000,
             "getLastErrorModes": {},
             "getLastErrorDefaults": { "w": 1, "wtimeout": 0 },
+            "leadership": {
+                "mode": "costBased",
+                "ranking": "mrc",
+                "maxPostponeSecs": 600,
+                "maxDebtBytes": 8_589_934_592_i64,
+                "cooldownSecs": 120,
+                "minTenureSecs": 60,
+                "maxMovesPerHour": 12,
+                "minGainSecs": 0.5,
+                "minGainRatio": 2.0,
+                "refusalBound": 0.3,
+                "windows": [],
+            },
         },
     };
     // As bytes: the fields' order and types count.
@@ -123,6 +137,23 @@ fn every_field_is_read_and_written_again() {
             "catchUpTimeoutMillis": 0,
             "catchUpTakeoverDelayMillis": -1,
             "getLastErrorModes": { "twoSites": { "dc": 2 } },
+            "leadership": {
+                "mode": "always",
+                "ranking": "random",
+                "maxPostponeSecs": 86_400,
+                "maxDebtBytes": 1,
+                "cooldownSecs": 0,
+                "minTenureSecs": 5.0,
+                "maxMovesPerHour": 3,
+                "minGainSecs": 1,
+                "minGainRatio": 1.5,
+                "refusalBound": 1,
+                "windows": [
+                    { "kind": "backup", "days": ["sat", "sun"], "from": "22:30", "to": "04:00" },
+                    { "from": "00:00", "to": "24:00" },
+                ],
+                "isLab": true,
+            },
             "replicaSetId": set_id,
         },
     };
@@ -140,6 +171,13 @@ fn every_field_is_read_and_written_again() {
     assert_eq!(settings.catch_up_takeover_delay, None);
     assert_eq!(settings.write_modes["twoSites"]["dc"], 2);
     assert_eq!(settings.set_id, Some(set_id));
+    let leadership = &settings.leadership;
+    assert_eq!((leadership.mode, leadership.ranking), (Mode::Always, Ranking::Random));
+    assert_eq!((leadership.postpone_max, leadership.tenure_min), (Duration::from_secs(86_400), Duration::from_secs(5)));
+    assert_eq!((leadership.debt_bytes_max, leadership.moves_per_hour_max, leadership.is_lab), (1, 3, true));
+    let [backups, all] = &leadership.windows[..] else { panic!("{leadership:?}") };
+    assert_eq!((backups.kind, all.kind), (Some(TaskKind::Backup), None));
+    assert_eq!((backups.days.names().collect::<Vec<_>>(), all.days), (vec!["sat", "sun"], Days::ALL));
 
     let document = configuration.to_document();
     assert_eq!(document.get("term"), Some(&Bson::Int32(5)));
@@ -258,6 +296,78 @@ fn a_wrong_type_is_named() {
     for (document, words) in cases {
         assert_unparsed(&document, ErrorCode::TypeMismatch.0, words);
     }
+}
+
+#[test]
+fn settings_of_the_leadership_policy_that_mean_nothing_are_refused_by_name() {
+    let with = |leadership: Document| set_with_settings(doc! { "leadership": leadership });
+    let window = |window: Document| with(doc! { "windows": [{ "from": "02:00", "to": "04:00" }, window] });
+    let unparsed = [
+        (
+            set_with_settings(doc! { "leadership": 1 }),
+            14,
+            "'ReplSetConfig.settings.leadership' is the wrong type 'int'",
+        ),
+        (with(doc! { "frob": 1 }), 40415, "'ReplSetConfig.settings.leadership.frob' is an unknown field."),
+        (with(doc! { "mode": "sometimes" }), 2, "settings.leadership.mode must be off, always or costBased, but is"),
+        (with(doc! { "mode": true }), 14, "'ReplSetConfig.settings.leadership.mode' is the wrong type 'bool'"),
+        (with(doc! { "ranking": "best" }), 2, "settings.leadership.ranking must be mrc, lsp, preferred or score"),
+        (with(doc! { "maxPostponeSecs": -1 }), 2, "settings.leadership.maxPostponeSecs must be 0 to 86400"),
+        (with(doc! { "maxPostponeSecs": 1.5 }), 4708900, "exactly representable"),
+        (with(doc! { "cooldownSecs": "1" }), 14, "got value of type string for field cooldownSecs"),
+        (with(doc! { "maxDebtBytes": -1 }), 2, "settings.leadership.maxDebtBytes must be 1 to"),
+        (with(doc! { "maxMovesPerHour": 1_i64 << 40 }), 2, "settings.leadership.maxMovesPerHour must be 1 to 3600"),
+        (with(doc! { "minGainSecs": "much" }), 14, "leadership.minGainSecs' is the wrong type 'string'"),
+        (with(doc! { "isLab": 1 }), 14, "leadership.isLab' is the wrong type 'int', expected type 'bool'"),
+        (with(doc! { "windows": {} }), 14, "leadership.windows' is the wrong type 'object', expected type 'array'"),
+        (with(doc! { "windows": [1] }), 14, "leadership.windows.0' is the wrong type 'int', expected type 'object'"),
+        (window(doc! { "from": "01:00" }), 40414, "settings.leadership.windows.1 :: caused by :: BSON field"),
+        (window(doc! { "from": "1:00", "to": "02:00" }), 2, "windows.from must be a time of day in UTC, written HH:MM"),
+        (window(doc! { "from": "01:00", "to": "24:01" }), 2, "windows.to must be a time of day in UTC"),
+        (window(doc! { "from": 1, "to": "02:00" }), 14, "leadership.windows.from' is the wrong type 'int'"),
+        (
+            window(doc! { "kind": "lunch", "from": "01:00", "to": "02:00" }),
+            2,
+            "windows.kind must be one of flush, comp",
+        ),
+        (
+            window(doc! { "days": ["someday"], "from": "01:00", "to": "02:00" }),
+            2,
+            "windows.days must be an array of mon",
+        ),
+        (
+            window(doc! { "zone": "CET", "from": "01:00", "to": "02:00" }),
+            40415,
+            "leadership.windows.zone' is an unknown",
+        ),
+    ];
+    for (document, code, words) in unparsed {
+        assert_unparsed(&document, code, words);
+    }
+    let out_of_range = [
+        (with(doc! { "ranking": "random" }), "settings.leadership.ranking must be mrc, lsp, preferred or score"),
+        (with(doc! { "maxPostponeSecs": 86_401 }), "maxPostponeSecs must be 0 to 86400, but is 86401"),
+        (with(doc! { "maxDebtBytes": 0 }), "maxDebtBytes must be 1 to"),
+        (with(doc! { "maxMovesPerHour": 0 }), "maxMovesPerHour must be 1 to 3600, but is 0"),
+        (with(doc! { "minGainRatio": f64::NAN }), "minGainRatio must be 1 to 1000, but is NaN"),
+        (with(doc! { "refusalBound": -0.1 }), "refusalBound must be 0 to 1, but is -0.1"),
+        (
+            window(doc! { "from": "05:00", "to": "05:00" }),
+            "windows.1.to must be another time than from, or the window never",
+        ),
+        (
+            window(doc! { "from": "24:00", "to": "05:00" }),
+            "windows.1.from must be before 24:00, or the window never opens",
+        ),
+        (window(doc! { "days": [], "from": "04:00", "to": "05:00" }), "windows.1.days must be some day, or the window"),
+    ];
+    for (document, words) in out_of_range {
+        assert_unparsed(&document, ErrorCode::BadValue.0, words);
+    }
+    // Made by code, it is refused all the same.
+    let mut configuration = parse(&set_with(doc! {})).unwrap();
+    configuration.settings.leadership.moves_per_hour_max = 0;
+    assert_refused(configuration.validate().map(|()| configuration), 2, "maxMovesPerHour must be 1 to 3600");
 }
 
 #[test]
@@ -595,8 +705,10 @@ fn any_member() -> impl Strategy<Value = Member> {
 fn any_settings() -> impl Strategy<Value = Settings> {
     let timers = (1..i64::from(i32::MAX), 1..i64::from(i32::MAX), 1..i64::from(i32::MAX));
     let or_never = || prop::option::of((0..i64::from(i32::MAX)).prop_map(millis));
-    (any::<bool>(), timers, or_never(), or_never(), prop::option::of(prop::array::uniform12(1_u8..))).prop_map(
-        |(chaining_allowed, (interval, timeout, election), catch_up_timeout, catch_up_takeover_delay, set_id)| {
+    let set_id = prop::option::of(prop::array::uniform12(1_u8..));
+    (any::<bool>(), timers, or_never(), or_never(), any_leadership(), set_id).prop_map(
+        |(chaining_allowed, timers, catch_up_timeout, catch_up_takeover_delay, leadership, set_id)| {
+            let (interval, timeout, election) = timers;
             Settings {
                 chaining_allowed,
                 heartbeat_interval: millis(interval),
@@ -605,7 +717,42 @@ fn any_settings() -> impl Strategy<Value = Settings> {
                 catch_up_timeout,
                 catch_up_takeover_delay,
                 write_modes: BTreeMap::new(),
+                leadership,
                 set_id: set_id.map(ObjectId::from_bytes),
+            }
+        },
+    )
+}
+
+fn any_leadership() -> impl Strategy<Value = baton_leadership::Settings> {
+    let secs = || (0..=86_400_u64).prop_map(Duration::from_secs);
+    let kind = prop::option::of(prop::sample::select(TaskKind::ALL.to_vec()));
+    let window = (kind, prop::sample::select(Days::NAMES.to_vec()), 0..720_u16, 721..=1440_u16).prop_map(
+        |(kind, day, from, to)| Window {
+            kind,
+            days: Days::NONE.with(day).unwrap(),
+            from: TimeOfDay::from_minutes(from).unwrap(),
+            to: TimeOfDay::from_minutes(to).unwrap(),
+        },
+    );
+    let numbers = (1..=i64::MAX as u64, 1..=3600_u32, 0.01..=3600.0_f64, 1.0..=1000.0_f64, 0.0..=1.0_f64);
+    let names = (prop::sample::select(Mode::ALL.to_vec()), prop::sample::select(Ranking::ALL.to_vec()));
+    (names, (secs(), secs(), secs()), numbers, prop::collection::vec(window, 0..3)).prop_map(
+        |((mode, ranking), (postpone_max, cooldown, tenure_min), numbers, windows)| {
+            let (debt_bytes_max, moves_per_hour_max, gain_secs_min, gain_ratio_min, refusal_bound) = numbers;
+            baton_leadership::Settings {
+                mode,
+                ranking,
+                postpone_max,
+                debt_bytes_max,
+                cooldown,
+                tenure_min,
+                moves_per_hour_max,
+                gain_secs_min,
+                gain_ratio_min,
+                refusal_bound,
+                windows,
+                is_lab: true,
             }
         },
     )

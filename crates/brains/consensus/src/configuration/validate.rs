@@ -5,6 +5,7 @@
 
 use super::bounds;
 use super::host::HostAndPort;
+use super::leadership;
 use super::{Configuration, MEMBERS_MAX, Member, Settings, VOTERS_MAX};
 use baton_types::{Error, ErrorCode, Result};
 use bson::oid::ObjectId;
@@ -175,6 +176,8 @@ impl Settings {
         let secs = bounds::secs(self.heartbeat_timeout);
         bounds::check("heartbeatTimeoutSecs", secs, &bounds::TIMER)?;
         check_is_whole("heartbeatTimeoutSecs", self.heartbeat_timeout, Duration::from_secs(secs.unsigned_abs()))?;
+        self.leadership.validate()?;
+        leadership::check_is_whole(&self.leadership)?;
         self.check_set_id()
     }
 
@@ -188,7 +191,7 @@ impl Settings {
 }
 
 /// The document has no room for the fraction that `written` lacks: members would differ in what they take for the value.
-fn check_is_whole(field: &str, duration: Duration, written: Duration) -> Result<()> {
+pub(super) fn check_is_whole(field: &str, duration: Duration, written: Duration) -> Result<()> {
     if duration == written {
         return Ok(());
     }

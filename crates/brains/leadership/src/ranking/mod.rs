@@ -13,10 +13,11 @@ mod score;
 pub(crate) use score::score;
 
 use crate::candidates::Candidate;
+use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
 /// How candidates are ranked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ranking {
     /// The member that most recently completed a task: it has the longest time until its next.
     #[default]

@@ -4,8 +4,8 @@
 //! its lines, run the test, and take over what it prints once it is right.
 
 use baton_leadership::{
-    Claim, Decision, Effect, Figures, Follower, Gossip, GossipedTask, Grant, HandoffOutcome, Input, Leadership, Member,
-    MemberId, Mode, Obstacle, Ranking, Role, Set, Start, Work,
+    Claim, Days, Decision, Effect, Figures, Follower, Gossip, GossipedTask, Grant, HandoffOutcome, HeardPrimary, Input,
+    Leadership, Member, MemberId, Mode, Obstacle, Ranking, Role, Set, Start, TimeOfDay, Window, Work,
 };
 use baton_types::TaskKind;
 use std::collections::BTreeMap;
@@ -49,6 +49,11 @@ fn parse<T: std::str::FromStr>(word: &str) -> T {
     word.parse().unwrap_or_else(|_| unreachable!("{word} is no number"))
 }
 
+fn time_of_day(text: &str) -> Duration {
+    let (hours, minutes) = text.split_once(':').unwrap_or_else(|| unreachable!("{text} is no time of day"));
+    Duration::from_secs(20_000 * 86_400 + parse::<u64>(hours) * 3600 + parse::<u64>(minutes) * 60)
+}
+
 fn kind(name: &str) -> TaskKind {
     let found = TaskKind::ALL.into_iter().find(|kind| kind.name() == name);
     found.unwrap_or_else(|| unreachable!("{name} is no kind of task"))
@@ -82,12 +87,18 @@ impl Script {
         }
         let (command, words) = (words[0], Words(words.split_off(1)));
         let mut answers = Vec::new();
-        let confirmed = self.confirmed();
+        let (confirmed, asks) = (self.confirmed(), self.asks());
         for input in self.inputs(command, &words) {
             answers.extend(self.machine.step(self.now, input).iter().flat_map(|effect| self.show(effect)));
         }
         if self.confirmed() != confirmed {
             answers.push(format!("confirmed: {:?}", self.confirmed()));
+        }
+        if self.asks() != asks {
+            answers.push(match self.asks() {
+                Some(member) => format!("asks {member} to end its tasks"),
+                None => "asks nobody to end anything".to_owned(),
+            });
         }
         match command {
             "stand" | "takeover" => {
@@ -115,6 +126,11 @@ impl Script {
         self.machine.gossip(self.now).grants.iter().map(|grant| grant.member).collect()
     }
 
+    /// Who is to end its tasks, as this one says.
+    fn asks(&mut self) -> Option<MemberId> {
+        self.machine.gossip(self.now).asks_to_end
+    }
+
     fn inputs(&mut self, command: &str, words: &Words<'_>) -> Vec<Input> {
         let first = || words.0.first().copied().unwrap_or_default();
         let work = |kind| Work { kind, expected: 0, expected_duration: words.secs("takes") };
@@ -133,6 +149,7 @@ impl Script {
                 let figures = &mut self.figures;
                 figures.load = words.number("load").unwrap_or(figures.load);
                 figures.disk_free = words.number("free").unwrap_or(figures.disk_free);
+                figures.undone_secs = words.number("undone").unwrap_or(figures.undone_secs);
                 figures.stall_nearness = words.number("stall").unwrap_or(figures.stall_nearness);
                 figures.debt_bytes = words.number("debt").unwrap_or(figures.debt_bytes);
                 figures.cache_hit_ratio = words.number("hits").unwrap_or(figures.cache_hit_ratio);
@@ -160,6 +177,8 @@ impl Script {
                 vec![Input::Handoff(HandoffOutcome::Failed { to: parse(first()), why: "it did not catch up".into() })]
             }
             "tick" => vec![Input::Tick],
+            // The time of this moment, on some day.
+            "wall" => vec![Input::WallClock(time_of_day(first()))],
             "stand" | "takeover" | "explain" | "history" => Vec::new(),
             _ => unreachable!("{command} is no command"),
         }
@@ -175,6 +194,10 @@ impl Script {
         settings.mode = words.value("mode").and_then(Mode::from_name).unwrap_or(settings.mode);
         settings.ranking = words.value("ranking").and_then(Ranking::from_name).unwrap_or(settings.ranking);
         settings.postpone_max = words.secs("postpone").unwrap_or(settings.postpone_max);
+        if let Some((from, to)) = words.value("window").and_then(|window| window.split_once('-')) {
+            let time = |text| TimeOfDay::parse(text).unwrap_or_else(|| unreachable!("{text} is no time of day"));
+            settings.windows.push(Window { kind: words.kind("for"), days: Days::ALL, from: time(from), to: time(to) });
+        }
         settings.validate().unwrap_or_else(|error| unreachable!("{error:?}"));
         Input::Configured(Box::new(self.set.clone()))
     }
@@ -201,10 +224,14 @@ impl Script {
                 sync_latency: words.secs("sync").unwrap_or(Duration::from_millis(1)),
                 ..Figures::default()
             },
+            heard_primary: (!words.0.contains(&"deaf"))
+                .then_some(HeardPrimary { incarnation: INCARNATION, made_at: heard_made_at }),
             claim: words.number("claims").map(|number| Claim { number, is_confirmed: false }),
             grants: words.number("confirms").map(grant).into_iter().collect(),
             preferred: words.number("prefers"),
+            asks_to_end: words.number("asks"),
             terms_last_hour: words.number("terms").unwrap_or(0),
+            moved_in: words.number("moved").unwrap_or(0),
         };
         self.heard.insert(from, gossip.clone());
         let lag = words.secs("lag").unwrap_or_default();
@@ -220,6 +247,7 @@ impl Script {
             Effect::HandOver { to, decision } => self.show_move("hand over", *to, decision),
             Effect::Resume { to, decision } => self.show_move("give back", *to, decision),
             Effect::Claim { number } => vec![format!("claim {number}")],
+            Effect::End { task, why } => vec![format!("end {task}: {why}")],
             Effect::Release { number } => vec![format!("release {number}")],
             Effect::Transition(transition) => vec![format!("{transition:?}, then {}", self.machine.state().name())],
             Effect::Gossip => Vec::new(),
@@ -274,10 +302,15 @@ scripts! {
     figure1_begin_anyway
     figure1_preferred_primary
     figure1_secondary
+    claims_grow_old
     claims_in_turn
     claims_of_a_new_primary
+    claims_of_a_primary_that_was_paused
     costs
     debt_and_disk
+    disk_fills_while_others_work
     limits
     priorities
+    statement_under_way
+    windows
 }

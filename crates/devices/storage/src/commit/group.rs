@@ -102,7 +102,7 @@ impl CommitQueue {
                 };
                 let hash = ticket.map_or_else(|| self.record_cache.hash(key), |ticket| ticket.hash);
                 let shared = ticket.and_then(|ticket| ticket.version.as_ref());
-                let version = NewestVersion { hash, key, document, shared, was_cached: false };
+                let version = NewestVersion { hash, key, document, shared, was_cached: None };
                 match places.find(hash, |at| newest[*at].key == key) {
                     Some(at) => newest[*at] = version,
                     None => {
@@ -244,7 +244,8 @@ struct NewestVersion<'a> {
     document: Option<&'a [u8]>,
     /// The same in memory that can be shared, if somebody made that already.
     shared: Option<&'a Version>,
-    was_cached: bool,
+    /// The heat of the version before it, if the record cache had that.
+    was_cached: Option<u8>,
 }
 
 impl NewestVersion<'_> {

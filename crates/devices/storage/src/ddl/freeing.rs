@@ -194,6 +194,7 @@ impl Storage {
             crash_point!("freeing-compaction");
             let mut options = CompactOptions::default();
             options.set_exclusive_manual_compaction(false);
+            let asked = self.tasks().asked_compactions.ask();
             for (done, family) in FAMILIES.iter().enumerate() {
                 task.progress(done as u64 + 1, FAMILIES.len() as u64 + 1);
                 let (from, to) = Self::extent(id);
@@ -202,6 +203,7 @@ impl Storage {
                     return Ok(Outcome::Later);
                 }
             }
+            task.charge_parts(asked.spent());
             // RocksDB does not say whether it came to that: on a full disk there is no room for what else its files have.
             if self.extent_bytes(id) >= COMPACTED_FROM_BYTES {
                 known.step = Step::Compacting { stamp, at: Instant::now() + COMPACTED_AGAIN_AFTER };

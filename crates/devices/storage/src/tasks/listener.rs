@@ -3,11 +3,12 @@
 //!
 //! Never blocks: a blocked listener holds a background thread and the files it picked.
 
-use super::{TaskGuard, TaskKind, TaskRegistry};
+use super::{Spent, TaskGuard, TaskKind, TaskRegistry};
 use parking_lot::Mutex;
-use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
+use rust_rocksdb::event_listener::{CompactionJobInfo, DBCompactionReason, EventListener, FlushJobInfo};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Feeds the jobs of one database into the registry.
 pub struct TaskListener {
@@ -27,9 +28,20 @@ impl TaskListener {
         self.jobs.lock().insert((kind, job), guard);
     }
 
-    fn ended(&self, kind: TaskKind, job: i32) {
-        let guard = self.jobs.lock().remove(&(kind, job));
-        drop(guard);
+    /// It costs what its thread spent; of a compaction RocksDB tells more.
+    fn ended(&self, kind: TaskKind, job: i32, compaction: Option<&CompactionJobInfo>) {
+        let Some(guard) = self.jobs.lock().remove(&(kind, job)) else { return };
+        let Some(info) = compaction else { return };
+        let cpu = Some(info.stats().cpu_micros()).filter(|micros| *micros > 0).map(Duration::from_micros);
+        let spent = Spent {
+            cpu: cpu.or_else(|| guard.spent().cpu),
+            read_bytes: Some(info.total_input_bytes()),
+            written_bytes: Some(info.total_output_bytes()),
+        };
+        if matches!(info.compaction_reason(), DBCompactionReason::KManualCompaction) {
+            self.registry.asked_compactions.ended(spent);
+        }
+        guard.charge(spent);
     }
 }
 
@@ -41,7 +53,7 @@ impl EventListener for TaskListener {
 
     fn on_flush_completed(&self, info: &FlushJobInfo) {
         crash_point!("flush-completed");
-        self.ended(TaskKind::Flush, info.job_id());
+        self.ended(TaskKind::Flush, info.job_id(), None);
     }
 
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {
@@ -51,6 +63,6 @@ impl EventListener for TaskListener {
 
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
         crash_point!("compaction-completed");
-        self.ended(TaskKind::Compaction, info.job_id());
+        self.ended(TaskKind::Compaction, info.job_id(), Some(info));
     }
 }

@@ -51,11 +51,12 @@ pub fn insert_many(
                 failed(at, error);
                 return Ok(!rules.ordered);
             }
+            let bytes_max = throttle.transaction_bytes(storage).min(INSERT_BATCH_BYTES);
             let mut transaction = Transaction::asking(interruption);
             let mut count = 0;
             let mut stop = false;
             while let Some((at, document, stmt_id)) = documents.peek().copied() {
-                if count == INSERT_BATCH_DOCUMENTS || transaction.bytes() > INSERT_BATCH_BYTES {
+                if count == INSERT_BATCH_DOCUMENTS || transaction.bytes() > bytes_max {
                     break;
                 }
                 if let Some(retry) = &mut retry {

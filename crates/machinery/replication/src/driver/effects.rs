@@ -2,17 +2,20 @@
 //!
 //! Invariants:
 //! - What is persisted is synced before the machine hears of it, and so before any effect that tells of it.
-//! - Own writes are open only between [`Effect::BeginTerm`] and [`Effect::Resign`], and the fetcher is at rest by then. (The entry
+//! - Own writes are open only between [`Effect::BeginTerm`] and [`Effect::Resign`], and the follower is at rest by then. (The entry
 //!   that begins a set's log is of no term.)
 //! - Whoever waits for the set to acknowledge a write is told when this member is primary no more.
+//! - Drivers are told that it is primary no more before the first write is refused for that reason: whoever asks anew who leads,
+//!   because of the refusal, is not sent here again.
 
 use super::{Asker, Driver, Letter, facts};
 use crate::acknowledgements::stepped_down;
 use crate::figures::{ElectionWon, VoteCast};
+use crate::leadership::Moves;
 use crate::probe::configuration_of;
 use crate::self_host;
 use baton_consensus::{
-    Configuration, DataState, Effect, ElectionReason, Input, LastVote, MemberId, Request, RequestKind,
+    Configuration, DataState, Effect, ElectionReason, Input, LastVote, MemberId, Request, RequestKind, Response,
 };
 use baton_types::{Namespace, OpTime, Result, Term, must_not_unwind};
 use bson::rawdoc;
@@ -23,7 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long any other answer than a heartbeat's is waited for, at most.
 const OTHERS_TIMEOUT_MAX: Duration = Duration::from_secs(2);
 
-/// Whether carrying an effect out waits for storage, for the fetcher, or for a thread to begin.
+/// Whether carrying an effect out waits for storage, for the follower, or for a thread to begin.
 pub(super) fn waits(effect: &Effect) -> bool {
     match effect {
         Effect::PersistVote(_)
@@ -43,6 +46,7 @@ pub(super) fn waits(effect: &Effect) -> bool {
         | Effect::Stood(_)
         | Effect::Committed(_)
         | Effect::RefusedMember { .. }
+        | Effect::Heard { .. }
         | Effect::TopologyChanged => false,
     }
 }
@@ -73,7 +77,10 @@ impl Driver {
                 self.send(to, request);
                 None
             }
-            Effect::Respond { id, response } => {
+            Effect::Respond { id, mut response } => {
+                if let Ok(Response::Heartbeat(heartbeat)) = &mut response {
+                    heartbeat.gossip.leadership = Some(self.shared.leadership.gossip());
+                }
                 if let Some(asker) = self.asked.remove(&id) {
                     let _ = asker.send(response);
                 }
@@ -120,14 +127,17 @@ impl Driver {
             Effect::Resign { reason } => {
                 self.shared.figures.resigned(reason);
                 tracing::info!(target: "REPL", id = 21809, reason = ?reason, "Stepping down from primary");
+                self.show_topology();
                 self.storage.close_to_writes();
                 self.shared.waiters.fail_all(&stepped_down());
                 self.shared.acknowledgements.fail_all(&stepped_down());
                 Some(Input::Log(self.position()))
             }
             Effect::SteppedDown(outcome) => {
-                if let Some(attempt) = self.handing_over.take().filter(|_| outcome.is_ok()) {
-                    self.shared.handoffs.resigned(&attempt);
+                match (self.handing_over.take(), &outcome) {
+                    (Some(attempt), Ok(())) => self.shared.handoffs.resigned(attempt),
+                    (Some(attempt), Err(error)) => self.tell_failure(&attempt, error),
+                    (None, _) => {}
                 }
                 Self::answer(&mut self.stepping_down, outcome)
             }
@@ -145,6 +155,10 @@ impl Driver {
                 tracing::warn!(target: "REPL", member = member.0, reason, "A member cannot be worked with; it counts as down");
                 None
             }
+            Effect::Heard { from, leadership } => {
+                self.shared.leadership.hear(from.0, &leadership);
+                None
+            }
             Effect::TopologyChanged => {
                 self.show_topology();
                 None
@@ -159,7 +173,10 @@ impl Driver {
         None
     }
 
-    fn send(&mut self, to: MemberId, request: Request) {
+    fn send(&mut self, to: MemberId, mut request: Request) {
+        if let Request::Heartbeat(heartbeat) = &mut request {
+            heartbeat.gossip.leadership = Some(self.shared.leadership.gossip());
+        }
         let Some(configuration) = self.consensus.configuration() else { return };
         let Some(member) = configuration.member(to) else { return };
         let timeout = match request.kind() {
@@ -181,7 +198,7 @@ impl Driver {
         let host = source.and_then(|id| Some((id, self.host_of(id)?)));
         tracing::info!(target: "REPL", id = 21799, syncSource = host.as_ref().map(|(_, host)| host.as_str()), "Sync source chosen");
         self.shared.figures.source_chosen(host.is_some());
-        self.fetcher.set_source(host);
+        self.follower.set_source(host);
     }
 
     /// Has the rest of the member, drivers and the log see what has changed.
@@ -198,8 +215,11 @@ impl Driver {
             (false, false) | (true, true) => {}
         }
         let is_other = view.primary != view.me;
-        if let Some(host) = view.primary.filter(|_| is_other || view.is_writable).and_then(|id| self.host_of(id)) {
-            self.shared.handoffs.heard_of_primary(&host);
+        let primary = view.primary.filter(|_| is_other || view.is_writable_primary);
+        if let Some((primary, host)) = primary.and_then(|id| Some((id, self.host_of(id)?)))
+            && let Some(heard) = self.shared.handoffs.heard_of_primary(&host)
+        {
+            self.shared.leadership.ended(&heard, primary, view.me);
         }
         (self.on_topology)(&view);
     }
@@ -226,6 +246,7 @@ impl Driver {
     pub(super) fn settle_host(&mut self, configuration: &Configuration) {
         if let Some(host) = self_host::find(configuration, &self.host, self.process_id) {
             self.consensus.set_host(host.clone());
+            self.recorder.changed(&self.consensus, self.begun.elapsed());
             self.host = host;
         }
     }
@@ -242,7 +263,7 @@ impl Driver {
             self.inputs.push_back(Input::Data(DataState::InitialSync));
         }
         self.lanes.retain(|id| configuration.member(id).is_some());
-        self.fetcher.set_delay(configuration.member_at(&self.host).map_or(Duration::ZERO, |member| member.delay));
+        self.follower.set_delay(configuration.member_at(&self.host).map_or(Duration::ZERO, |member| member.delay));
         self.progress.want(configuration.members.len() > 1);
         self.await_configuration();
         let (storage, inbox) = (Arc::clone(&self.storage), Arc::clone(&self.inbox));
@@ -266,7 +287,7 @@ impl Driver {
 
     /// Ends the fetching, and begins the log of a term with its first entry.
     fn begin_term(&mut self, term: Term) -> Input {
-        self.fetcher.rest();
+        self.follower.rest();
         self.storage.open_to_writes(term);
         let o = rawdoc! { "msg": "new primary" };
         match Namespace::new("admin", "$cmd").and_then(|namespace| self.storage.note(&namespace, &o)) {

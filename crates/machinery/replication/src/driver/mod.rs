@@ -3,14 +3,16 @@
 //! ```text
 //!  commands ──ask──▶ ┌────────┐ ──send──▶ lanes ──▶ other members
 //!  lanes ──answers─▶ │ driver │ ──votes, configuration──▶ storage (synced)
-//!  storage ─progress▶ │ thread │ ──source──▶ fetcher
-//!  fetcher ─commit p.▶└────────┘ ──commit point──▶ waiters
+//!  storage ─progress▶ │ thread │ ──source──▶ follower
+//!  follower ─commit p▶└────────┘ ──commit point──▶ waiters
+//!  leadership ─orders▶         ──roles, set, gossip──▶ leadership
 //! ```
 //!
 //! Invariants:
 //! - One thread at a time steps the machine, and effects are carried out in their order.
-//! - Whoever brings news steps the machine with it ([`crate::mailbox`]), but effects that wait for storage or for the fetcher are
+//! - Whoever brings news steps the machine with it ([`crate::mailbox`]), but effects that wait for storage or for the follower are
 //!   carried out on the replication thread alone.
+//! - Whatever changes the machine is recorded (`baton_replay`).
 //! - Whoever waits for anything of it hears when it ends.
 //!
 //! What is done for each effect, and what that keeps true: [`effects`].
@@ -19,30 +21,34 @@
 
 mod effects;
 mod facts;
+mod leading;
 mod progress;
 
 use crate::acknowledgements::Acknowledgements;
-use crate::fetcher::{Fetcher, FetcherParts};
 use crate::figures::Figures;
-use crate::handoffs::{Attempt, Handoffs};
+use crate::following::{Follower, FollowerParts, OwnTerm, RefusedEntry, Ring};
+use crate::handoffs::{Attempt, Handoffs, Trigger};
 use crate::initial_sync::InitialSyncStatus;
 use crate::lanes::Lanes;
+use crate::leadership::{Meter, Moves, Steward};
 use crate::mailbox::{Mailbox, Worker};
-use crate::refusal::RefusedEntry;
 use crate::replication::{OnTopology, Order, Parts};
+use crate::steps::{Gathered, Rings};
 use crate::waiters::Waiters;
 use arc_swap::ArcSwap;
-use baton_consensus::{Consensus, DataState, Effect, Input, Position, Request, RequestId, Response, View};
+use baton_consensus::{Consensus, DataState, Effect, Input, MemberState, Position, Request, RequestId, Response, View};
+use baton_replay::{Bounds, Recorder, Recording};
 use baton_storage::Storage;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Term};
 use bson::oid::ObjectId;
 use bson::rawdoc;
 use effects::waits;
+use leading::Told;
 use parking_lot::Mutex;
 use progress::{Progress, listen_to_storage};
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -76,10 +82,15 @@ pub(crate) struct Shared {
     pub figures: Arc<Figures>,
     pub initial_sync: Arc<Mutex<Option<InitialSyncStatus>>>,
     pub refused: Arc<Mutex<Option<RefusedEntry>>>,
+    pub leadership: Arc<Steward>,
+    pub rings: Arc<Rings>,
 }
 
 impl Shared {
-    fn new(view: View) -> Self {
+    fn new(view: View, rings: impl FnOnce(&Arc<Steward>) -> Arc<Rings>) -> Self {
+        let leadership = Steward::new();
+        let rings = rings(&leadership);
+        leadership.bind(&rings);
         Self {
             view: Arc::new(ArcSwap::from_pointee(view)),
             waiters: Arc::default(),
@@ -88,6 +99,8 @@ impl Shared {
             figures: Arc::default(),
             initial_sync: Arc::default(),
             refused: Arc::default(),
+            leadership,
+            rings,
         }
     }
 }
@@ -101,12 +114,13 @@ pub(crate) struct Driver {
     host: String,
     process_id: ObjectId,
     consensus: Consensus,
+    recorder: Recorder<Consensus>,
     begun: Instant,
     storage: Arc<Storage>,
     set_name: String,
     on_topology: OnTopology,
     lanes: Lanes,
-    fetcher: Fetcher,
+    follower: Follower,
     inbox: Inbox,
     next_request: RequestId,
     asked: BTreeMap<RequestId, Sender<Result<Response>>>,
@@ -121,12 +135,15 @@ pub(crate) struct Driver {
     commit_point_noted: (OpTime, Instant),
     /// The term of the last entry that was committed.
     committed_term: Term,
-    /// This member's, for the fetcher.
-    term: Arc<AtomicI64>,
+    /// This member's, for the follower.
+    own_term: Arc<OwnTerm>,
     progress: Arc<Progress>,
     /// What the machine is to be told next, and what it asked for and has not got yet.
     inputs: VecDeque<Input>,
     effects: VecDeque<Effect>,
+    /// What leadership was told last, and the thread that carries out what it decides.
+    told: Told,
+    leading: Option<JoinHandle<()>>,
     /// An order that came in passing.
     left: Option<(Order, Sender<Result<()>>)>,
 }
@@ -156,6 +173,123 @@ impl Worker for Driver {
     type Letter = Letter;
 
     fn take(&mut self, letter: Letter, in_passing: bool) -> bool {
+        self.or_last_words(|driver| driver.take_letter(letter, in_passing))
+    }
+
+    fn finish(&mut self) {
+        self.or_last_words(Self::finish_work);
+    }
+
+    fn has_work_left(&self) -> bool {
+        self.left.is_some() || !self.effects.is_empty() || !self.inputs.is_empty()
+    }
+
+    fn due(&self) -> Instant {
+        // A member that is alone has no deadline.
+        let by_machine = self.begun.checked_add(self.consensus.next_deadline());
+        let by_log = Instant::now() + self.look_interval().min(COMMIT_POINT_INTERVAL);
+        by_machine.map_or(by_log, |by_machine| by_machine.min(by_log))
+    }
+
+    fn end(mut self) {
+        self.shared.waiters.fail_all(&stopping());
+        self.shared.acknowledgements.fail_all(&stopping());
+        self.end_leading();
+        self.note_commit_point();
+        self.await_configuration();
+    }
+}
+
+impl Driver {
+    /// With what is on the member's disk. Writes are closed, storage's progress comes to `inbox`, and drivers have been told the
+    /// topology; the rest begins once the inbox is run.
+    pub fn new(parts: Parts, inbox: &Inbox) -> Result<Self> {
+        let begun = Instant::now();
+        let start = facts::start_of(&parts)?;
+        let (host, commit_point) = (start.host.clone(), start.commit_point);
+        let consensus = Consensus::new(Duration::ZERO, start);
+        let recorder = Recorder::new(&consensus, Duration::ZERO, Bounds::default());
+        let own_term = Arc::new(OwnTerm::new(consensus.term(), false));
+        let following = Ring::new();
+        let shared = Shared::new(consensus.view(), |leadership| {
+            Rings::new(host.clone(), &parts.data_directory, inbox, following.clone(), leadership)
+        });
+        parts.storage.close_to_writes();
+        // Before history is trimmed for the first time: however long this member was away, it can go back to there.
+        parts.storage.set_commit_point(commit_point);
+        let meter = Meter::new(Arc::clone(&parts.storage));
+        let mut driver = Self {
+            progress: listen_to_storage(&parts.storage, inbox),
+            lanes: Lanes::new(sender_of_inputs(inbox)),
+            follower: Follower::start(FollowerParts {
+                storage: Arc::clone(&parts.storage),
+                apply_command: parts.apply_command,
+                own_term: Arc::clone(&own_term),
+                initial_sync: Arc::clone(&shared.initial_sync),
+                initial_sync_hooks: parts.initial_sync_hooks,
+                refused: Arc::clone(&shared.refused),
+                can_spare_copy: copy_can_be_spared(inbox),
+                rollback_directory: parts.data_directory.join("rollback"),
+                data_directory: parts.data_directory,
+                figures: Arc::clone(&shared.figures),
+                waiters: Arc::clone(&shared.waiters),
+                ring: following,
+                rings: Arc::clone(&shared.rings),
+                tell: sender_of_inputs(inbox),
+            })?,
+            storage: parts.storage,
+            host,
+            process_id: parts.process_id,
+            set_name: parts.set_name,
+            on_topology: parts.on_topology,
+            consensus,
+            recorder,
+            begun,
+            inbox: Arc::clone(inbox),
+            next_request: 0,
+            asked: BTreeMap::new(),
+            stepping_down: None,
+            handing_over: None,
+            shared,
+            writing_configuration: None,
+            reconfiguring: None,
+            standing: None,
+            commit_point_noted: (OpTime::ZERO, begun),
+            committed_term: 0,
+            own_term,
+            inputs: VecDeque::from([Input::Tick]),
+            effects: VecDeque::new(),
+            told: Told::default(),
+            leading: None,
+            left: None,
+        };
+        driver.begin_leading(meter)?;
+        driver.progress.want(driver.consensus.configuration().is_some_and(|c| c.members.len() > 1));
+        let member = driver.consensus.configuration().and_then(|c| c.member_at(&driver.host));
+        driver.follower.set_delay(member.map_or(Duration::ZERO, |member| member.delay));
+        (driver.on_topology)(&driver.shared.view.load());
+        Ok(driver)
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// A panic in here ends the process; what the machines did is written down first, while nobody can step this one on.
+    fn or_last_words<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        catch_unwind(AssertUnwindSafe(|| act(self))).unwrap_or_else(|panic| {
+            let own = Gathered { consensus: Some(self.recording()), ..Gathered::default() };
+            self.shared.rings.last_words(own);
+            resume_unwind(panic)
+        })
+    }
+
+    /// What the machine was told and asked for.
+    pub fn recording(&mut self) -> Recording<Consensus> {
+        self.recorder.recording(&self.consensus)
+    }
+
+    fn take_letter(&mut self, letter: Letter, in_passing: bool) -> bool {
         self.look_at_log();
         match letter {
             Letter::Input(input) => self.inputs.push_back(input),
@@ -183,12 +317,12 @@ impl Worker for Driver {
             }
             // They are looked after once all that has come is done.
             Letter::Look => {}
-            Letter::HoldBack(on) => self.fetcher.hold(on),
+            Letter::HoldBack(on) => self.follower.hold(on),
         }
         self.proceed(in_passing)
     }
 
-    fn finish(&mut self) {
+    fn finish_work(&mut self) {
         self.proceed(false);
         if let Some((order, asker)) = self.left.take() {
             let input = self.accept(order, asker);
@@ -202,89 +336,6 @@ impl Worker for Driver {
         if self.commit_point_noted.1.elapsed() >= COMMIT_POINT_INTERVAL {
             self.note_commit_point();
         }
-    }
-
-    fn has_work_left(&self) -> bool {
-        self.left.is_some() || !self.effects.is_empty() || !self.inputs.is_empty()
-    }
-
-    fn due(&self) -> Instant {
-        // A member that is alone has no deadline.
-        let by_machine = self.begun.checked_add(self.consensus.next_deadline());
-        let by_log = Instant::now() + self.look_interval().min(COMMIT_POINT_INTERVAL);
-        by_machine.map_or(by_log, |by_machine| by_machine.min(by_log))
-    }
-
-    fn end(mut self) {
-        self.shared.waiters.fail_all(&stopping());
-        self.shared.acknowledgements.fail_all(&stopping());
-        self.note_commit_point();
-        self.await_configuration();
-    }
-}
-
-impl Driver {
-    /// With what is on the member's disk. Writes are closed, storage's progress comes to `inbox`, and drivers have been told the
-    /// topology; the rest begins once the inbox is run.
-    pub fn new(parts: Parts, inbox: &Inbox) -> Result<Self> {
-        let begun = Instant::now();
-        let start = facts::start_of(&parts)?;
-        let (host, commit_point) = (start.host.clone(), start.commit_point);
-        let consensus = Consensus::new(Duration::ZERO, start);
-        let term = Arc::new(AtomicI64::new(consensus.term()));
-        let shared = Shared::new(consensus.view());
-        parts.storage.close_to_writes();
-        // Before history is trimmed for the first time: however long this member was away, it can go back to there.
-        parts.storage.set_commit_point(commit_point);
-        let driver = Self {
-            progress: listen_to_storage(&parts.storage, inbox),
-            lanes: Lanes::new(sender_of_inputs(inbox)),
-            fetcher: Fetcher::start(FetcherParts {
-                storage: Arc::clone(&parts.storage),
-                apply_command: parts.apply_command,
-                term: Arc::clone(&term),
-                initial_sync: Arc::clone(&shared.initial_sync),
-                initial_sync_hooks: parts.initial_sync_hooks,
-                refused: Arc::clone(&shared.refused),
-                can_spare_copy: copy_can_be_spared(inbox),
-                rollback_directory: parts.data_directory.join("rollback"),
-                data_directory: parts.data_directory,
-                figures: Arc::clone(&shared.figures),
-                waiters: Arc::clone(&shared.waiters),
-                on_input: sender_of_inputs(inbox),
-            })?,
-            storage: parts.storage,
-            host,
-            process_id: parts.process_id,
-            set_name: parts.set_name,
-            on_topology: parts.on_topology,
-            consensus,
-            begun,
-            inbox: Arc::clone(inbox),
-            next_request: 0,
-            asked: BTreeMap::new(),
-            stepping_down: None,
-            handing_over: None,
-            shared,
-            writing_configuration: None,
-            reconfiguring: None,
-            standing: None,
-            commit_point_noted: (OpTime::ZERO, begun),
-            committed_term: 0,
-            term,
-            inputs: VecDeque::from([Input::Tick]),
-            effects: VecDeque::new(),
-            left: None,
-        };
-        driver.progress.want(driver.consensus.configuration().is_some_and(|c| c.members.len() > 1));
-        let member = driver.consensus.configuration().and_then(|c| c.member_at(&driver.host));
-        driver.fetcher.set_delay(member.map_or(Duration::ZERO, |member| member.delay));
-        (driver.on_topology)(&driver.shared.view.load());
-        Ok(driver)
-    }
-
-    pub fn shared(&self) -> &Shared {
-        &self.shared
     }
 
     /// How long a member alone leaves its log unlooked at.
@@ -314,8 +365,11 @@ impl Driver {
                 self.inputs.extend(report);
             } else if let Some(input) = self.inputs.pop_front() {
                 baton_storage::crash_point!("consensus-step");
-                self.effects.extend(self.consensus.step(self.begun.elapsed(), input));
-                self.term.store(self.consensus.term(), Ordering::Release);
+                let is_sign = leading::is_sign_of_life(&input);
+                let effects = self.recorder.step(&mut self.consensus, self.begun.elapsed(), input);
+                self.tell_leadership(&effects, is_sign);
+                self.effects.extend(effects);
+                self.own_term.set(self.consensus.term(), self.consensus.state() == MemberState::Primary);
             } else {
                 self.shared.acknowledgements.look(&self.consensus);
                 return true;
@@ -332,13 +386,16 @@ impl Driver {
                 (&mut self.reconfiguring, Input::Reconfigure { configuration, force })
             }
             Order::StepDown(request, trigger) => {
-                attempt = Some(Attempt::begin(trigger));
+                attempt = Some(Attempt::begin(trigger, request.to, self.decision_for(trigger)));
                 (&mut self.stepping_down, Input::StepDown(request))
             }
             Order::Stand { dry_run } => (&mut self.standing, Input::StandForElection { dry_run }),
         };
         if place.is_some() {
             let error = Error::new(ErrorCode::ConflictingOperationInProgress, "the same is already under way");
+            if let Some((Trigger::Policy(_), Some(to))) = attempt.map(|attempt| (attempt.trigger, attempt.target)) {
+                self.shared.leadership.failed(to, error.message.to_string());
+            }
             let _ = asker.send(Err(error));
             return None;
         }

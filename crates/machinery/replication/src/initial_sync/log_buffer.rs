@@ -1,7 +1,7 @@
 //! The source's log while its collections are copied: kept here, so that a short log there does not outrun a long copy.
 //!
 //! ```text
-//!  tail ──put──▶ │ memory, up to a bound │ then a file, up to another │ then the tail waits │ ──take──▶ applied
+//!  log's lane ──put──▶ │ memory, up to a bound │ then a file, up to another │ then what comes waits │ ──take──▶ applied
 //! ```
 //!
 //! Invariants:
@@ -11,12 +11,10 @@
 
 use baton_types::{Error, ErrorCode, Result};
 use bson::RawDocumentBuf;
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +23,10 @@ pub(super) struct Bounds {
     pub file_bytes: u64,
 }
 
-#[derive(Default)]
-struct State {
+/// See the file's header.
+pub(super) struct LogBuffer {
+    bounds: Bounds,
+    directory: PathBuf,
     memory: VecDeque<RawDocumentBuf>,
     memory_bytes: u64,
     file: Option<File>,
@@ -34,95 +34,59 @@ struct State {
     read: u64,
     /// to here.
     written: u64,
-    failed: Option<Error>,
-    is_closed: bool,
 }
 
-/// See the file's header.
-pub(super) struct LogBuffer {
-    bounds: Bounds,
-    directory: PathBuf,
-    state: Mutex<State>,
-    changed: Condvar,
+fn failed(what: &str, error: &std::io::Error) -> Error {
+    Error::new(ErrorCode::InitialSyncFailure, format!("the source's log cannot be {what}: {error}"))
 }
 
 impl LogBuffer {
     pub fn new(directory: &Path, bounds: Bounds) -> Self {
-        Self { bounds, directory: directory.to_owned(), state: Mutex::default(), changed: Condvar::new() }
+        let (memory, directory) = (VecDeque::new(), directory.to_owned());
+        Self { bounds, directory, memory, memory_bytes: 0, file: None, read: 0, written: 0 }
     }
 
-    /// Nothing more is wanted: whoever waits goes on.
-    pub fn close(&self) {
-        self.state.lock().is_closed = true;
-        self.changed.notify_all();
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.state.lock().is_closed
-    }
-
-    /// Nothing more will come, for this reason.
-    pub fn fail(&self, error: Error) {
-        self.state.lock().failed = Some(error);
-        self.changed.notify_all();
-    }
-
-    /// Puts an entry at the end; waits while there is no room. Closed, it takes nothing.
-    pub fn put(&self, entry: RawDocumentBuf) -> Result<()> {
-        let mut state = self.state.lock();
+    /// Puts an entry at the end. Gives it back if there is no room.
+    pub fn put(&mut self, entry: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
         let bytes = entry.as_bytes().len() as u64;
-        loop {
-            if state.is_closed {
-                return Ok(());
-            }
-            let in_file = state.written > state.read;
-            if !in_file && (state.memory_bytes + bytes <= self.bounds.memory_bytes || state.memory.is_empty()) {
-                state.memory_bytes += bytes;
-                state.memory.push_back(entry);
-                break;
-            }
-            if state.written + bytes <= self.bounds.file_bytes {
-                self.append(&mut state, &entry)?;
-                break;
-            }
-            self.changed.wait(&mut state);
+        let in_file = self.written > self.read;
+        if !in_file && (self.memory_bytes + bytes <= self.bounds.memory_bytes || self.memory.is_empty()) {
+            self.memory_bytes += bytes;
+            self.memory.push_back(entry);
+            return Ok(None);
         }
-        drop(state);
-        self.changed.notify_all();
-        Ok(())
+        if self.written + bytes <= self.bounds.file_bytes {
+            self.append(&entry)?;
+            return Ok(None);
+        }
+        Ok(Some(entry))
     }
 
-    fn append(&self, state: &mut State, entry: &RawDocumentBuf) -> Result<()> {
-        let failed = |error: std::io::Error| {
-            Error::new(ErrorCode::InitialSyncFailure, format!("the source's log cannot be kept in a file: {error}"))
-        };
-        if state.file.is_none() {
+    fn append(&mut self, entry: &RawDocumentBuf) -> Result<()> {
+        let failed = |error: std::io::Error| failed("kept in a file", &error);
+        if self.file.is_none() {
             let path = self.directory.join("initial-sync-log");
             let options = File::options().read(true).write(true).create(true).truncate(true).open(&path);
-            state.file = Some(options.map_err(failed)?);
+            self.file = Some(options.map_err(failed)?);
             std::fs::remove_file(&path).map_err(failed)?;
         }
-        let Some(file) = &state.file else { return Ok(()) };
-        file.write_all_at(entry.as_bytes(), state.written).map_err(failed)?;
-        state.written += entry.as_bytes().len() as u64;
+        let Some(file) = &self.file else { return Ok(()) };
+        file.write_all_at(entry.as_bytes(), self.written).map_err(failed)?;
+        self.written += entry.as_bytes().len() as u64;
         Ok(())
     }
 
-    /// Takes entries of about so many bytes, at least one; none if none came in time.
-    pub fn take(&self, bytes_max: u64, patience: Duration) -> Result<Vec<RawDocumentBuf>> {
-        let mut state = self.state.lock();
-        if state.memory.is_empty() && state.written == state.read && state.failed.is_none() && !state.is_closed {
-            self.changed.wait_for(&mut state, patience);
-        }
+    /// Takes entries of about so many bytes, at least one if there is one.
+    pub fn take(&mut self, bytes_max: u64) -> Result<Vec<RawDocumentBuf>> {
         let mut taken = Vec::new();
         let mut bytes = 0;
         while bytes < bytes_max {
-            let entry = match state.memory.pop_front() {
+            let entry = match self.memory.pop_front() {
                 Some(entry) => {
-                    state.memory_bytes -= entry.as_bytes().len() as u64;
+                    self.memory_bytes -= entry.as_bytes().len() as u64;
                     entry
                 }
-                None => match Self::read(&mut state)? {
+                None => match self.read()? {
                     Some(entry) => entry,
                     None => break,
                 },
@@ -130,28 +94,21 @@ impl LogBuffer {
             bytes += entry.as_bytes().len() as u64;
             taken.push(entry);
         }
-        if let (true, Some(error)) = (taken.is_empty(), &state.failed) {
-            return Err(error.clone());
-        }
-        drop(state);
-        self.changed.notify_all();
         Ok(taken)
     }
 
-    fn read(state: &mut State) -> Result<Option<RawDocumentBuf>> {
-        let (Some(file), true) = (&state.file, state.written > state.read) else { return Ok(None) };
-        let failed = |error: std::io::Error| {
-            Error::new(ErrorCode::InitialSyncFailure, format!("the source's log cannot be read from its file: {error}"))
-        };
+    fn read(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let (Some(file), true) = (&self.file, self.written > self.read) else { return Ok(None) };
+        let failed = |error: std::io::Error| failed("read from its file", &error);
         let mut length = [0; 4];
-        file.read_exact_at(&mut length, state.read).map_err(failed)?;
-        let length = u64::from(u32::from_le_bytes(length)).min(state.written - state.read);
+        file.read_exact_at(&mut length, self.read).map_err(failed)?;
+        let length = u64::from(u32::from_le_bytes(length)).min(self.written - self.read);
         let mut bytes = vec![0; length as usize];
-        file.read_exact_at(&mut bytes, state.read).map_err(failed)?;
+        file.read_exact_at(&mut bytes, self.read).map_err(failed)?;
         let entry = RawDocumentBuf::from_bytes(bytes)?;
-        state.read += length;
-        if state.read == state.written {
-            (state.read, state.written) = (0, 0);
+        self.read += length;
+        if self.read == self.written {
+            (self.read, self.written) = (0, 0);
             file.set_len(0).map_err(failed)?;
         }
         Ok(Some(entry))
@@ -163,8 +120,6 @@ mod tests {
     use super::*;
     use bson::rawdoc;
 
-    const SOON: Duration = Duration::from_millis(1);
-
     fn numbers(entries: &[RawDocumentBuf]) -> Vec<i32> {
         entries.iter().map(|entry| entry.get_i32("n").unwrap()).collect()
     }
@@ -175,47 +130,43 @@ mod tests {
 
     #[test]
     fn entries_come_out_in_the_order_they_went_in_however_many_went_to_the_file() {
-        let buffer = buffer(40, 10_000);
+        let mut buffer = buffer(40, 10_000);
         let (mut put, mut taken) = (0, Vec::new());
         for round in 1..20 {
             for _ in 0..round {
-                buffer.put(rawdoc! { "n": put }).unwrap();
+                assert!(buffer.put(rawdoc! { "n": put }).unwrap().is_none());
                 put += 1;
             }
-            taken.extend(numbers(&buffer.take(70, SOON).unwrap()));
+            taken.extend(numbers(&buffer.take(70).unwrap()));
         }
-        taken.extend(numbers(&buffer.take(u64::MAX, SOON).unwrap()));
+        taken.extend(numbers(&buffer.take(u64::MAX).unwrap()));
         assert_eq!(taken, (0..put).collect::<Vec<_>>());
-        assert!(buffer.take(1, SOON).unwrap().is_empty());
+        assert!(buffer.take(1).unwrap().is_empty());
     }
 
     #[test]
-    fn who_puts_too_much_waits_until_somebody_takes() {
-        let buffer = buffer(20, 30);
-        std::thread::scope(|scope| {
-            scope.spawn(|| (0..100).for_each(|n| buffer.put(rawdoc! { "n": n }).unwrap()));
-            let mut taken = Vec::new();
-            while taken.len() < 100 {
-                taken.extend(numbers(&buffer.take(1, Duration::from_secs(10)).unwrap()));
-                assert!(buffer.state.lock().written <= 30);
+    fn what_there_is_no_room_for_comes_back_and_goes_in_once_something_was_taken() {
+        let mut buffer = buffer(20, 30);
+        let (mut taken, mut came_back) = (Vec::new(), 0);
+        for n in 0..100 {
+            let mut entry = Some(rawdoc! { "n": n });
+            while let Some(again) = entry.take().and_then(|entry| buffer.put(entry).unwrap()) {
+                assert!(buffer.written <= 30);
+                came_back += 1;
+                taken.extend(numbers(&buffer.take(1).unwrap()));
+                entry = Some(again);
             }
-            assert_eq!(taken, (0..100).collect::<Vec<_>>());
-        });
+        }
+        taken.extend(numbers(&buffer.take(u64::MAX).unwrap()));
+        assert_eq!(taken, (0..100).collect::<Vec<_>>());
+        assert!(came_back > 50, "{came_back}");
     }
 
     #[test]
-    fn closing_ends_all_waiting_and_a_failure_is_told_once_the_rest_is_taken() {
-        let full = buffer(1, 0);
-        full.put(rawdoc! { "n": 1 }).unwrap();
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| full.put(rawdoc! { "n": 2 }));
-            full.close();
-            assert!(waiting.join().unwrap().is_ok());
-        });
-        let buffer = buffer(100, 0);
-        buffer.put(rawdoc! { "n": 1 }).unwrap();
-        buffer.fail(Error::bad_value("gone"));
-        assert_eq!(numbers(&buffer.take(100, SOON).unwrap()), [1]);
-        assert_eq!(buffer.take(100, SOON).unwrap_err().message, "gone");
+    fn an_entry_larger_than_all_the_memory_there_is_goes_in_alone() {
+        let mut buffer = buffer(1, 0);
+        assert!(buffer.put(rawdoc! { "n": 1 }).unwrap().is_none());
+        assert!(buffer.put(rawdoc! { "n": 2 }).unwrap().is_some());
+        assert_eq!(numbers(&buffer.take(u64::MAX).unwrap()), [1]);
     }
 }

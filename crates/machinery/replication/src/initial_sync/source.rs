@@ -1,22 +1,20 @@
-//! The member that is copied: what is asked of it, and what becomes of a question when the connection is lost.
+//! The member that is copied: how it is reached, and what is asked of it.
 //!
-//! Invariant: what is asked again may have been answered before: only questions are asked, nothing is changed.
+//! Invariant: what is asked may have been answered before: only questions are asked, nothing is changed.
+//!
+//! What it deliberately does not do: ask again when the connection is lost, which the machine decides (`baton_following`).
 
 use super::status::CollectionProgress;
+use baton_following::{Fault, FaultKind};
 use baton_net::{Closer, Outgoing};
-use baton_storage::optime_of;
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
+use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the source may take for one answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a source that does not answer is tried again, before another attempt is made, perhaps with another.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two tries.
-const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// A collection of the source.
 pub(super) struct Listed {
@@ -37,100 +35,100 @@ impl Listed {
     }
 }
 
-/// Whom a source tells of itself.
+/// How a source is reached.
+#[derive(Clone, Copy)]
 pub(super) struct Line<'a> {
     pub host: &'a str,
-    /// Whether nobody wants an answer any more.
-    pub interrupted: &'a (dyn Fn() -> bool + Sync),
     /// Hears of every connection, so that it can be closed under who waits for it.
-    pub opened: &'a (dyn Fn(Closer) + Sync),
-    /// Hears of every question that is asked again.
-    pub retried: &'a (dyn Fn() + Sync),
+    pub opened: &'a dyn Fn(Closer),
     /// The source is told that what this asks of it is to yield to its clients.
     pub in_background: bool,
+    /// Whether the source is to show this connection as one that copies it.
+    pub clones: bool,
 }
 
 /// See the file's header.
-pub(super) struct Source<'a> {
+pub(super) struct Source {
     connection: Outgoing,
-    line: &'a Line<'a>,
-    /// Whether the source is to show this connection as one that copies it.
-    clones: bool,
 }
 
 pub(super) fn unreachable_source(error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorCode::HostUnreachable, format!("the sync source does not answer: {error}"))
 }
 
-/// Whether the same question may be answered if it is asked again.
-pub(super) fn is_transient(error: &Error) -> bool {
-    matches!(
-        error.code,
+/// What the machine is to hear of an error.
+pub(super) fn fault(error: &Error) -> Fault {
+    let kind = match error.code {
         ErrorCode::HostUnreachable
-            | ErrorCode::NetworkTimeout
-            | ErrorCode::CursorNotFound
-            | ErrorCode::QueryPlanKilled
-            | ErrorCode::ShutdownInProgress
-            | ErrorCode::InterruptedAtShutdown
-            | ErrorCode::InterruptedDueToReplStateChange
-            | ErrorCode::NotPrimaryOrSecondary
-    )
+        | ErrorCode::NetworkTimeout
+        | ErrorCode::QueryPlanKilled
+        | ErrorCode::ShutdownInProgress
+        | ErrorCode::InterruptedAtShutdown
+        | ErrorCode::InterruptedDueToReplStateChange
+        | ErrorCode::NotPrimaryOrSecondary => FaultKind::Lost,
+        ErrorCode::CursorNotFound => FaultKind::Forgotten,
+        ErrorCode::NamespaceNotFound => FaultKind::Gone,
+        _ => FaultKind::Other,
+    };
+    Fault { kind, reason: error.message.to_string() }
 }
 
 pub(super) fn connect(line: &Line<'_>) -> Result<Outgoing> {
     let mut connection = Outgoing::connect(line.host, CONNECT_TIMEOUT).map_err(|error| unreachable_source(&error))?;
     (line.opened)(connection.closer());
-    if line.in_background {
-        // A member of an older version, which does not know this, answers as it does to others.
-        let yields = rawdoc! { "batonYieldToClients": 1, "$db": "admin" };
-        connection.call(&yields, TIMEOUT).map_err(|error| unreachable_source(&error))?;
+    // A member of an older version, which does not know this, answers as it does to others.
+    let yields = rawdoc! { "batonYieldToClients": 1, "$db": "admin" };
+    let copies = rawdoc! { "batonYieldToClients": 1, "task": "initialSyncSource", "of": "all", "$db": "admin" };
+    let commands = [(line.in_background, yields), (line.in_background && line.clones, copies)];
+    for (_, command) in commands.iter().filter(|(is_wanted, _)| *is_wanted) {
+        connection.call(command, TIMEOUT).map_err(|error| unreachable_source(&error))?;
     }
     Ok(connection)
 }
 
-impl<'a> Source<'a> {
-    pub fn connect(line: &'a Line<'a>) -> Result<Self> {
-        Ok(Self { connection: connect(line)?, line, clones: false })
+/// One batch of a cursor's documents.
+pub(super) struct Batch(RawDocumentBuf);
+
+impl Batch {
+    fn cursor(&self) -> Result<&RawDocument> {
+        Ok(self.0.get_document("cursor")?)
     }
 
-    /// Connects, and has the source show that it is copied.
-    pub fn connect_to_clone(line: &'a Line<'a>) -> Result<Self> {
-        let mut source = Self { clones: true, ..Self::connect(line)? };
-        source.announce()?;
+    pub fn documents(&self) -> Result<Vec<&RawDocument>> {
+        let cursor = self.cursor()?;
+        let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch"))?;
+        let mut documents = Vec::new();
+        for document in batch {
+            if let RawBsonRef::Document(document) = document? {
+                documents.push(document);
+            }
+        }
+        Ok(documents)
+    }
+
+    /// The command for the next one, if there is one.
+    pub fn next(&self) -> Result<Option<RawDocumentBuf>> {
+        let cursor = self.cursor()?;
+        let id = cursor.get_i64("id")?;
+        if id == 0 {
+            return Ok(None);
+        }
+        let namespace = Namespace::parse(cursor.get_str("ns")?)?;
+        Ok(Some(rawdoc! { "getMore": id, "collection": namespace.coll(), "$db": namespace.db() }))
+    }
+}
+
+impl Source {
+    pub fn connect(line: &Line<'_>) -> Result<Self> {
+        Ok(Self { connection: connect(line)? })
+    }
+
+    /// Connects anew.
+    pub fn reconnect(line: &Line<'_>) -> Result<Self> {
+        let mut source = Self::connect(line)?;
+        // A process that starts listens before it has its configuration.
+        source.rollback_id()?;
         Ok(source)
-    }
-
-    fn announce(&mut self) -> Result<()> {
-        if self.clones && self.line.in_background {
-            // As above: a member of an older version refuses, and is copied all the same.
-            let command =
-                rawdoc! { "batonYieldToClients": 1, "task": "initialSyncSource", "of": "all", "$db": "admin" };
-            self.connection.call(&command, TIMEOUT).map_err(|error| unreachable_source(&error))?;
-        }
-        Ok(())
-    }
-
-    /// Connects anew, and tries that for a while.
-    pub fn reconnect(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        (self.line.retried)();
-        loop {
-            if (self.line.interrupted)() {
-                return Err(Error::new(ErrorCode::InitialSyncFailure, "there is another sync source now"));
-            }
-            std::thread::sleep(TRY_AGAIN);
-            // A process that starts listens before it has its configuration.
-            let answers = connect(self.line).and_then(|connection| {
-                self.connection = connection;
-                self.announce()?;
-                self.ask(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })
-            });
-            match answers {
-                Ok(_) => return Ok(()),
-                Err(error) if Instant::now() >= deadline => return Err(error),
-                Err(_) => {}
-            }
-        }
     }
 
     pub fn ask(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
@@ -142,47 +140,32 @@ impl<'a> Source<'a> {
         Ok(reply)
     }
 
-    /// Asks, and asks again if the connection was lost.
-    pub fn call(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
-        match self.ask(command) {
-            Err(error) if is_transient(&error) => {
-                self.reconnect()?;
-                self.ask(command)
-            }
-            answer => answer,
-        }
+    /// The first batch of what a command gives.
+    pub fn first_batch(&mut self, mut command: RawDocumentBuf) -> Result<Batch> {
+        command.append(cstr!("$readPreference"), rawdoc! { "mode": "secondaryPreferred" });
+        Ok(Batch(self.ask(&command)?))
+    }
+
+    pub fn next_batch(&mut self, command: &RawDocument) -> Result<Batch> {
+        Ok(Batch(self.ask(command)?))
     }
 
     /// Hands every batch of a cursor on. Ends with the first error: only who reads knows where to go on.
     pub fn each_batch(
         &mut self,
-        mut command: RawDocumentBuf,
+        command: RawDocumentBuf,
         mut take: impl FnMut(&[&RawDocument]) -> Result<()>,
     ) -> Result<()> {
-        command.append(cstr!("$readPreference"), rawdoc! { "mode": "secondaryPreferred" });
-        let mut part = "firstBatch";
+        let mut batch = self.first_batch(command)?;
         loop {
-            let reply = self.ask(&command)?;
-            let cursor = reply.get_document("cursor")?;
-            let mut batch = Vec::new();
-            for document in cursor.get_array(part)? {
-                if let RawBsonRef::Document(document) = document? {
-                    batch.push(document);
-                }
-            }
-            take(&batch)?;
-            let id = cursor.get_i64("id")?;
-            if id == 0 {
-                return Ok(());
-            }
-            let namespace = Namespace::parse(cursor.get_str("ns")?)?;
-            command = rawdoc! { "getMore": id, "collection": namespace.coll(), "$db": namespace.db() };
-            part = "nextBatch";
+            take(&batch.documents()?)?;
+            let Some(next) = batch.next()? else { return Ok(()) };
+            batch = self.next_batch(&next)?;
         }
     }
 
     pub fn rollback_id(&mut self) -> Result<i32> {
-        Ok(self.call(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })?.get_i32("rbid")?)
+        Ok(self.ask(&rawdoc! { "replSetGetRBID": 1, "$db": "admin" })?.get_i32("rbid")?)
     }
 
     /// The size of all it has.
@@ -190,7 +173,7 @@ impl<'a> Source<'a> {
         let list = rawdoc! {
             "listDatabases": 1, "$db": "admin", "$readPreference": { "mode": "secondaryPreferred" },
         };
-        let reply = self.call(&list)?;
+        let reply = self.ask(&list)?;
         Ok(match reply.get("totalSize")? {
             Some(RawBsonRef::Int32(n)) => u64::try_from(n).unwrap_or(0),
             Some(RawBsonRef::Int64(n)) => u64::try_from(n).unwrap_or(0),
@@ -204,15 +187,10 @@ impl<'a> Source<'a> {
             "find": "oplog.rs", "$db": "local", "sort": { "$natural": -1 }, "limit": 1, "singleBatch": true,
             "$readPreference": { "mode": "secondaryPreferred" },
         };
-        let reply = self.call(&find)?;
+        let reply = self.ask(&find)?;
         let newest = reply.get_document("cursor")?.get_array("firstBatch")?.into_iter().next().transpose()?;
         let newest = newest.and_then(RawBsonRef::as_document).map(RawDocument::to_owned);
         newest.ok_or_else(|| Error::new(ErrorCode::InitialSyncFailure, "the source has no log"))
-    }
-
-    pub fn newest_optime(&mut self) -> Result<OpTime> {
-        let newest = self.newest_entry()?;
-        optime_of(&newest).ok_or_else(|| Error::failed_to_parse("the source's newest entry has no OpTime"))
     }
 
     /// Every collection and view that belongs to the set.
@@ -220,7 +198,7 @@ impl<'a> Source<'a> {
         let list = rawdoc! {
             "listDatabases": 1, "nameOnly": true, "$db": "admin", "$readPreference": { "mode": "secondaryPreferred" },
         };
-        let reply = self.call(&list)?;
+        let reply = self.ask(&list)?;
         let mut listed = Vec::new();
         for database in reply.get_array("databases")? {
             let RawBsonRef::Document(database) = database? else { continue };
@@ -258,7 +236,7 @@ impl<'a> Source<'a> {
             "listIndexes": listed.named(), "includeIndexBuildInfo": true, "$db": listed.namespace.db(),
             "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
         };
-        let reply = self.call(&list)?;
+        let reply = self.ask(&list)?;
         for index in reply.get_document("cursor")?.get_array("firstBatch")? {
             let RawBsonRef::Document(index) = index? else { continue };
             let spec = index.get_document("spec")?;
@@ -296,10 +274,7 @@ impl<'a> Source<'a> {
             "collStats": listed.named(), "$db": listed.namespace.db(),
             "$readPreference": { "mode": "secondaryPreferred" },
         };
-        let reply = match self.call(&ask) {
-            Err(error) if error.code == ErrorCode::NamespaceNotFound => return Ok(()),
-            reply => reply?,
-        };
+        let reply = self.ask(&ask)?;
         let number = |name: &str| match reply.get(name) {
             Ok(Some(RawBsonRef::Int32(n))) => u64::try_from(n).unwrap_or(0),
             Ok(Some(RawBsonRef::Int64(n))) => u64::try_from(n).unwrap_or(0),

@@ -4,7 +4,7 @@ use baton_types::{Namespace, OpTime};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Attempts until a member gives up, as in MongoDB.
-pub const ATTEMPTS_MAX: usize = 10;
+pub const ATTEMPTS_MAX: usize = baton_following::ATTEMPTS_MAX as usize;
 
 /// An attempt that failed.
 #[derive(Clone, Debug)]

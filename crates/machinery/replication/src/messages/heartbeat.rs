@@ -3,7 +3,10 @@
 //! Beyond MongoDB's: the request names the set by `replicaSetId` too, and says of its sender what the response says of its own (`state`, `writtenOpTime`, `opTime`,
 //! `durableOpTime`), and both say `protocolVersion` ([`baton_consensus::PROTOCOL_VERSION`]), `commitPoint`, and `syncSource` as a member's `_id`.
 //!
-//! Invariant: a configuration that comes with a response has passed `Configuration::validate`.
+//! `leadership` has what a member says of its heavy tasks ([`super::leadership`]).
+//!
+//! Invariants: a configuration that comes with a response has passed `Configuration::validate`; what `leadership` has is a document of
+//! bounded size. What is in it is read where it is heard: a member whose tasks are not understood still gives a sign of life.
 //! What it does not do: compare set names, terms or versions.
 
 use super::fields::{self, NO_MEMBER};
@@ -20,6 +23,8 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 const HEARTBEAT_VERSION: i64 = 1;
 /// The term of a configuration that does not say.
 const UNKNOWN_TERM: i64 = baton_consensus::configuration::UNKNOWN_TERM;
+/// What a member says of its heavy tasks takes no more: several times the longest there is.
+const LEADERSHIP_BYTES_MAX: usize = 16 << 10;
 
 /// What the two halves call the configuration's version and term.
 struct VersionNames {
@@ -101,6 +106,9 @@ fn append_gossip(document: &mut RawDocumentBuf, gossip: &Gossip, names: &Version
     if gossip.sync_source.is_some() {
         document.append(cstr!("syncSource"), member_number(gossip.sync_source));
     }
+    if let Some(leadership) = &gossip.leadership {
+        document.append(cstr!("leadership"), leadership.clone());
+    }
 }
 
 fn decode_gossip(document: &RawDocument, names: &VersionNames) -> Result<Gossip> {
@@ -122,7 +130,22 @@ fn decode_gossip(document: &RawDocument, names: &VersionNames) -> Result<Gossip>
         },
         commit_point: fields::optime(document, "commitPoint")?,
         sync_source: fields::member_if_any(document, "syncSource")?,
+        leadership: decode_leadership(document)?,
     })
+}
+
+fn decode_leadership(document: &RawDocument) -> Result<Option<RawDocumentBuf>> {
+    if document.get("leadership")?.is_none() {
+        return Ok(None);
+    }
+    let leadership = fields::object(document, "leadership")?;
+    let bytes = leadership.as_bytes().len();
+    if bytes > LEADERSHIP_BYTES_MAX {
+        return Err(Error::bad_value(format!(
+            "leadership field is {bytes} bytes long, at most {LEADERSHIP_BYTES_MAX}"
+        )));
+    }
+    Ok(Some(leadership.to_owned()))
 }
 
 fn decode_state(document: &RawDocument) -> Result<MemberState> {

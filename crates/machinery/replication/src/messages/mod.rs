@@ -19,6 +19,7 @@
 
 mod fields;
 mod heartbeat;
+pub(crate) mod leadership;
 mod positions;
 mod step_up;
 mod votes;

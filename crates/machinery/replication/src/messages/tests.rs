@@ -56,8 +56,11 @@ fn any_reason() -> impl Strategy<Value = ElectionReason> {
 
 fn any_gossip() -> impl Strategy<Value = Gossip> {
     let who = (any_term(), any::<u32>());
-    (who, of(any_member()), any_state(), any_position(), any_optime(), of(any_member()), any_version()).prop_map(
-        |((term, protocol_version), primary, state, position, commit_point, sync_source, configuration_version)| {
+    let leadership = of(any::<i64>()).prop_map(|number| number.map(|number| bson::rawdoc! { "sequence": number }));
+    let rest = (any_version(), leadership);
+    (who, of(any_member()), any_state(), any_position(), any_optime(), of(any_member()), rest).prop_map(
+        |((term, protocol_version), primary, state, position, commit_point, sync_source, rest)| {
+            let (configuration_version, leadership) = rest;
             Gossip {
                 term,
                 protocol_version,
@@ -67,6 +70,7 @@ fn any_gossip() -> impl Strategy<Value = Gossip> {
                 commit_point,
                 sync_source,
                 configuration_version,
+                leadership,
             }
         },
     )
@@ -254,6 +258,7 @@ fn gossip() -> Gossip {
         commit_point: optime(3, 27),
         sync_source: Some(MemberId(2)),
         configuration_version: ConfigurationVersion { term: 3, version: 5 },
+        leadership: None,
     }
 }
 
@@ -462,6 +467,19 @@ fn fields_of_the_envelope_are_passed_over_and_optional_ones_may_be_absent() {
         },
     };
     assert_eq!(decoded, Request::Heartbeat(expected));
+}
+
+#[test]
+fn what_a_member_says_of_its_tasks_is_a_document_of_bounded_size() {
+    let mut command = document(&encode_request(&heartbeat()));
+    command.insert("leadership", doc! { "tasks": [] });
+    let decode = |command: &Document| decode_request(&RawDocumentBuf::try_from(command).unwrap());
+    let Ok(Request::Heartbeat(heard)) = decode(&command) else { panic!("refused") };
+    assert_eq!(heard.gossip.leadership, Some(bson::rawdoc! { "tasks": [] }));
+    command.insert("leadership", doc! { "tasks": "x".repeat(20_000) });
+    assert_eq!(decode(&command).unwrap_err().code.0, 2);
+    command.insert("leadership", 1);
+    assert_eq!(decode(&command).unwrap_err().code.0, 14);
 }
 
 #[test]

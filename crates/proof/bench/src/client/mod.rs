@@ -1,13 +1,15 @@
 //! One client, one connection, one request at a time: the five things a workload asks of a store.
 //!
 //! Invariant: a call that returns `Ok` was answered by the store and the answer says that the request took effect (a
-//! read found its record, an update matched one). A client never retries: a failure is a figure, or ends the run.
+//! read found its record, an update matched one). A client never retries: a failure is a figure, or ends the run. But for those that
+//! follow leadership (`following`).
 
 mod direct;
 mod discovery;
 #[cfg(feature = "driver")]
 mod driver;
 mod echo;
+mod following;
 mod message;
 mod redis;
 mod reply;
@@ -24,6 +26,7 @@ pub use discovery::Discovery;
 #[cfg(feature = "driver")]
 pub use driver::DriverFactory;
 pub use echo::{EchoFactory, MessageSizes, serve as serve_echo};
+pub use following::FollowingFactory;
 pub use redis::RedisFactory;
 pub use thin::{ThinFactory, Wire, initiate_alone, primary_of};
 

@@ -235,7 +235,7 @@ impl Factory for ThinFactory {
     }
 }
 
-struct ThinClient {
+pub(super) struct ThinClient {
     wire: Wire,
     find: Template,
     find_key: usize,
@@ -252,7 +252,7 @@ struct ThinClient {
 }
 
 impl ThinClient {
-    fn new(wire: Wire, write_concern: WriteConcern, layout: Layout) -> Result<Self, Failure> {
+    pub(super) fn new(wire: Wire, write_concern: WriteConcern, layout: Layout) -> Result<Self, Failure> {
         let collection = layout.collection();
         let find = Template::new(
             &doc! { "find": collection, "filter": { "_id": KEY_MARKER }, "limit": 1, "singleBatch": true, "$db": DATABASE },

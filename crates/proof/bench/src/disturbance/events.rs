@@ -1,4 +1,5 @@
-//! What disturbs: each event by name, what must be there before it, what it asks for, and what shows that it is over.
+//! What disturbs: each event by name, what must be there before it, what it asks for, and what shows that it is over. Two of them are
+//! none of Baton's: yardsticks, that show what the machine itself makes others wait while something works beside them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +14,8 @@ use crate::local_set::LocalSet;
 
 /// How long an event may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long a yardstick works.
+const YARDSTICK: Duration = Duration::from_secs(5);
 /// Between two looks whether it is over.
 const LOOK: Duration = Duration::from_millis(100);
 /// So many looks in a row must find nothing left to do: between two tasks, and between two steps of one, there may be nothing to see
@@ -22,6 +25,10 @@ const LOOKS: usize = 10;
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Event {
+    /// Yardstick: a loop on every processor, with niceness 19
+    Spin,
+    /// Yardstick: a file appended to, 256 KB a sync, with niceness 19
+    Append,
     /// `$out` of the table
     Out,
     /// drop of a table of that size (what `$out` wrote, or one loaded for it)
@@ -62,7 +69,9 @@ pub enum Event {
 
 impl Event {
     /// All, in the order in which they come.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
+        Self::Spin,
+        Self::Append,
         Self::Out,
         Self::Drop,
         Self::IndexSingle,
@@ -86,6 +95,11 @@ impl Event {
     /// Its name on the command line and in reports.
     pub fn name(self) -> String {
         clap::ValueEnum::to_possible_value(&self).map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether it is none of Baton's work: nothing is promised of it.
+    pub fn is_yardstick(self) -> bool {
+        matches!(self, Self::Spin | Self::Append)
     }
 
     /// Of the throughput of busy clients, what must be left meanwhile.
@@ -151,6 +165,18 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// Looks who is primary by now: members move leadership before heavy work of their own. Not where a member has been emptied, which
+    /// was chosen by who was primary then.
+    ///
+    /// # Errors
+    /// If there is none for long.
+    pub fn find_primary(&mut self, event: Event) -> Result<(), Failure> {
+        if !matches!(event, Event::SyncLogical | Event::SyncFile) {
+            self.primary = self.set.primary()?;
+        }
+        Ok(())
+    }
+
     /// Takes away what would weigh on the next event. Not measured.
     ///
     /// # Errors
@@ -161,6 +187,7 @@ impl Stage<'_> {
                 self.ask(&doc! { "dropIndexes": TABLE, "index": "*", "$db": DATABASE })?;
             }
             Event::Backup => std::fs::remove_dir_all(self.scratch.join("backup")).unwrap_or(()),
+            Event::Append => std::fs::remove_file(self.scratch.join("appended"))?,
             _ => {}
         }
         Ok(())
@@ -172,6 +199,14 @@ impl Stage<'_> {
     /// If it cannot even be asked for.
     pub fn bring_about(&mut self, event: Event) -> Result<Outcome, Failure> {
         match event {
+            Event::Spin => {
+                let cpus = std::thread::available_parallelism()?.get();
+                work_beside(cpus, || vec!["sh".into(), "-c".into(), "while :; do :; done".into()])
+            }
+            Event::Append => work_beside(1, || {
+                let file = format!("of={}", self.scratch.join("appended").display());
+                ["dd", "if=/dev/zero", &file, "bs=256k", "oflag=dsync", "status=none"].map(Into::into).to_vec()
+            }),
             Event::Out => self.drain(self.primary, &aggregate(vec![doc! { "$match": {} }, doc! { "$out": COPY }])),
             Event::Drop => self.try_command(&doc! { "drop": COPY, "$db": DATABASE }),
             Event::IndexSingle => self.index(&doc! { "key": { "serial": 1 }, "name": "disturbing" }),
@@ -356,6 +391,21 @@ impl Stage<'_> {
             Ok(Outcome::Done)
         })
     }
+}
+
+/// Has so many programs work for a while, with niceness 19.
+fn work_beside(count: usize, program: impl Fn() -> Vec<String>) -> Result<Outcome, Failure> {
+    let mut running = Vec::new();
+    for _ in 0..count {
+        running.push(Command::new("nice").args(["-n", "19"]).args(program()).stdin(Stdio::null()).spawn());
+    }
+    std::thread::sleep(YARDSTICK);
+    for child in &mut running {
+        let child = child.as_mut().map_err(|error| format!("nice: {error}"))?;
+        child.kill()?;
+        child.wait()?;
+    }
+    Ok(Outcome::Done)
 }
 
 fn hello() -> Document {

@@ -40,6 +40,9 @@ pub struct DisturbanceArgs {
     /// Seconds that are measured right before each event
     #[arg(long, default_value_t = 10.0)]
     pub quiet: f64,
+    /// Seconds that the members may take to come to rest before an event
+    #[arg(long, default_value_t = 120.0)]
+    pub rest: f64,
     /// Another binary, whose members are measured first, by the same clients
     #[arg(long)]
     pub before: Option<PathBuf>,
@@ -55,16 +58,14 @@ const MEMBERS: usize = 3;
 const MEANWHILE_MIN: Duration = Duration::from_secs(1);
 /// After a rest the clients go on for so long before anything counts.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How long the members may take to come to rest before an event.
-const REST_MAX: Duration = Duration::from_secs(120);
 
 /// Brings the events about, one after the other, and prints what the clients noticed.
 ///
 /// # Errors
 /// If a member does not start, or an event can neither be carried out nor is refused.
 pub fn run(args: &DisturbanceArgs) -> Result<(), Failure> {
-    if args.records < 3 || args.quiet <= 0.0 {
-        return Err("--records must be at least 3 and --quiet above 0".into());
+    if args.records < 3 || args.quiet <= 0.0 || !(0.0..1e6).contains(&args.rest) {
+        return Err("--records must be at least 3, --quiet above 0, and --rest so many seconds".into());
     }
     let before = args.before.iter().map(|binary| ("before", Some(binary)));
     let (mut text, mut runs, mut targets) = (String::new(), Vec::new(), Vec::new());
@@ -117,12 +118,13 @@ fn one(
     let primary = set.primary()?;
     let mut stage = Stage { set, primary, table: &table, scratch };
     stage.prepare(event)?;
-    machine::settle(&stage.set.pids(), REST_MAX)?;
+    machine::settle(&stage.set.pids(), Duration::from_secs_f64(args.rest))?;
     load.go_on();
     std::thread::sleep(WARM_UP);
     let start = load.now();
     std::thread::sleep(Duration::from_secs_f64(args.quiet));
     let quiet = Stretch { start, end: load.now() };
+    stage.find_primary(event)?;
     let begun = Instant::now();
     let outcome = stage.bring_about(event)?;
     let answered = begun.elapsed();
@@ -131,6 +133,7 @@ fn one(
     let end = quiet.end + ended.max(MEANWHILE_MIN).as_nanos() as u64;
     // Who is still stuck counts in full.
     load.rest();
+    stage.find_primary(event)?;
     stage.clean_up(event)?;
     let stretch = Stretch { start: quiet.end, end };
     let samples = load.samples();

@@ -56,7 +56,7 @@ impl Row {
 
 /// What is to be reached by an event that was not refused.
 pub fn targets(row: &Row, records: u64, busy: usize) -> Vec<Target> {
-    if row.refused.is_some() {
+    if row.refused.is_some() || row.event.is_yardstick() {
         return Vec::new();
     }
     let event = row.event.name();

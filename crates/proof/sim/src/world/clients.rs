@@ -41,7 +41,7 @@ impl World {
             .filter(|(_, m)| m.consensus.is_some() && m.takes_writes && m.paused_until <= self.now)
             .map(|(id, _)| *id)
             .collect();
-        if !writers.is_empty() && self.next_value < 600 && !self.healed {
+        if !writers.is_empty() && self.next_value < self.writes_max() && !self.healed {
             let id = writers[self.random.random_range(0..writers.len())];
             let term = self.members[&id].summary.term;
             for _ in 0..self.random.random_range(1..4) {
@@ -54,7 +54,20 @@ impl World {
                 }
             }
         }
-        let wait_ms = self.random.random_range(5..300);
+        let wait_ms = self.random.random_range(5..300) * self.slowness();
         self.schedule_ms(wait_ms, Event::Client);
+    }
+
+    /// What takes a millisecond in most worlds takes so many in this one: the pauses of clients and followers, and between faults.
+    pub(super) fn slowness(&self) -> u64 {
+        self.duties().map_or(1, |duties| duties.slowness)
+    }
+
+    pub(super) fn stray(&self) -> f64 {
+        self.duties().map_or(0.02, |duties| duties.stray)
+    }
+
+    fn writes_max(&self) -> u64 {
+        if self.slowness() > 1 { 1500 } else { 600 }
     }
 }

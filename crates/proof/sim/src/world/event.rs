@@ -1,7 +1,10 @@
 //! What can happen in a world.
 
+use super::leading::Errand;
 use crate::disk::Entry;
 use baton_consensus::{Configuration, MemberId, Moment, Request, RequestKind, Response, SourceState};
+use baton_following::{Copying, Lane};
+use baton_leadership::TaskId;
 use baton_types::{OpTime, Term};
 
 #[derive(Clone, Debug)]
@@ -53,25 +56,38 @@ pub(super) enum Event {
         to: MemberId,
         boot: u64,
     },
-    Fetch {
+    /// A member that follows another looks whether there is something new.
+    Poll {
         by: MemberId,
         boot: u64,
-        generation: u64,
-        from: MemberId,
+        work: u64,
     },
-    Fetched {
+    /// Work that following asked for is done.
+    Worked {
         by: MemberId,
         boot: u64,
-        generation: u64,
-        from: MemberId,
-        asked: OpTime,
-        answer: Option<FetchAnswer>,
+        work: u64,
+        answer: Box<Answer>,
     },
-    RolledBack {
+    /// A task of a copy is done.
+    CopyWorked {
         by: MemberId,
         boot: u64,
-        from: MemberId,
+        lane: Lane,
+        work: u64,
     },
+    /// A process ends by itself, to be begun again.
+    ProcessEnds {
+        by: MemberId,
+        boot: u64,
+    },
+    /// The timer of a member's following.
+    FollowTick {
+        by: MemberId,
+        boot: u64,
+    },
+    /// Somebody's store has trouble for a while, or until it is copied anew.
+    Trouble,
     Client,
     Fault,
     /// Somebody's log has become too large.
@@ -82,6 +98,41 @@ pub(super) enum Event {
     Resume {
         member: MemberId,
     },
+    /// The timer of a member's leadership.
+    Look {
+        to: MemberId,
+        boot: u64,
+    },
+    /// What leadership asked for is carried out.
+    Errand {
+        to: MemberId,
+        boot: u64,
+        what: Errand,
+    },
+    /// A member measures itself.
+    Measure {
+        to: MemberId,
+        boot: u64,
+    },
+    /// A task that was admitted begins.
+    TaskBegins {
+        to: MemberId,
+        boot: u64,
+        task: TaskId,
+    },
+    /// A task ends, or gives up waiting.
+    TaskEnds {
+        to: MemberId,
+        boot: u64,
+        task: TaskId,
+        has_run: bool,
+    },
+    /// Works are given out.
+    Works,
+    /// What recurs is due: of one member, or of all.
+    Due {
+        member: Option<MemberId>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -90,12 +141,16 @@ pub(super) enum Persisted {
     Configuration(Box<Configuration>),
 }
 
+/// What comes of work; where this member is then is looked up when it comes.
 #[derive(Clone, Debug)]
-pub(super) struct FetchAnswer {
-    pub state: SourceState,
-    pub term: Term,
-    pub commit_point: OpTime,
-    pub entries: Vec<Entry>,
+pub(super) enum Answer {
+    Connected,
+    Failed(&'static str),
+    Copied { from: MemberId, what: Copying },
+    Fetched { entries: Vec<Entry>, source: SourceState, commit_point: OpTime },
+    Applied { from: usize, until: usize },
+    Paged { theirs: Vec<OpTime>, source: SourceState },
+    TakenAway { common: OpTime },
 }
 
 impl Event {
@@ -108,12 +163,26 @@ impl Event {
             | Self::Persisted { to, boot, .. }
             | Self::Synced { to, boot, .. }
             | Self::TermBegun { to, boot, .. }
-            | Self::WritesBlocked { to, boot } => Some((*to, Some(*boot))),
-            Self::Fetch { by, boot, .. } | Self::Fetched { by, boot, .. } | Self::RolledBack { by, boot, .. } => {
-                Some((*by, Some(*boot)))
-            }
+            | Self::WritesBlocked { to, boot }
+            | Self::Look { to, boot }
+            | Self::Errand { to, boot, .. }
+            | Self::Measure { to, boot }
+            | Self::TaskBegins { to, boot, .. }
+            | Self::TaskEnds { to, boot, .. } => Some((*to, Some(*boot))),
+            Self::Poll { by, boot, .. }
+            | Self::Worked { by, boot, .. }
+            | Self::CopyWorked { by, boot, .. }
+            | Self::ProcessEnds { by, boot }
+            | Self::FollowTick { by, boot } => Some((*by, Some(*boot))),
             Self::Request { to, .. } => Some((*to, None)),
-            Self::Client | Self::Fault | Self::Truncate | Self::Restart { .. } | Self::Resume { .. } => None,
+            Self::Client
+            | Self::Fault
+            | Self::Truncate
+            | Self::Trouble
+            | Self::Restart { .. }
+            | Self::Resume { .. }
+            | Self::Works
+            | Self::Due { .. } => None,
         }
     }
 }

@@ -1,131 +1,474 @@
-//! How members of a world follow another's log: fetching, judging what came, going back.
+//! The driver of `baton-following` in a world: carries out what a member's machine asks for, over its disk and the network.
+//!
+//! What is simulated is how long things take, what gets lost, and what a store can have against an entry ([`super::trouble`]). As a
+//! real store does, this one skips entries that are not newer than its last; unlike a real one it has no gate that refuses to apply
+//! while its member writes: that nothing comes then is the machine's to see to.
 
-use super::event::{Event, FetchAnswer};
-use super::{Removed, World};
-use crate::disk::{Entry, common_prefix};
-use baton_consensus::{DataState, Input, MemberId, MemberState, Mutant, SourceState, Verdict, judge};
-use baton_types::{OpTime, Timestamp};
+use super::World;
+use super::copying::Copy;
+use super::event::{Answer, Event};
+use super::observing::{Applied, WentBack};
+use super::trouble::Complaint;
+use super::{Removed, SimMember};
+use crate::disk::Entry;
+use baton_consensus::{Input as Told, MemberId, MemberState, SourceState};
+use baton_following::{
+    Answer as Copied, Attempt, Batch, Effect, Fault, FaultKind, Following, Here, Input, Lane, TakenAway,
+};
+use baton_types::{OpTime, Term, Timestamp};
 use rand::Rng;
+use std::collections::VecDeque;
 use std::time::Duration;
 
-impl World {
-    pub(super) fn fetch(&mut self, by: MemberId, generation: u64, from: MemberId) {
-        let member = &self.members[&by];
-        if member.fetch_generation != generation {
-            return;
-        }
-        let (boot, asked) = (member.boot, member.disk.last());
-        let source = &self.members[&from];
-        let reachable =
-            source.consensus.is_some() && source.summary.state.is_readable() && source.paused_until <= self.now;
-        let lost = self.is_lost(by, from) || self.is_lost(from, by);
-        let answer = (reachable && !lost).then(|| {
-            let source = &self.members[&from];
-            let most = 1 + (self.next_value % 7) as usize;
-            // Who has nothing copies documents, and so is at the end of the source's log at once.
-            let copies = self.weather.truncates && asked == OpTime::ZERO;
-            let entries = match copies {
-                true => source.disk.log.clone(),
-                false => source.disk.from(asked).iter().take(most + 1).copied().collect(),
-            };
-            let oldest =
-                source.disk.log.get(source.disk.oldest).map_or(Timestamp::ZERO, |entry| entry.optime.timestamp);
-            FetchAnswer {
-                state: SourceState { term: source.summary.term, last: source.disk.last(), oldest },
-                term: source.summary.term,
-                commit_point: source.summary.commit_point,
-                entries,
-            }
-        });
-        let wait = self.network_delay() + self.network_delay();
-        self.schedule(wait, Event::Fetched { by, boot, generation, from, asked, answer });
-    }
+/// How often a source that has nothing says so, at least.
+const EMPTY_INTERVAL: Duration = Duration::from_secs(1);
+const CLOSED: &str = "the connection was closed";
 
-    pub(super) fn fetched(
-        &mut self,
-        by: MemberId,
-        generation: u64,
-        from: MemberId,
-        asked: OpTime,
-        answer: Option<FetchAnswer>,
-    ) {
-        let member = &self.members[&by];
-        let mutant = self.weather.mutant;
-        let has_changed = member.disk.last() != asked && mutant != Mutant::FetchesOnAsPrimary;
-        if member.fetch_generation != generation || has_changed {
+/// What a driver of one machine keeps.
+#[derive(Debug, Default)]
+pub(super) struct Follower {
+    pub machine: Following,
+    effects: VecDeque<Effect>,
+    is_carrying_out: bool,
+    /// Names the work under way: what an older one brings is dropped.
+    work: u64,
+    /// The work under way waits for another member.
+    waits_for_source: bool,
+    /// It is the source that is to be copied at once.
+    pub copies: bool,
+    /// The copy that is being made.
+    pub copy: Option<Box<Copy>>,
+    awaits_sync: bool,
+    stream: Option<Stream>,
+    /// The batch that came last.
+    batch: Vec<Entry>,
+    /// What was known with the page that came last.
+    page: Option<(Here, SourceState)>,
+    /// The term to be begun once this member rests.
+    pub begins: Option<Term>,
+    tick_at: Option<Duration>,
+    /// When a batch was last taken, another source set, or a rollback ended.
+    pub moved_at: Duration,
+}
+
+/// A cursor on another's log.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    source: MemberId,
+    boot: u64,
+    cuts: u64,
+    /// The place of the next entry.
+    at: usize,
+    /// What was said last, and when.
+    told: Option<(SourceState, OpTime)>,
+    told_at: Duration,
+}
+
+impl World {
+    /// Steps a member's machine, and carries out what it asks for.
+    pub(super) fn follow(&mut self, id: MemberId, input: Input) {
+        let now = self.now;
+        let Some(member) = self.members.get_mut(&id) else { return };
+        if member.consensus.is_none() {
             return;
         }
         let boot = member.boot;
-        let Some(answer) = answer else {
-            self.deliver(by, Input::SourceFailed { source: from, avoid: Duration::from_millis(200) });
+        if self.weather.trace {
+            eprintln!("{now:?} member {id} follows: {input:?}");
+        }
+        let follower = &mut member.follower;
+        if matches!(input, Input::Source(_) | Input::TakenAway { .. }) {
+            follower.moved_at = now;
+        }
+        let recorder = self.rings.as_mut().and_then(|rings| rings.following.get_mut(&id));
+        let effects = super::rings::step(recorder, &mut follower.machine, now, input);
+        follower.effects.extend(effects);
+        if follower.is_carrying_out {
             return;
-        };
-        let leads = member.summary.state == MemberState::Primary && mutant != Mutant::FetchesOnAsPrimary;
-        let optimes: Vec<OpTime> = answer.entries.iter().map(|entry| entry.optime).collect();
-        // An empty log has nothing to be found in the source's: it takes all, as an initial sync would.
-        let is_empty = asked == OpTime::ZERO;
-        let verdict = if is_empty && !leads {
-            Verdict::Append { entries: optimes.len() }
-        } else {
-            judge(asked, member.summary.term, leads, answer.state, &optimes)
-        };
-        match verdict {
-            Verdict::Append { entries } => {
-                let skip = usize::from(!is_empty);
-                let batch: Vec<Entry> = answer.entries.iter().skip(skip).take(entries).copied().collect();
-                if !batch.is_empty() {
-                    self.append(by, &batch);
-                    if is_empty {
-                        self.deliver(by, Input::Data(DataState::Ready));
-                    }
-                }
-                let term = if mutant == Mutant::FetchesOnAsPrimary { 0 } else { answer.term };
-                let FetchAnswer { commit_point, state: SourceState { last, .. }, .. } = answer;
-                self.deliver(by, Input::BatchTaken { source: from, term, commit_point, last });
-                let wait_ms = if batch.is_empty() { self.random.random_range(5..60) } else { 0 };
-                self.schedule_ms(wait_ms, Event::Fetch { by, boot, generation, from });
+        }
+        follower.is_carrying_out = true;
+        self.touch(id);
+        while let Some(effect) = self.members.get_mut(&id).and_then(|member| member.follower.effects.pop_front()) {
+            if self.weather.trace {
+                eprintln!("    => {effect:?}");
             }
-            Verdict::ChangeSource => {
-                self.deliver(by, Input::SourceFailed { source: from, avoid: Duration::from_millis(300) });
-            }
-            Verdict::TooStale => {
-                self.tally.too_stale += 1;
-                self.deliver(by, Input::SourceTooStale { source: from, oldest: answer.state.oldest });
-            }
-            Verdict::RollBack => {
-                self.deliver(by, Input::Data(DataState::Rollback));
-                let wait = self.disk_delay();
-                self.schedule(wait, Event::RolledBack { by, boot, from });
+            self.carry_out_following(id, effect);
+        }
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.follower.is_carrying_out = false;
+        let deadline = member.follower.machine.next_deadline();
+        if deadline != member.follower.tick_at {
+            member.follower.tick_at = deadline;
+            if let Some(deadline) = deadline {
+                let wait = deadline.saturating_sub(now).min(Duration::from_secs(3600));
+                self.schedule(wait, Event::FollowTick { by: id, boot });
             }
         }
     }
 
-    pub(super) fn roll_back(&mut self, by: MemberId, from: MemberId) {
-        let source = &self.members[&from].disk.log;
-        let mine = &self.members[&by].disk.log;
-        let common = common_prefix(mine, source);
-        let is_primary = self.members[&by].summary.state == MemberState::Primary;
-        let still_behind = self.members[&from].disk.last() > self.disk(by).last();
-        let committed = mine.partition_point(|entry| entry.optime <= self.members[&by].summary.commit_point);
-        if common < committed {
-            // Refused, as a real member refuses it.
-            self.deliver(by, Input::SourceFailed { source: from, avoid: Duration::from_millis(300) });
-        } else if !is_primary && still_behind {
-            let term = self.members[&by].summary.term;
-            let removed: Vec<Removed> = mine[common..].iter().map(|entry| Removed { term, entry: *entry }).collect();
-            if let Some(member) = self.members.get_mut(&by) {
-                member.disk.truncate(common);
-                self.tally.rollbacks += 1;
+    pub(super) fn follow_tick(&mut self, id: MemberId) {
+        let wall = self.clock_of(id);
+        if let Some(member) = self.members.get_mut(&id) {
+            member.follower.tick_at = None;
+        }
+        self.follow(id, Input::Tick { wall });
+    }
+
+    fn clock_of(&self, id: MemberId) -> Duration {
+        let skew_secs = self.members[&id].skew_secs;
+        let since = Duration::from_secs(1000) + self.now;
+        if skew_secs < 0 {
+            since - Duration::from_secs(skew_secs.unsigned_abs())
+        } else {
+            since + Duration::from_secs(skew_secs.unsigned_abs())
+        }
+    }
+
+    pub(super) fn here(&self, id: MemberId) -> Here {
+        let member = &self.members[&id];
+        Here {
+            last: member.disk.last(),
+            term: member.summary.term,
+            leads: member.summary.state == MemberState::Primary,
+            committed: member.summary.commit_point.timestamp,
+            wall: self.clock_of(id),
+        }
+    }
+
+    fn carry_out_following(&mut self, id: MemberId, effect: Effect) {
+        match effect {
+            Effect::Connect { source, within } => {
+                if let Some(follower) = self.follower(id) {
+                    follower.stream =
+                        Some(Stream { source, boot: 0, cuts: 0, at: 0, told: None, told_at: Duration::ZERO });
+                }
+                let is_there = self.reaches(id, source);
+                self.answer_from_afar(id, within, is_there.then_some(Answer::Connected));
             }
-            self.removed.extend(removed);
-            let position = self.disk(by).position();
-            self.deliver(by, Input::Log(position));
+            Effect::Copy { lane, task } => self.carry_out_copying(id, lane, task),
+            Effect::HangUp { lane } => self.hang_up(id, Some(lane)),
+            Effect::Progress(progress) => self.copy_progressed(id, *progress),
+            Effect::Open { after, within } => {
+                let answer = self.open_stream(id, after);
+                self.answer_from_afar(id, within, answer);
+            }
+            Effect::Read { .. } => {
+                let work = self.begin_work(id, true);
+                self.poll(id, work);
+            }
+            Effect::Apply { from, until } => {
+                let work = self.begin_work(id, false);
+                let wait = self.disk_delay();
+                self.worked(wait, id, work, Answer::Applied { from, until });
+            }
+            Effect::Sync => {
+                if let Some(follower) = self.follower(id) {
+                    follower.awaits_sync = true;
+                }
+                self.begin_sync(id);
+                self.look_for_sync(id);
+            }
+            Effect::AskToSpare => {
+                let spared =
+                    self.members[&id].consensus.as_ref().is_some_and(|consensus| consensus.view().can_spare_my_copy);
+                self.follow(id, Input::Spared(spared));
+            }
+            Effect::LookBack { secs } => {
+                let (own, is_oldest) = self.entry_before(id, secs);
+                self.follow(id, Input::LookedBack { own, is_oldest });
+            }
+            Effect::Page { from, entries_max, within } => {
+                let answer = self.page(id, from, entries_max);
+                self.answer_from_afar(id, within, answer);
+            }
+            Effect::TakeAway { common } => {
+                let work = self.begin_work(id, false);
+                let wait = self.disk_delay();
+                self.worked(wait, id, work, Answer::TakenAway { common });
+            }
+            Effect::Close => {
+                self.close(id);
+                self.hang_up(id, None);
+            }
+            Effect::Rested => self.rested(id),
+            Effect::NoteNotWhole => {
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.disk.is_whole = false;
+                }
+            }
+            Effect::Tell(told) => {
+                self.tally.too_stale += u64::from(matches!(*told, Told::SourceTooStale { .. }));
+                let now = self.now;
+                if matches!(*told, Told::BatchTaken { .. })
+                    && let Some(follower) = self.follower(id)
+                {
+                    follower.moved_at = now;
+                }
+                self.deliver(id, *told);
+            }
+            Effect::Refused(_) => self.tally.refused += 1,
+            Effect::Stopped { .. } | Effect::Passed | Effect::NotRolledBack { .. } => {}
         }
-        self.deliver(by, Input::Data(DataState::Ready));
-        let member = &self.members[&by];
-        if let Some(from) = member.fetches_from {
-            let (boot, generation) = (member.boot, member.fetch_generation);
-            self.schedule_ms(1, Event::Fetch { by, boot, generation, from });
+    }
+
+    pub(super) fn follower(&mut self, id: MemberId) -> Option<&mut Follower> {
+        self.members.get_mut(&id).map(|member| &mut member.follower)
+    }
+
+    fn begin_work(&mut self, id: MemberId, waits_for_source: bool) -> u64 {
+        let Some(follower) = self.follower(id) else { return 0 };
+        follower.work += 1;
+        follower.waits_for_source = waits_for_source;
+        follower.copies = false;
+        follower.work
+    }
+
+    fn worked(&mut self, after: Duration, by: MemberId, work: u64, answer: Answer) {
+        let boot = self.members[&by].boot;
+        self.schedule(after, Event::Worked { by, boot, work, answer: Box::new(answer) });
+    }
+
+    /// An answer takes its time; none takes all the time there is, if the other side does not say that it is gone.
+    pub(super) fn answer_from_afar(&mut self, id: MemberId, within: Duration, answer: Option<Answer>) {
+        let work = self.begin_work(id, true);
+        let there_and_back = self.network_delay() + self.network_delay();
+        match answer {
+            Some(answer) => self.worked(there_and_back, id, work, answer),
+            None => {
+                let is_silent = !self.healed && self.random.random_bool(0.2);
+                let wait = if is_silent { within } else { there_and_back };
+                self.worked(wait, id, work, Answer::Failed("no answer"));
+            }
         }
+    }
+
+    pub(super) fn reaches(&mut self, by: MemberId, source: MemberId) -> bool {
+        let Some(other) = self.members.get(&source) else { return false };
+        let is_there = other.consensus.is_some() && other.summary.state.is_readable() && other.paused_until <= self.now;
+        is_there && !self.is_lost(by, source) && !self.is_lost(source, by)
+    }
+
+    fn source_state(other: &SimMember) -> SourceState {
+        SourceState {
+            term: other.summary.term,
+            last: other.disk.last(),
+            oldest: other.disk.log.get(other.disk.oldest).map_or(Timestamp::ZERO, |entry| entry.optime.timestamp),
+        }
+    }
+
+    fn open_stream(&mut self, id: MemberId, after: OpTime) -> Option<Answer> {
+        let source = self.members[&id].follower.stream?.source;
+        if !self.reaches(id, source) {
+            return None;
+        }
+        let other = &self.members[&source];
+        let at = other.disk.place(after.timestamp);
+        let stream = Stream { source, boot: other.boot, cuts: other.disk.cuts, at, told: None, told_at: self.now };
+        self.follower(id)?.stream = Some(stream);
+        Some(self.take_from_stream(id, stream))
+    }
+
+    /// What the source has for the stream now, which goes on from there.
+    fn take_from_stream(&mut self, id: MemberId, stream: Stream) -> Answer {
+        let entries_max = 2 + (self.next_value % 7) as usize;
+        let now = self.now;
+        let other = &self.members[&stream.source];
+        let left = other.disk.log.get(stream.at..).unwrap_or_default();
+        let entries: Vec<Entry> = left.iter().take(entries_max).copied().collect();
+        let (source, commit_point) = (Self::source_state(other), other.summary.commit_point);
+        if let Some(follower) = self.follower(id) {
+            let at = stream.at + entries.len();
+            follower.stream = Some(Stream { at, told: Some((source, commit_point)), told_at: now, ..stream });
+        }
+        Answer::Fetched { entries, source, commit_point }
+    }
+
+    /// Takes what is new on the stream; if nothing is, looks again after a while.
+    pub(super) fn poll(&mut self, id: MemberId, work: u64) {
+        let member = &self.members[&id];
+        if member.follower.work != work {
+            return;
+        }
+        let Some(stream) = member.follower.stream else {
+            self.worked(Duration::ZERO, id, work, Answer::Failed(CLOSED));
+            return;
+        };
+        let boot = member.boot;
+        if member.condition.lags_until > self.now && !self.healed {
+            let wait = member.condition.lags_until - self.now;
+            self.schedule(wait, Event::Poll { by: id, boot, work });
+            return;
+        }
+        let other = &self.members[&stream.source];
+        let is_the_same = other.boot == stream.boot && other.disk.cuts == stream.cuts && stream.at >= other.disk.oldest;
+        let said = (Self::source_state(other), other.summary.commit_point);
+        let is_news = stream.at < other.disk.log.len() || stream.told != Some(said);
+        if !is_the_same || !self.reaches(id, stream.source) {
+            let is_silent = !self.healed && self.random.random_bool(0.2);
+            let wait = if is_silent {
+                Duration::from_millis(self.random.random_range(500..10_000))
+            } else {
+                self.network_delay()
+            };
+            self.worked(wait, id, work, Answer::Failed("the stream is broken"));
+        } else if is_news || self.now.saturating_sub(stream.told_at) >= EMPTY_INTERVAL {
+            let answer = self.take_from_stream(id, stream);
+            let wait = self.network_delay();
+            self.worked(wait, id, work, answer);
+        } else {
+            let wait_ms = self.random.random_range(5..60) * self.slowness();
+            self.schedule_ms(wait_ms, Event::Poll { by: id, boot, work });
+        }
+    }
+
+    fn page(&mut self, id: MemberId, from: Timestamp, entries_max: usize) -> Option<Answer> {
+        let source = self.members[&id].follower.stream?.source;
+        if !self.reaches(id, source) {
+            return None;
+        }
+        let other = &self.members[&source];
+        let at = other.disk.place(from);
+        let theirs = other.disk.log[at..].iter().take(entries_max).map(|entry| entry.optime).collect();
+        Some(Answer::Paged { theirs, source: Self::source_state(other) })
+    }
+
+    /// The newest entry that is so many seconds older than the last; or the oldest, if there is none.
+    fn entry_before(&self, id: MemberId, secs: u32) -> (OpTime, bool) {
+        let disk = self.disk(id);
+        let seconds = disk.last().timestamp.seconds.saturating_sub(secs);
+        let place = disk.log.partition_point(|entry| entry.optime.timestamp < Timestamp { seconds, increment: 0 });
+        match place.checked_sub(1).filter(|place| *place >= disk.oldest) {
+            Some(place) => (disk.log[place].optime, false),
+            None => (disk.log.get(disk.oldest).map_or(OpTime::ZERO, |entry| entry.optime), true),
+        }
+    }
+
+    fn close(&mut self, id: MemberId) {
+        let Some(follower) = self.follower(id) else { return };
+        follower.stream = None;
+        if follower.waits_for_source {
+            follower.waits_for_source = false;
+            let copies = follower.copies;
+            follower.work += 1;
+            follower.copies = copies;
+            let work = follower.work;
+            self.worked(Duration::ZERO, id, work, Answer::Failed(CLOSED));
+        }
+    }
+
+    fn rested(&mut self, id: MemberId) {
+        let wait = self.disk_delay();
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let boot = member.boot;
+        if let Some(term) = member.follower.begins.take() {
+            self.schedule(wait, Event::TermBegun { to: id, boot, term });
+        }
+    }
+
+    /// Whoever waits for a sync hears of it.
+    pub(super) fn look_for_sync(&mut self, id: MemberId) {
+        let wall = self.clock_of(id);
+        let Some(member) = self.members.get_mut(&id) else { return };
+        if member.follower.awaits_sync && member.disk.durable == member.disk.log.len() {
+            member.follower.awaits_sync = false;
+            self.follow(id, Input::Synced { wall });
+        }
+    }
+
+    /// Work is done: what came of it, as the machine is to hear it.
+    pub(super) fn take_answer(&mut self, id: MemberId, work: u64, answer: Answer) {
+        let Some(follower) = self.follower(id) else { return };
+        if follower.work != work {
+            return;
+        }
+        follower.waits_for_source = false;
+        let copies = std::mem::take(&mut follower.copies);
+        let here = self.here(id);
+        let input = match answer {
+            Answer::Connected => {
+                let disk = self.disk(id);
+                Input::Connected { here, is_whole: disk.is_whole && !disk.log.is_empty() }
+            }
+            Answer::Failed(reason) if copies => {
+                let fault = Fault { kind: FaultKind::Other, reason: reason.to_owned() };
+                Input::Copied { here, lane: Lane::Main, answer: Copied::Failed(fault) }
+            }
+            Answer::Failed(reason) => Input::Failed { reason: reason.to_owned() },
+            Answer::Copied { from, what } => {
+                let answer = self.copy_at_once(id, from, what);
+                Input::Copied { here: self.here(id), lane: Lane::Main, answer }
+            }
+            Answer::Fetched { entries, source, commit_point } => {
+                let optimes = entries.iter().map(|entry| entry.optime).collect();
+                if let Some(follower) = self.follower(id) {
+                    follower.batch = entries;
+                }
+                Input::Fetched { here, batch: Batch { optimes, source, commit_point, is_open: true } }
+            }
+            Answer::Applied { from, until } => Input::Applied(self.apply(id, from, until)),
+            Answer::Paged { theirs, source } => {
+                let disk = self.disk(id);
+                let known = theirs.iter().take_while(|optime| disk.has(**optime)).count();
+                if let Some(follower) = self.follower(id) {
+                    follower.page = Some((here, source));
+                }
+                Input::Paged { here, source, theirs, known }
+            }
+            Answer::TakenAway { common } => {
+                let outcome = self.take_away(id, common);
+                Input::TakenAway { position: self.disk(id).position(), outcome }
+            }
+        };
+        self.follow(id, input);
+    }
+
+    fn apply(&mut self, id: MemberId, from: usize, until: usize) -> Attempt {
+        let now = self.now;
+        let fails_whole = self.random.random_bool(0.5);
+        let Some(member) = self.members.get_mut(&id) else { return Attempt::Done };
+        let due: Vec<Entry> = member.follower.batch.get(from..until).unwrap_or_default().to_vec();
+        let last = member.disk.last().timestamp;
+        let new = || due.iter().filter(move |entry| entry.optime.timestamp > last);
+        let complaint = new().find_map(|entry| member.trouble.complaint(now, entry).map(|why| (*entry, why)));
+        let good = match complaint {
+            Some(_) if fails_whole => 0,
+            Some((bad, _)) => new().take_while(|entry| **entry != bad).count(),
+            None => new().count(),
+        };
+        for entry in new().take(good) {
+            let after = member.disk.last();
+            member.disk.apply(*entry);
+            self.applied.push(Applied { member: id, entry: *entry, after, is_own: false });
+        }
+        if good > 0 {
+            let position = member.disk.position();
+            self.deliver(id, Told::Log(position));
+        }
+        match complaint {
+            None => Attempt::Done,
+            Some((_, Complaint::NotYet)) => Attempt::NotYet,
+            Some((_, Complaint::Refused { is_of_collection })) => {
+                Attempt::Failed { reason: "the store is in trouble".to_owned(), is_of_collection }
+            }
+        }
+    }
+
+    fn take_away(&mut self, id: MemberId, common: OpTime) -> TakenAway {
+        let Some(member) = self.members.get_mut(&id) else {
+            return TakenAway::Failed { reason: String::new() };
+        };
+        if !member.disk.has(common) {
+            return TakenAway::Unrecoverable { reason: "the log has no such entry".to_owned() };
+        }
+        let len = member.disk.place(common.timestamp) + 1;
+        let term = member.summary.term;
+        let removed = member.disk.log[len..].iter().map(|entry| Removed { term, entry: *entry });
+        self.removed.extend(removed);
+        if let Some((here, source)) = member.follower.page.take() {
+            self.went_back.push(WentBack { member: id, here, source, common });
+        }
+        member.disk.cut(len);
+        self.tally.rollbacks += 1;
+        TakenAway::Done
     }
 }

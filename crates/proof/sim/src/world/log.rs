@@ -4,6 +4,7 @@
 
 use super::World;
 use super::event::{Event, Persisted};
+use super::observing::Applied;
 use crate::disk::Entry;
 use baton_consensus::{Input, MemberId, MemberState};
 use baton_types::{OpTime, Term, Timestamp};
@@ -36,7 +37,11 @@ impl World {
 
     pub(super) fn append(&mut self, id: MemberId, entries: &[Entry]) {
         let Some(member) = self.members.get_mut(&id) else { return };
-        member.disk.append(entries);
+        for entry in entries {
+            let after = member.disk.last();
+            member.disk.apply(*entry);
+            self.applied.push(Applied { member: id, entry: *entry, after, is_own: true });
+        }
         let position = member.disk.position();
         self.deliver(id, Input::Log(position));
         self.begin_sync(id);
@@ -59,9 +64,13 @@ impl World {
         // A rollback may have removed what this sync began with.
         let len = len.min(member.disk.log.len());
         member.disk.durable = member.disk.durable.max(len);
+        if member.disk.is_half_copied {
+            return;
+        }
         let position = member.disk.position();
         self.deliver(id, Input::Log(position));
         self.begin_sync(id);
+        self.look_for_sync(id);
     }
 
     pub(super) fn next_entry(&mut self, id: MemberId) -> Entry {

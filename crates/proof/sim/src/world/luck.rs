@@ -25,8 +25,12 @@ impl World {
                 self.boot_member(id);
             }
             self.deliver(id, Input::Freeze(Duration::ZERO));
+            // Who paused finds what was due meanwhile.
+            self.step_brain(id, baton_leadership::Input::Tick);
         }
+        self.end_troubles();
         self.found();
+        self.busy_all();
     }
 
     pub(super) fn crash(&mut self, id: MemberId) {
@@ -34,10 +38,12 @@ impl World {
             eprintln!("{:?} member {id} crashes", self.now);
         }
         let restart_ms = self.random.random_range(50..8000);
+        self.end_rings(id);
         let Some(member) = self.members.get_mut(&id) else { return };
         if member.consensus.take().is_none() {
             return;
         }
+        member.brain = None;
         member.disk.crash(&mut self.random);
         member.takes_writes = false;
         self.waiting.remove(&id);
@@ -47,7 +53,7 @@ impl World {
     }
 
     pub(super) fn fault(&mut self) {
-        if self.healed {
+        if self.healed || self.leading.duties.as_ref().is_some_and(|duties| duties.is_calm) {
             return;
         }
         let ids: Vec<MemberId> = self.members.keys().copied().collect();
@@ -68,10 +74,7 @@ impl World {
             60..78 => self.cut.clear(),
             78..84 => {
                 let pause = Duration::from_millis(self.random.random_range(100..6000));
-                if let Some(member) = self.members.get_mut(&victim) {
-                    member.paused_until = self.now + pause;
-                }
-                self.schedule(pause, Event::Resume { member: victim });
+                self.pause(victim, pause);
             }
             84..90 => self.step_down(),
             90..97 => self.reconfigure(),
@@ -80,8 +83,18 @@ impl World {
                 self.deliver(victim, Input::StandForElection { dry_run });
             }
         }
-        let wait_ms = self.random.random_range(20..2500);
+        let wait_ms = self.random.random_range(20..2500) * self.slowness();
         self.schedule_ms(wait_ms, Event::Fault);
+    }
+
+    pub(super) fn pause(&mut self, id: MemberId, pause: Duration) {
+        let leads = self.duties().is_some();
+        if let Some(member) = self.members.get_mut(&id) {
+            // A pause within a longer one ends it no sooner: what is due then is due at its end.
+            let longer = if leads { member.paused_until } else { self.now };
+            member.paused_until = longer.max(self.now + pause);
+        }
+        self.schedule(pause, Event::Resume { member: id });
     }
 
     /// Drops the old end of a log, up to what its member knows to be committed: now and then of all but the last of it.
@@ -101,7 +114,7 @@ impl World {
                 member.disk.oldest = member.disk.oldest.max(oldest);
             }
         }
-        let wait_ms = self.truncating.random_range(200..6000);
+        let wait_ms = self.truncating.random_range(200..6000) * self.slowness();
         self.schedule_ms(wait_ms, Event::Truncate);
     }
 
@@ -126,7 +139,9 @@ impl World {
             to: None,
             hand_off: self.random.random_bool(0.7),
         };
-        self.deliver(primary, Input::StepDown(request));
+        if !self.is_handing_over(primary) {
+            self.deliver(primary, Input::StepDown(request));
+        }
     }
 
     /// Adds or removes one voter, or changes priorities.

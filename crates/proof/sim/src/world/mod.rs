@@ -1,7 +1,7 @@
 //! One simulated world: some members, the network between them, their disks, clients, and bad luck, all from one seed.
 //!
-//! The members run the step machines of `baton-consensus` as a real member does; what is simulated is what those do not do
-//! themselves: time, sending, the disk, the fetching of entries. Nothing here depends on anything but the seed, so a
+//! The members run the step machines of `baton-consensus`, `baton-leadership` and `baton-following` as a real member does; what is
+//! simulated is what those do not do themselves: time, sending, the store, tasks. Nothing here depends on anything but the seed, so a
 //! seed is a reproduction.
 //!
 //! A world has two phases. While it is *unsafe*, messages are lost, delayed and repeated, links fail one way or both, members crash and
@@ -12,14 +12,20 @@
 
 mod clients;
 mod configuration;
+mod copying;
 mod event;
 mod following;
+mod leading;
 mod log;
 mod luck;
 mod network;
 mod observing;
+mod rings;
 mod tally;
+mod trouble;
 
+pub use leading::{Acted, Brain, Duties, Move, Seen, Shape, Silence, SimTask};
+pub use observing::{Applied, WentBack};
 pub use tally::Tally;
 
 use crate::disk::{Disk, Entry};
@@ -29,11 +35,15 @@ use baton_consensus::{
 use baton_types::{OpTime, Term, Timestamp};
 use configuration::{first_configuration, host};
 use event::{Event, Persisted};
+use following::Follower;
+use leading::{Condition, Leading};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rings::Rings;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
+use trouble::Trouble;
 
 /// The member that initiates the set.
 const FOUNDER: MemberId = MemberId(0);
@@ -52,8 +62,20 @@ pub struct Weather {
     pub truncates: bool,
     /// Whether every step of a member, with what came of it, is written to stderr.
     pub trace: bool,
-    /// A fault built into the members, which the checkers are to find.
+    /// Whether stores get into trouble: entries that they cannot apply, or not yet; members that stay behind.
+    pub troubles: bool,
+    /// Whether in some worlds, those that are drawn, copies take their time; else all is copied at once.
+    pub copies: bool,
+    /// A fault built into the members' consensus, which the checkers are to find.
     pub mutant: Mutant,
+    /// A fault built into how they follow.
+    pub following_mutant: baton_following::Mutant,
+    /// Whether leadership moves before heavy work; and in which kind of world, or in one that is drawn.
+    pub leadership: Option<Option<Shape>>,
+    /// A fault built into that.
+    pub brain_mutant: baton_leadership::Mutant,
+    /// Whether what the machines are told is kept: [`World::recordings`].
+    pub records: bool,
 }
 
 impl Default for Weather {
@@ -64,7 +86,13 @@ impl Default for Weather {
             heal_within: Duration::from_secs(60),
             truncates: true,
             trace: false,
+            troubles: true,
+            copies: true,
             mutant: Mutant::None,
+            following_mutant: baton_following::Mutant::None,
+            leadership: Some(None),
+            brain_mutant: baton_leadership::Mutant::None,
+            records: false,
         }
     }
 }
@@ -92,6 +120,9 @@ pub struct Removed {
 struct SimMember {
     disk: Disk,
     consensus: Option<Consensus>,
+    /// There while `consensus` is, if leadership is simulated.
+    brain: Option<Brain>,
+    condition: Condition,
     summary: Summary,
     boot: u64,
     /// Does nothing until then.
@@ -100,8 +131,10 @@ struct SimMember {
     skew_secs: i64,
     takes_writes: bool,
     syncing: bool,
-    fetch_generation: u64,
-    fetches_from: Option<MemberId>,
+    follower: Follower,
+    trouble: Trouble,
+    /// Stays that far behind.
+    delay: Duration,
     tick_at: Moment,
     /// Requests it has not answered: who is to be told.
     unanswered: BTreeMap<RequestId, (MemberId, u64, Moment, Request)>,
@@ -114,6 +147,14 @@ pub struct World {
     random: StdRng,
     /// Draws what is truncated when: of its own, so that worlds without it are what they were before there was any.
     truncating: StdRng,
+    /// Draws whose store gets into trouble when, likewise.
+    troubling: StdRng,
+    /// Draws whether copies take their time, and what happens to them, likewise.
+    copying: StdRng,
+    copies_take_time: bool,
+    next_copy_work: u64,
+    leading: Leading,
+    rings: Option<Rings>,
     now: Moment,
     /// When what happens: in the order of time, and of scheduling. The last number is a place in `pending`.
     events: BinaryHeap<Reverse<(Moment, u64, usize)>>,
@@ -136,6 +177,8 @@ pub struct World {
     told: Vec<ToldVote>,
     removed: Vec<Removed>,
     newly_acknowledged: Vec<Entry>,
+    applied: Vec<Applied>,
+    went_back: Vec<WentBack>,
     /// Counts, for the report.
     pub tally: Tally,
 }
@@ -147,7 +190,17 @@ impl World {
         let count =
             weather.members.unwrap_or_else(|| *[1, 3, 3, 3, 4, 5, 5, 7].get(random.random_range(0..8)).unwrap_or(&3));
         let spare = random.random_range(0..3);
-        let configuration = first_configuration(&mut random, count);
+        let mut configuration = first_configuration(&mut random, count);
+        let leading = Leading::new(seed, weather.leadership);
+        let weather = match &leading.duties {
+            Some(duties) => {
+                duties.shape(&mut configuration);
+                let (unsafe_for, heal_within) = duties.length().unwrap_or((weather.unsafe_for, weather.heal_within));
+                Weather { unsafe_for, heal_within, ..weather }
+            }
+            None => weather,
+        };
+        let count = count.max(configuration.members.len());
         let loss = if random.random_bool(0.3) { 0.0 } else { random.random_range(0.0..0.1) };
         let delay_ms_max = *[2, 10, 50, 200].get(random.random_range(0..4)).unwrap_or(&10);
         let mut world = Self {
@@ -155,6 +208,12 @@ impl World {
             founding: None,
             random,
             truncating: StdRng::seed_from_u64(!seed),
+            troubling: StdRng::seed_from_u64(seed.rotate_left(32) ^ 0x7_0b1e),
+            copying: StdRng::seed_from_u64(seed.rotate_left(16) ^ 0xc0_b1ed),
+            copies_take_time: false,
+            next_copy_work: 0,
+            leading,
+            rings: weather.records.then(Rings::default),
             now: Moment::ZERO,
             events: BinaryHeap::new(),
             pending: Vec::new(),
@@ -172,8 +231,11 @@ impl World {
             told: Vec::new(),
             removed: Vec::new(),
             newly_acknowledged: Vec::new(),
+            applied: Vec::new(),
+            went_back: Vec::new(),
             tally: Tally::default(),
         };
+        world.copies_take_time = weather.copies && world.copying.random_bool(0.5);
         for id in 0..(count + spare) as i32 {
             world.add_member(MemberId(id));
         }
@@ -185,6 +247,10 @@ impl World {
         if weather.truncates && world.truncating.random_bool(0.6) {
             world.schedule_ms(2000, Event::Truncate);
         }
+        if weather.troubles && world.troubling.random_bool(0.5) {
+            world.schedule_ms(3000, Event::Trouble);
+        }
+        world.begin_duties();
         world
     }
 
@@ -199,24 +265,29 @@ impl World {
 
     fn add_member(&mut self, id: MemberId) {
         let skew_secs = self.random.random_range(-5..=5);
+        let stays_behind = self.weather.troubles && self.troubling.random_bool(0.03);
+        let delay = if stays_behind { Duration::from_secs(self.troubling.random_range(1..4)) } else { Duration::ZERO };
         let mut disk = Disk::default();
         if id == FOUNDER {
             // Who initiates a set begins its log; the others have none until they fetched this.
             let optime = OpTime { term: 0, timestamp: Timestamp { seconds: 900, increment: 1 } };
-            disk.append(&[Entry { optime, value: 0 }]);
+            disk.apply(Entry { optime, value: 0 });
             disk.durable = 1;
         }
         let member = SimMember {
             disk,
             consensus: None,
+            brain: None,
+            condition: Condition::default(),
             summary: Summary::default(),
             boot: 0,
             paused_until: Moment::ZERO,
             skew_secs,
             takes_writes: false,
             syncing: false,
-            fetch_generation: 0,
-            fetches_from: None,
+            follower: Follower::default(),
+            trouble: Trouble::default(),
+            delay,
             tick_at: Moment::MAX,
             unanswered: BTreeMap::new(),
         };
@@ -236,6 +307,10 @@ impl World {
         self.told.clear();
         self.removed.clear();
         self.newly_acknowledged.clear();
+        self.applied.clear();
+        self.went_back.clear();
+        self.leading.acted.clear();
+        self.leading.silences.clear();
         if !self.healed && self.now >= self.weather.unsafe_for {
             self.heal();
         }
@@ -328,11 +403,12 @@ impl World {
                 let position = self.disk(to).position();
                 self.deliver(to, Input::WritesBlocked(position));
             }
-            Event::Fetch { by, generation, from, .. } => self.fetch(by, generation, from),
-            Event::Fetched { by, generation, from, asked, answer, .. } => {
-                self.fetched(by, generation, from, asked, answer)
-            }
-            Event::RolledBack { by, from, .. } => self.roll_back(by, from),
+            Event::Poll { by, work, .. } => self.poll(by, work),
+            Event::Worked { by, work, answer, .. } => self.take_answer(by, work, *answer),
+            Event::CopyWorked { by, lane, work, .. } => self.copy_worked(by, lane, work),
+            Event::ProcessEnds { by, .. } => self.crash(by),
+            Event::FollowTick { by, .. } => self.follow_tick(by),
+            Event::Trouble => self.trouble(),
             Event::Client => self.client(),
             Event::Fault => self.fault(),
             Event::Truncate => self.truncate(),
@@ -342,6 +418,13 @@ impl World {
                 }
             }
             Event::Resume { member } => self.deliver(member, Input::Tick),
+            Event::Look { to, .. } => self.look(to),
+            Event::Errand { to, what, .. } => self.run_errand(to, what),
+            Event::Measure { to, boot } => self.measure(to, boot),
+            Event::TaskBegins { to, boot, task } => self.task_begins(to, boot, task),
+            Event::TaskEnds { to, task, has_run, .. } => self.task_ends(to, task, has_run, false),
+            Event::Works => self.give_out_works(),
+            Event::Due { member } => self.due(member),
         }
     }
 
@@ -353,8 +436,9 @@ impl World {
         member.boot += 1;
         member.takes_writes = false;
         member.syncing = false;
-        member.fetches_from = None;
-        member.fetch_generation += 1;
+        member.follower = Follower::default();
+        member.follower.machine.mutate(self.weather.following_mutant);
+        member.follower.moved_at = now;
         member.tick_at = now;
         member.unanswered.clear();
         let start = Start {
@@ -365,13 +449,20 @@ impl World {
             vote: member.disk.vote,
             position: member.disk.position(),
             commit_point: member.disk.commit_point,
-            data: if member.disk.log.is_empty() { DataState::InitialSync } else { DataState::Ready },
+            data: if member.disk.log.is_empty() || !member.disk.is_whole {
+                DataState::InitialSync
+            } else {
+                DataState::Ready
+            },
             seed,
         };
         let mut consensus = Consensus::new(now, start);
         consensus.mutate(mutant);
         member.summary = consensus.summary();
         member.consensus = Some(consensus);
+        self.boot_brain(id);
+        self.begin_rings(id);
+        self.boot_follower(id);
         self.deliver(id, Input::Tick);
     }
 
@@ -379,7 +470,9 @@ impl World {
         let Some(member) = self.members.get_mut(&id) else { return };
         let Some(consensus) = &mut member.consensus else { return };
         let told = self.weather.trace.then(|| format!("{:?} member {id}: {input:?}", self.now));
-        let effects = consensus.step(self.now, input);
+        let is_sign = leading::is_sign_of_life(&input);
+        let recorder = self.rings.as_mut().and_then(|rings| rings.consensus.get_mut(&id));
+        let effects = rings::step(recorder, consensus, self.now, input);
         if let Some(told) = told {
             let summary = consensus.summary();
             eprintln!("{told}\n    {summary:?}");
@@ -392,6 +485,7 @@ impl World {
         self.touch(id);
         self.tally.steps += 1;
         self.schedule(deadline.saturating_sub(self.now), Event::Tick { to: id, boot });
+        self.tell_brain(id, &effects, is_sign);
         for effect in effects {
             self.carry_out(id, effect);
         }
@@ -400,15 +494,22 @@ impl World {
     fn carry_out(&mut self, id: MemberId, effect: Effect) {
         let boot = self.members[&id].boot;
         match effect {
-            Effect::Send { to, request } => self.send(id, to, request),
-            Effect::Respond { id: request, response } => self.respond(id, request, response),
+            Effect::Send { to, mut request } => {
+                self.speak_in_request(id, &mut request);
+                if matches!(request, Request::StepUp { .. }) {
+                    self.entrust(id, to);
+                }
+                self.send(id, to, request);
+            }
+            Effect::Respond { id: request, mut response } => {
+                if let Ok(response) = &mut response {
+                    self.speak_in_response(id, response);
+                }
+                self.respond(id, request, response);
+            }
             Effect::PersistVote(vote) => {
                 let wait = self.disk_delay();
-                if self.weather.mutant == Mutant::VoteNotPersisted {
-                    self.deliver(id, Input::VotePersisted(vote));
-                } else {
-                    self.schedule(wait, Event::Persisted { to: id, boot, what: Persisted::Vote(vote) });
-                }
+                self.schedule(wait, Event::Persisted { to: id, boot, what: Persisted::Vote(vote) });
             }
             Effect::PersistConfiguration(configuration) => {
                 let wait = self.disk_delay();
@@ -417,11 +518,14 @@ impl World {
             Effect::FetchConfiguration { host } => self.fetch_configuration(id, &host),
             Effect::Won { .. } => self.tally.elections += 1,
             Effect::BeginTerm(term) => {
-                let wait = self.disk_delay();
-                self.schedule(wait, Event::TermBegun { to: id, boot, term });
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.follower.begins = Some(term);
+                }
+                self.follow(id, baton_following::Input::Rest);
             }
             Effect::BlockWrites => {
                 self.set_takes_writes(id, false);
+                self.writes_blocked(id);
                 let wait = self.disk_delay();
                 self.schedule(wait, Event::WritesBlocked { to: id, boot });
             }
@@ -431,20 +535,13 @@ impl World {
                 self.waiting.remove(&id);
             }
             Effect::Committed(optime) => self.committed(id, optime),
-            Effect::SyncSource(None) if self.weather.mutant == Mutant::FetchesOnAsPrimary => {}
-            Effect::SyncSource(source) => {
-                if let Some(member) = self.members.get_mut(&id) {
-                    member.fetch_generation += 1;
-                    member.fetches_from = source;
-                    let generation = member.fetch_generation;
-                    if let Some(from) = source {
-                        self.schedule_ms(0, Event::Fetch { by: id, boot, generation, from });
-                    }
-                }
+            Effect::SyncSource(source) => self.follow(id, baton_following::Input::Source(source)),
+            Effect::SteppedDown(outcome) => {
+                self.tally.step_downs += u64::from(outcome.is_ok());
+                self.stepped_down(id, outcome);
             }
-            Effect::SteppedDown(Ok(())) => self.tally.step_downs += 1,
+            Effect::Heard { from, leadership } => self.hear(id, from, &leadership),
             Effect::TermAdopted(_)
-            | Effect::SteppedDown(Err(_))
             | Effect::Reconfigured(_)
             | Effect::Stood(_)
             | Effect::RefusedMember { .. }

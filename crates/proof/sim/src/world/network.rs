@@ -12,7 +12,7 @@ impl World {
     pub(super) fn network_delay(&mut self) -> Duration {
         let usual = self.random.random_range(0..=self.delay_ms_max * 1000);
         // Now and then a message is overtaken by many later ones.
-        let stray = if self.random.random_bool(0.02) { self.random.random_range(0..2_000_000) } else { 0 };
+        let stray = if self.random.random_bool(self.stray()) { self.random.random_range(0..2_000_000) } else { 0 };
         Duration::from_micros(usual + if self.healed { 0 } else { stray })
     }
 

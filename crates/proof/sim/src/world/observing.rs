@@ -4,7 +4,36 @@
 
 use super::{Removed, ToldVote, World};
 use crate::disk::{Disk, Entry};
-use baton_consensus::{MemberId, Moment, Summary};
+use baton_consensus::{MemberId, Moment, SourceState, Summary};
+use baton_following::{Here, State};
+use baton_types::OpTime;
+use std::time::Duration;
+
+/// An entry that a member wrote or applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Applied {
+    /// Who.
+    pub member: MemberId,
+    /// What.
+    pub entry: Entry,
+    /// Where its log ended before.
+    pub after: OpTime,
+    /// Whether it is the member that wrote it, as primary.
+    pub is_own: bool,
+}
+
+/// A rollback: what was known when the last page of the source's log came.
+#[derive(Clone, Copy, Debug)]
+pub struct WentBack {
+    /// Who.
+    pub member: MemberId,
+    /// What it was then.
+    pub here: Here,
+    /// What the source said of itself.
+    pub source: SourceState,
+    /// What it went back to.
+    pub common: OpTime,
+}
 
 impl World {
     /// All members, up or down.
@@ -20,6 +49,12 @@ impl World {
     /// A member's disk.
     pub fn disk(&self, id: MemberId) -> &Disk {
         &self.members[&id].disk
+    }
+
+    /// Whether every configuration in use gives a member a vote.
+    pub fn is_voter(&self, id: MemberId) -> bool {
+        let mut configurations = self.members.values().filter_map(|member| member.consensus.as_ref()?.configuration());
+        configurations.all(|configuration| configuration.member(id).is_some_and(|member| member.is_voter()))
     }
 
     /// How often a member's process has begun.
@@ -48,6 +83,24 @@ impl World {
         &self.removed
     }
 
+    /// Rollbacks of the last step.
+    pub fn went_back(&self) -> &[WentBack] {
+        &self.went_back
+    }
+
+    /// Entries written and applied in the last step.
+    pub fn applied(&self) -> &[Applied] {
+        &self.applied
+    }
+
+    /// What a member that follows others says of itself, and since when nothing has come of it, though the world let it work: no batch
+    /// was taken, no other source set, no rollback ended.
+    pub fn following(&self, id: MemberId) -> (State, Duration) {
+        let member = &self.members[&id];
+        let since = member.follower.moved_at.max(member.paused_until).max(member.condition.lags_until);
+        (member.follower.machine.state(), self.now.saturating_sub(since))
+    }
+
     /// Majority writes acknowledged in the last step.
     pub fn acknowledged(&self) -> &[Entry] {
         &self.newly_acknowledged
@@ -65,7 +118,7 @@ impl World {
             .map(|(id, member)| {
                 let s = &member.summary;
                 format!(
-                    "  {id}: {}{} term {} primary {:?} log {} ({}) durable {} commit {} source {:?} config {:?}\n",
+                    "  {id}: {}{} term {} primary {:?} log {} ({}) durable {} commit {} source {:?} config {:?} follows: {:?} {:?}\n",
                     if member.consensus.is_some() { s.state.name() } else { "(down)" },
                     if s.is_writable { ", writable" } else { "" },
                     s.term,
@@ -76,6 +129,8 @@ impl World {
                     s.commit_point,
                     s.sync_source.map(|p| p.0),
                     member.disk.configuration.as_ref().map(|c| (c.version.term, c.version.version, c.members.len())),
+                    member.follower.machine.state(),
+                    member.trouble,
                 )
             })
             .collect()

@@ -1,5 +1,7 @@
 //! Counts of what a world went through.
 
+use baton_leadership::Rule;
+
 /// What a world went through.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
@@ -21,6 +23,26 @@ pub struct Tally {
     pub step_downs: u64,
     /// Sources that lacked what followed a member's log.
     pub too_stale: u64,
+    /// Attempts to apply an entry that failed.
+    pub refused: u64,
+    /// Copies of all data, or of a collection.
+    pub copies: u64,
+    /// Of them by file.
+    pub copies_by_file: u64,
+    /// Attempts at one that failed.
+    pub failed_copies: u64,
+    /// Collections that were dropped while they were copied.
+    pub gone_collections: u64,
+    /// Tasks that asked whether they may begin.
+    pub tasks: u64,
+    /// Times that one was told to wait, and why.
+    pub deferred: u64,
+    /// Claims on the heavy slot.
+    pub claims: u64,
+    /// Moves of leadership before a task, away from a disk, or back.
+    pub moves: u64,
+    /// The rules by which leadership has decided: a bit for each place in [`Rule::ALL`].
+    pub rules: u64,
 }
 
 impl Tally {
@@ -35,5 +57,24 @@ impl Tally {
         self.configurations += other.configurations;
         self.step_downs += other.step_downs;
         self.too_stale += other.too_stale;
+        self.refused += other.refused;
+        self.copies += other.copies;
+        self.copies_by_file += other.copies_by_file;
+        self.failed_copies += other.failed_copies;
+        self.gone_collections += other.gone_collections;
+        self.tasks += other.tasks;
+        self.deferred += other.deferred;
+        self.claims += other.claims;
+        self.moves += other.moves;
+        self.rules |= other.rules;
+    }
+
+    pub(super) fn decided(&mut self, rule: Rule) {
+        self.rules |= Rule::ALL.iter().position(|known| *known == rule).map_or(0, |place| 1 << place);
+    }
+
+    /// Whether leadership has decided by this rule.
+    pub fn has_decided(&self, rule: Rule) -> bool {
+        Rule::ALL.iter().position(|known| *known == rule).is_some_and(|place| self.rules >> place & 1 == 1)
     }
 }

@@ -10,7 +10,8 @@
 use super::format::{Metadata, Writer, file_name_of, prelude};
 use super::progress::{Progress, megabytes};
 use super::{is_of_the_member, is_of_the_server};
-use crate::connection::Connection;
+use crate::connection::{Connection, accepted};
+use crate::task;
 use crate::topology::{self, Wanted};
 use crate::uri::Uri;
 use bson::{Bson, Document, RawDocument, Timestamp, doc};
@@ -74,6 +75,9 @@ struct Listed {
     metadata: Metadata,
 }
 
+/// Who waits for longer than this is told so.
+const WORTH_TELLING_MS: i64 = 1000;
+
 struct Backup {
     connection: Connection,
     gzip: bool,
@@ -98,7 +102,7 @@ fn back_up(matches: &ArgMatches) -> Result<String, String> {
     }
     let with_oplog = has_oplog && !matches.get_flag("noOplog") && database.is_none();
     let place = place.begin()?;
-    announce(&mut connection)?;
+    announce(&mut connection, &host, &out)?;
     let mut backup = Backup { connection, gzip: matches.get_flag("gzip"), progress: Progress::new(0) };
     let saved = backup.save_all(&place.unfinished, database, text("collection"), with_oplog);
     let summary = match saved.and_then(|summary| place.finish().map(|()| summary)) {
@@ -108,11 +112,26 @@ fn back_up(matches: &ArgMatches) -> Result<String, String> {
     Ok(format!("{summary}\nfrom {host}, in {}", out.display()))
 }
 
-/// Tells the member that this connection is a backup, so that clients go first. A member that has better to do answers late. One
-/// that refuses, for it is no Baton or an older one, is saved all the same.
-fn announce(connection: &mut Connection) -> Result<(), String> {
-    let command = doc! { "batonYieldToClients": 1, "task": "backup", "of": "a dump" };
-    connection.ask("admin", command).map(|_| ())
+/// Tells the member that this connection is a backup, and waits until it may begin: a primary hands leadership over first, if that is
+/// worth it. Clients go before it. A member that knows none of that, for it is no Baton or an older one, is saved all the same.
+fn announce(connection: &mut Connection, host: &str, out: &Path) -> Result<(), String> {
+    const COMMAND_NOT_FOUND: Option<i32> = Some(59);
+    // Two backups to one place cannot be, but two machines may each have such a place.
+    let place: String = out.file_name().unwrap_or_default().to_string_lossy().chars().take(20).collect();
+    let name = format!("{place}, process {}", std::process::id());
+    let reply = connection.ask("admin", doc! { "replSetBeginTask": 1, "kind": "backup", "name": name })?;
+    if reply.get("code").and_then(Bson::as_i32) == COMMAND_NOT_FOUND {
+        return Ok(());
+    }
+    let begun = accepted(reply).map_err(|why| format!("{host}: {why}"))?;
+    if begun.get_i64("waitedMs").unwrap_or_default() >= WORTH_TELLING_MS || begun.get_document("handoff").is_ok() {
+        eprintln!("baton backup: {}", task::summary_of(host, &begun));
+    }
+    if begun.get_str("role").is_ok_and(|role| role == "secondary") {
+        // What was primary when it was chosen may have handed leadership over just for this.
+        connection.read_in_mode(Some("primaryPreferred"));
+    }
+    connection.ask("admin", doc! { "batonYieldToClients": 1 }).map(|_| ())
 }
 
 /// The database that is meant: `--db`, or the one that the connection string names.

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 /// How far a secondary may be behind before that is a fault, in seconds.
 const LAG_SECS_MAX: i64 = 10;
-/// The newest handoffs that are told.
-const HANDOFFS_TOLD: usize = 3;
+/// The newest moves that are told.
+const MOVES_TOLD: usize = 5;
 
 /// Whether all is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,20 @@ pub struct Report {
     term: i64,
     primary: Option<String>,
     lines: Vec<Line>,
+    moves: Vec<Move>,
     facts: Vec<String>,
+}
+
+/// A time that leadership moved, or was to.
+#[derive(Clone, Debug, PartialEq)]
+struct Move {
+    at_ms: i64,
+    from: String,
+    to: Option<String>,
+    trigger: String,
+    why: Option<String>,
+    gap_ms: Option<f64>,
+    error: Option<String>,
 }
 
 impl Report {
@@ -115,6 +128,12 @@ impl Report {
             ));
         }
         text.push_str(&sync_tree(&self.lines));
+        if !self.moves.is_empty() {
+            text.push_str("leadership moved\n");
+        }
+        for one in self.moves.iter().rev().take(MOVES_TOLD).rev() {
+            text.push_str(&format!("  {}\n", describe_move(one)));
+        }
         for fact in &self.facts {
             text.push_str(fact);
             text.push('\n');
@@ -131,9 +150,16 @@ impl Report {
                 "connections": line.connections, "residentMB": line.resident_mb,
             })
         };
+        let moved = |one: &Move| {
+            json!({
+                "date": bson::DateTime::from_millis(one.at_ms).to_string(), "from": one.from, "to": one.to,
+                "trigger": one.trigger, "why": one.why, "writeGapMs": one.gap_ms, "error": one.error,
+            })
+        };
         json!({
             "set": self.set, "verdict": self.verdict.name(), "summary": self.summary, "problems": self.problems,
             "term": self.term, "primary": self.primary, "members": self.lines.iter().map(line).collect::<Vec<_>>(),
+            "moves": self.moves.iter().map(moved).collect::<Vec<_>>(),
         })
     }
 }
@@ -174,7 +200,17 @@ fn of_lone_hosts(survey: &Survey) -> Report {
     } else {
         (Verdict::NotInitiated, "the member is in no configuration yet; make the set with rs.initiate()".to_owned())
     };
-    Report { set: None, verdict, summary, problems, term: 0, primary: None, lines, facts: Vec::new() }
+    Report {
+        set: None,
+        verdict,
+        summary,
+        problems,
+        term: 0,
+        primary: None,
+        lines,
+        moves: Vec::new(),
+        facts: Vec::new(),
+    }
 }
 
 /// What a host's process says, whatever its role.
@@ -219,7 +255,7 @@ fn of_set(survey: &Survey, configuration: &Document) -> Report {
     };
     let facts = teller.map(facts).unwrap_or_default();
     let primary = primary.map(|told| told.name.clone());
-    Report { set: Some(set), verdict, summary, problems, term, primary, lines, facts }
+    Report { set: Some(set), verdict, summary, problems, term, primary, lines, moves: moves_of(survey), facts }
 }
 
 fn is_well(line: &Line) -> bool {
@@ -394,7 +430,7 @@ fn draw_below(source: &str, indent: &str, edges: &[(&str, &str)], depth: usize, 
     }
 }
 
-/// What the primary, or who knows most without one, tells of the set: how far all is committed, its election, its handoffs.
+/// What the primary, or who knows most without one, tells of the set: how far all is committed, its election.
 fn facts(told: &Told) -> Vec<String> {
     let Ok(status) = &told.status else { return Vec::new() };
     let mut facts = Vec::new();
@@ -407,13 +443,6 @@ fn facts(told: &Told) -> Vec<String> {
         let why = election.get_str("lastElectionReason").unwrap_or("?");
         facts.push(format!("elected {when} ({why})"));
     }
-    let handoffs: Vec<&Document> = documents(status, "handoffs").collect();
-    for handoff in handoffs.iter().rev().take(HANDOFFS_TOLD).rev() {
-        let when = handoff.get_datetime("date").map(ToString::to_string).unwrap_or_default();
-        let why = handoff.get_str("trigger").unwrap_or("?");
-        let to = handoff.get_str("to").map_or_else(|_| "nobody".to_owned(), str::to_owned);
-        facts.push(format!("{} handed over {when} to {to} ({why})", told.name));
-    }
     let section = |name: &str| told.server.get_document(name).cloned().unwrap_or_default();
     if let (Some(connections), Some(memory)) =
         (number(&section("connections"), "current"), number(&section("mem"), "resident"))
@@ -421,6 +450,38 @@ fn facts(told: &Told) -> Vec<String> {
         facts.push(format!("{}: {connections} connections, {memory} MB resident", told.name));
     }
     facts
+}
+
+/// Who handed over tells of it, and nobody else; by date.
+fn moves_of(survey: &Survey) -> Vec<Move> {
+    let of_member = |told: &Told| -> Vec<Move> {
+        let Ok(status) = &told.status else { return Vec::new() };
+        let text = |document: &Document, key: &str| document.get_str(key).ok().map(str::to_owned);
+        let read = |handoff: &Document| Move {
+            at_ms: date_ms(handoff, "date").unwrap_or_default(),
+            from: told.name.clone(),
+            to: text(handoff, "to").or_else(|| text(handoff, "failedTo")),
+            trigger: text(handoff, "trigger").unwrap_or_else(|| "?".into()),
+            why: text(handoff, "why"),
+            gap_ms: handoff.get_f64("writeGapMs").ok(),
+            error: text(handoff, "error"),
+        };
+        documents(status, "handoffs").map(read).collect()
+    };
+    let mut moves: Vec<Move> = survey.told.iter().flat_map(of_member).collect();
+    moves.sort_by_key(|one| one.at_ms);
+    moves
+}
+
+fn describe_move(one: &Move) -> String {
+    let to = one.to.as_deref().unwrap_or("nobody yet");
+    let why = one.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let end = match (&one.error, one.gap_ms) {
+        (Some(error), _) => format!("; it did not: {error}"),
+        (None, Some(gap)) => format!("; nobody took writes for {gap:.0} ms"),
+        (None, None) => String::new(),
+    };
+    format!("{} from {} to {to} ({}{why}){end}", bson::DateTime::from_millis(one.at_ms), one.from, one.trigger)
 }
 
 fn describe_task(task: &Document) -> String {

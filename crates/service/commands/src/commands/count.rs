@@ -2,6 +2,7 @@
 
 use crate::call::{Call, Reply};
 use crate::crud::{self, own_documents};
+use crate::mirroring;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::{Given, Query, QuerySpec};
 use baton_query::pipeline::Pipeline;
@@ -14,6 +15,7 @@ pub const SPEC: CommandSpec = CommandSpec {
     name: "count",
     flags: Flags::READ_CONCERN.and(Flags::API_V1).and(Flags::ON_COLLECTION),
     help: "count objects in collection",
+    mirrored_as: Some(mirroring::count),
     run,
     ..DEFAULT
 };

@@ -2,6 +2,7 @@
 
 use crate::call::{Call, Reply};
 use crate::crud::{self, own_documents};
+use crate::mirroring;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_document::keys::{self, Direction};
 use baton_document::path::{LeafArrays, Path, visit_with};
@@ -19,6 +20,7 @@ pub const SPEC: CommandSpec = CommandSpec {
     name: "distinct",
     flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::ON_COLLECTION),
     help: "{ distinct : 'collection name' , key : 'a.b' , query : {} }",
+    mirrored_as: Some(mirroring::distinct),
     run,
     ..DEFAULT
 };

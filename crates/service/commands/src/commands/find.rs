@@ -3,6 +3,7 @@
 use crate::call::{Call, Reply};
 use crate::crud::cursor::{Opening, Tail, open};
 use crate::crud::{self, batch_size, own_documents};
+use crate::mirroring;
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_document::keys::Direction;
@@ -22,6 +23,7 @@ pub const SPEC: CommandSpec = CommandSpec {
     kind: Kind::Query,
     flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::API_V1).and(Flags::ON_COLLECTION),
     help: "query for documents",
+    mirrored_as: Some(mirroring::find),
     run,
     ..DEFAULT
 };

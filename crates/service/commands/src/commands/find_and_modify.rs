@@ -4,6 +4,7 @@ use crate::call::{Call, Reply};
 use crate::commands::update::{array_filters, parse_update, with_constants};
 use crate::crud::retry::{self, Statements};
 use crate::crud::{self, durability};
+use crate::mirroring;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Work, Written};
@@ -19,6 +20,7 @@ pub const SPEC: CommandSpec = CommandSpec {
     aliases: &["findandmodify"],
     flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
     help: "{ findAndModify: \"collection\", query: {processed:false}, update: {$set: {processed:true}}, new: true }",
+    mirrored_as: Some(mirroring::find_and_modify),
     run,
     ..DEFAULT
 };

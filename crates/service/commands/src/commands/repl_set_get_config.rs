@@ -36,7 +36,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let document = RawDocumentBuf::try_from(&configuration.to_document())?;
     reply.append(cstr!("config"), &*document);
     if commitment {
-        if !set.view.is_writable {
+        if !set.view.is_writable_primary {
             let message = "commitmentStatus is only supported on primary.";
             return Err(Error::new(ErrorCode::NotWritablePrimary, message));
         }

@@ -2,11 +2,11 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::repl_set_get_config::{not_initiated, set_of};
-use crate::commands::{initial_sync_status, replication};
+use crate::commands::{initial_sync_status, leadership_report, replication};
 use crate::server::ReplicaSet;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::{Configuration, Member, MemberState, PeerView, Position, View};
-use baton_replication::{Figures, Handoff, RefusedEntry, Replication};
+use baton_replication::{Figures, LeadershipStatus, RefusedEntry, Replication};
 use baton_types::{OpTime, Result};
 use baton_wire::DocumentWriter;
 use bson::raw::CStr;
@@ -45,6 +45,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let initial_sync = replication.initial_sync().filter(|_| with_initial_sync);
     let configuration = view.configuration.as_ref().ok_or_else(not_initiated)?;
     let source = view.sync_source.and_then(|id| configuration.member(id));
+    let leadership = replication.leadership();
     reply.append(cstr!("set"), set.name.as_str());
     reply.append(cstr!("date"), DateTime::now());
     reply.append(cstr!("myState"), view.state as i32);
@@ -71,13 +72,17 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     for member in &configuration.members {
         reply.push_document();
         match view.peers.get(&member.id) {
-            Some(peer) => append_peer(reply, configuration, member, peer),
-            None => append_self(call, reply, &set, member, &view),
+            Some(peer) => {
+                append_peer(reply, configuration, member, peer);
+                leadership_report::append_peer(reply, &leadership, member.id);
+            }
+            None => append_self(call, reply, &set, member, &view, &leadership),
         }
         reply.end();
     }
     reply.end();
-    append_handoffs(reply, &replication.handoffs());
+    leadership_report::append_handoffs(reply, configuration, &replication.handoffs(), &leadership);
+    leadership_report::append_stays(reply, configuration, &leadership);
     Ok(())
 }
 
@@ -112,25 +117,6 @@ fn append_elections(writer: &mut DocumentWriter<'_>, view: &View, figures: &Figu
         writer.append(cstr!("priorityAtElection"), vote.priority);
         writer.end();
     }
-}
-
-/// The last times that this member handed leadership over.
-fn append_handoffs(writer: &mut DocumentWriter<'_>, handoffs: &[Handoff]) {
-    writer.begin_array(cstr!("handoffs"));
-    for handoff in handoffs {
-        writer.push_document();
-        writer.append(cstr!("date"), DateTime::from_system_time(handoff.asked));
-        writer.append(cstr!("trigger"), handoff.trigger.name());
-        if let Some(to) = &handoff.to {
-            writer.append(cstr!("to"), to.as_str());
-        }
-        writer.append(cstr!("waitedMs"), handoff.waited.as_secs_f64() * 1000.0);
-        if let Some(gap) = handoff.write_gap {
-            writer.append(cstr!("writeGapMs"), gap.as_secs_f64() * 1000.0);
-        }
-        writer.end();
-    }
-    writer.end();
 }
 
 fn append_optimes(reply: &mut DocumentWriter<'_>, view: &View) {
@@ -206,7 +192,14 @@ fn append_peer(writer: &mut DocumentWriter<'_>, configuration: &Configuration, m
     }
 }
 
-fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSet, member: &Member, view: &View) {
+fn append_self(
+    call: &Call<'_>,
+    writer: &mut DocumentWriter<'_>,
+    set: &ReplicaSet,
+    member: &Member,
+    view: &View,
+    leadership: &LeadershipStatus,
+) {
     let uptime_secs = call.server.started.elapsed().as_secs();
     append_identity(writer, member, view.state);
     writer.append(cstr!("uptime"), count(uptime_secs as usize));
@@ -249,7 +242,5 @@ fn append_self(call: &Call<'_>, writer: &mut DocumentWriter<'_>, set: &ReplicaSe
         writer.end();
     }
     writer.end();
-    writer.append(cstr!("compactionDebtBytes"), call.server.storage.statistics().pending_compaction_bytes as i64);
-    let served = won.and_then(|won| won.date.elapsed().ok()).unwrap_or_default();
-    writer.append(cstr!("servedAsPrimarySecs"), served.as_secs() as i64);
+    leadership_report::append_figures(writer, leadership, member.id);
 }

@@ -103,6 +103,7 @@ const SECTIONS: &[Section] = &[
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let server = call.server;
+    let wants_mirrored_reads = call.fields.peek("mirroredReads").is_some_and(crate::fields::is_truthy);
     append_head(server, reply);
     for (name, append) in SECTIONS {
         let left_out = call.fields.peek(name).is_some_and(|v| !crate::fields::is_truthy(v));
@@ -110,7 +111,25 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             append(server, reply);
         }
     }
+    if wants_mirrored_reads {
+        append_mirrored_reads(server, reply);
+    }
     Ok(())
+}
+
+/// Only for those who ask for it, as in MongoDB. `dropped` is Baton's own: reads that were not sent because too many were on their way.
+fn append_mirrored_reads(server: &Server, w: &mut DocumentWriter<'_>) {
+    let sent = server.replication().map(|replication| replication.mirror_figures()).unwrap_or_default();
+    w.begin_document(cstr!("mirroredReads"));
+    w.append(cstr!("seen"), server.mirroring.seen() as i64);
+    w.append(cstr!("sent"), sent.sent as i64);
+    w.append(cstr!("erredDuringSend"), sent.erred as i64);
+    w.append(cstr!("dropped"), sent.dropped as i64);
+    w.append(cstr!("pending"), sent.pending as i64);
+    w.append(cstr!("resolved"), sent.resolved as i64);
+    w.append(cstr!("succeeded"), sent.succeeded as i64);
+    w.append(cstr!("processedAsSecondary"), server.mirroring.processed() as i64);
+    w.end();
 }
 
 fn append_head(server: &Server, reply: &mut DocumentWriter<'_>) {
@@ -236,6 +255,9 @@ fn append_tasks(server: &Server, w: &mut DocumentWriter<'_>) {
         w.begin_document(&name);
         w.append(cstr!("count"), totals.count as i64);
         w.append(cstr!("durationMs"), totals.duration.as_millis() as i64);
+        w.append(cstr!("cpuMs"), totals.spent.cpu.unwrap_or_default().as_millis() as i64);
+        w.append(cstr!("readBytes"), totals.spent.read_bytes.unwrap_or_default() as i64);
+        w.append(cstr!("writtenBytes"), totals.spent.written_bytes.unwrap_or_default() as i64);
         w.end();
     }
     w.end();

@@ -6,6 +6,7 @@ use crate::crud::errors::{WriteErrors, ends_command};
 use crate::crud::retry::{self, Statements};
 use crate::crud::{self, check_batch_length, durability};
 use crate::fields::Fields;
+use crate::mirroring;
 use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
@@ -25,6 +26,7 @@ pub const SPEC: CommandSpec = CommandSpec {
     flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
     sequences: &["updates"],
     help: "update documents",
+    mirrored_as: Some(mirroring::update),
     run,
     ..DEFAULT
 };

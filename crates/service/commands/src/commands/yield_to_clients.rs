@@ -1,7 +1,7 @@
 //! `batonYieldToClients`: what comes on this connection from now on is nobody's request who waits. A member that copies another
 //! one says so first, and the clients of its source hardly notice it. With `task` it is a task of this member until the connection
-//! ends: `{ batonYieldToClients: 1, task: "backup", of: "all databases" }`. A backup may have to wait for the gate, and gets its
-//! answer then; another member's copy does not wait.
+//! ends: `{ batonYieldToClients: 1, task: "initialSyncSource", of: "all databases" }`. It does not wait: who may, asks by
+//! `replSetBeginTask`, and says here that the work is done on this connection, so that it can be measured.
 
 use crate::call::{Call, Reply};
 use crate::table::{CommandSpec, DEFAULT, Flags};
@@ -26,13 +26,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let of = call.fields.optional::<&str>("of")?.unwrap_or_default().to_owned();
     call.fields.finish()?;
     if let Some(kind) = kind {
-        let (tasks, operation) = (call.server.storage.tasks(), &call.operation);
-        let task = match kind {
-            TaskKind::Backup => tasks.admit_patiently(kind, of, 0, &mut || operation.check_interrupt())?,
-            _ => tasks.admit_now(kind, of, 0),
-        };
-        call.client.announce(task);
+        call.client.announce(call.server.storage.tasks().admit_now(kind, of, 0));
     }
+    call.server.client_tasks.work_here(call.client.connection.id);
     call.client.set_class(Class::Background);
     baton_storage::yield_to_clients();
     reply.append(cstr!("class"), Class::Background.name());
@@ -41,8 +37,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 
 /// What a connection may announce itself as.
 fn announced(name: &str) -> Result<TaskKind> {
-    [TaskKind::Backup, TaskKind::InitialSyncSource]
-        .into_iter()
-        .find(|kind| kind.name() == name)
+    Some(TaskKind::InitialSyncSource)
+        .filter(|kind| kind.name() == name)
         .ok_or_else(|| Error::bad_value(format!("'{name}' is no task that a connection can be")))
 }

@@ -125,7 +125,8 @@ pub fn durability(call: &Call<'_>) -> Durability {
     }
 }
 
-/// Ends a read at majority or stronger: waits until everything it can have seen is committed. A linearizable read writes first, and
+/// Ends a read at majority or stronger: waits until everything it can have seen is committed, and on this member's disk if the set
+/// counts disks. A linearizable read writes first, and
 /// after it has read: once that entry is committed, this member was still primary when it read.
 pub fn settle_read(call: &Call<'_>) -> Result<()> {
     use crate::concerns::ReadLevel;
@@ -147,7 +148,13 @@ pub fn settle_read(call: &Call<'_>) -> Result<()> {
     let seen = server.storage.queue().applied();
     match server.replication() {
         Some(replication) if !server.topology.is_own_majority() => {
-            replication.waiters().await_majority(call.standing.era, seen, None, || call.operation.check_interrupt())
+            let interrupted = || call.operation.check_interrupt();
+            replication.waiters().await_majority(call.standing.era, seen, None, interrupted)?;
+            // A majority's disks have it, and perhaps not this one's: after a loss of power here the next answer would be older.
+            if replication.topology().configuration.as_ref().is_none_or(|set| set.majority_is_durable) {
+                server.storage.queue().sync_until(seen);
+            }
+            Ok(())
         }
         _ => {
             server.storage.sync();

@@ -3,6 +3,7 @@
 //! Invariant: what a client said of itself in its first handshake never changes.
 //! What it deliberately does not do: read or write the socket.
 
+use super::client_tasks::Place;
 use super::operations::{Operations, Slot, SlotGuard};
 use baton_storage::tasks::TaskGuard;
 use baton_types::{Class, Error, ErrorCode, MemoryAccount, Result};
@@ -47,6 +48,8 @@ pub struct Client {
     served: AtomicBool,
     /// What a large reply holds until it is sent.
     reply_memory: Mutex<Option<MemoryAccount>>,
+    /// The tasks that it does.
+    places: Mutex<Vec<Place>>,
     /// What it announced that it is.
     task: Mutex<Option<TaskGuard>>,
 }
@@ -97,6 +100,23 @@ impl Client {
             3 => Class::High,
             _ => Class::Normal,
         }
+    }
+
+    /// It does this task, until it ends it or its connection ends.
+    pub fn hold(&self, place: Place) {
+        let mut places = self.places.lock();
+        places.retain(Place::is_taken);
+        places.push(place);
+    }
+
+    /// Fails if a task that it does is to end before it is done; with that the task has ended.
+    pub fn check_tasks(&self) -> Result<()> {
+        let mut places = self.places.lock();
+        let told = places.iter().find_map(|place| place.check().err());
+        told.map_or(Ok(()), |error| {
+            places.retain(|place| place.check().is_ok());
+            Err(error)
+        })
     }
 
     /// Until it ends, its connection is this task.
@@ -200,6 +220,7 @@ impl Clients {
             class: AtomicU8::new(2),
             served: AtomicBool::new(false),
             reply_memory: Mutex::default(),
+            places: Mutex::default(),
             task: Mutex::default(),
             connection,
         });

@@ -27,7 +27,7 @@ pub const NAMES: [&str; 12] = [
     STOP_FETCHING,
 ];
 
-/// A member applies nothing of what it fetches while this one is set.
+/// A member applies nothing of what it fetches while this one is set, and fetches that anew afterwards.
 pub const STOP_FETCHING: &str = "stopReplProducer";
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,6 +5,7 @@
 //! What it deliberately does not do: I/O. What it needs of the machine comes as [`Hooks`]; documents are in [`Storage`].
 
 pub mod client;
+pub mod client_tasks;
 pub mod counters;
 pub mod cursors;
 pub mod defaults;
@@ -118,6 +119,8 @@ pub struct Server {
     pub topology: Topology,
     /// Its connections.
     pub clients: client::Clients,
+    /// The tasks that clients do.
+    pub client_tasks: Arc<client_tasks::ClientTasks>,
     /// What runs.
     pub operations: Arc<Operations>,
     /// Logical sessions.
@@ -157,6 +160,8 @@ pub struct Server {
     /// What large replies hold until they are sent. Not the requests' own, so that who reads slowly keeps nobody from
     /// asking.
     pub reply_memory: Arc<MemoryPool>,
+    /// Reads that those who may follow carry out, too.
+    pub mirroring: crate::mirroring::Mirroring,
     /// The machine.
     pub hooks: Hooks,
     replication: OnceLock<Replication>,
@@ -193,6 +198,7 @@ impl Server {
             started_wall: SystemTime::now(),
             topology: Topology::new(parts.set),
             clients: client::Clients::default(),
+            client_tasks: Arc::default(),
             operations: Arc::default(),
             sessions: sessions::Sessions::default(),
             cursors: Cursors::default(),
@@ -212,6 +218,7 @@ impl Server {
             index_builds: crate::ddl::builds::IndexBuilds::default(),
             write_lock: write_lock::WriteLock::default(),
             ttl: crate::ttl::Figures::default(),
+            mirroring: crate::mirroring::Mirroring::new(rand::random()),
             hooks: parts.hooks,
             replication: OnceLock::new(),
             served_while_stopping: Mutex::default(),

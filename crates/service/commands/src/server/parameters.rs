@@ -267,6 +267,7 @@ pub static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     ),
+    setting("mirrorReads", |s| s.mirroring.get(), |s, v| s.mirroring.set(v)),
     setting(
         "notablescan",
         |s| Bson::Boolean(s.parameters.notablescan.load(Relaxed)),

@@ -130,7 +130,7 @@ impl Topology {
         self.is_own_majority.store(set.is_own_majority(), Ordering::Release);
         let majority_is_default = set.configuration().is_none_or(Configuration::majority_is_default);
         self.majority_is_default.store(majority_is_default, Ordering::Release);
-        self.is_writable.store(set.view.is_writable && state.stops_at.is_none(), Ordering::Release);
+        self.is_writable.store(set.view.is_writable_primary && state.stops_at.is_none(), Ordering::Release);
         self.set.store(Some(Arc::new(set)));
         state.counter += 1;
         self.changed.notify_all();

@@ -153,3 +153,30 @@ fn programs_get_the_same() {
     assert_eq!(json["members"][1]["role"], "DOWN");
     assert_eq!(json["members"][1]["lagSecs"], Value::Null);
 }
+
+#[test]
+fn moves_are_told_by_date_whoever_made_them_with_why_and_gap() {
+    let at = |secs: i64| bson::DateTime::from_millis(secs * 1000);
+    let moved = doc! {
+        "date": at(20), "trigger": "backup", "to": "b:1", "why": "the task costs more", "writeGapMs": 11.4,
+    };
+    let failed =
+        doc! { "date": at(30), "trigger": "compaction", "failedTo": "a:1", "why": "always", "error": "it lags" };
+    let by_hand = doc! { "date": at(10), "trigger": "replSetHandoff", "to": "a:1" };
+    let mut a = member("a:1", "PRIMARY", 10, doc! {});
+    let mut b = member("b:1", "SECONDARY", 10, doc! {});
+    a.status.as_mut().unwrap().insert("handoffs", vec![moved]);
+    b.status.as_mut().unwrap().insert("handoffs", vec![by_hand, failed]);
+    let report = Report::of(&survey(vec![a, b]));
+    let text = report.to_text();
+    let lines: Vec<&str> = text.lines().skip_while(|line| *line != "leadership moved").skip(1).take(3).collect();
+    let expected = [
+        "  1970-01-01 0:00:10.0 +00:00:00 from b:1 to a:1 (replSetHandoff)",
+        "  1970-01-01 0:00:20.0 +00:00:00 from a:1 to b:1 (backup: the task costs more); nobody took writes for 11 ms",
+        "  1970-01-01 0:00:30.0 +00:00:00 from b:1 to a:1 (compaction: always); it did not: it lags",
+    ];
+    assert_eq!(lines, expected);
+    let json = report.to_json();
+    assert_eq!(json["moves"][1]["writeGapMs"], 11.4);
+    assert_eq!(json["moves"][2]["error"], "it lags");
+}

@@ -1,0 +1,57 @@
+//! Never is a majority of the voters busy by claims that a primary has confirmed.
+//!
+//! What is not counted: tasks that could not wait, or no longer; a member that some primary had not heard of for the election timeout,
+//! and so took for gone with its claim after it had begun, until its tasks have ended (before that the confirmation was no longer to be
+//! believed); a member that some configuration in use gives no vote. Where somebody lies nothing can be said: he may confirm what he
+//! likes.
+
+use super::Checker;
+use crate::world::World;
+use baton_consensus::MemberId;
+use baton_leadership::Set;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// See the file's header.
+#[derive(Default)]
+pub struct MajorityFree {
+    /// Members whose claims a primary took for those of a dead.
+    given_up: BTreeSet<MemberId>,
+    /// The most slots that any configuration had while these were busy.
+    slots: usize,
+}
+
+impl Checker for MajorityFree {
+    fn name(&self) -> &'static str {
+        "never a majority busy while claims are honoured"
+    }
+
+    fn check(&mut self, world: &World) -> Result<(), String> {
+        if world.duties().is_none_or(|duties| !duties.liars.is_empty()) {
+            return Ok(());
+        }
+        let since: BTreeMap<MemberId, Duration> = world
+            .brains()
+            .filter_map(|(id, brain)| Some((id, brain.tasks().filter_map(|task| task.in_slot_since).max()?)))
+            .collect();
+        let busy: BTreeSet<MemberId> = since.keys().copied().collect();
+        self.given_up.retain(|id| busy.contains(id));
+        let slots = world.brains().filter_map(|(_, brain)| brain.set().map(Set::slots)).max().unwrap_or(0);
+        self.slots = if busy.is_empty() { slots } else { self.slots.max(slots) };
+        for (id, since) in &since {
+            // Any primary, one that is none any more but does not know it too, may have taken the member for gone.
+            if world.silences(*id).any(|silence| silence.gone_at > *since) {
+                self.given_up.insert(*id);
+            }
+        }
+        let is_voter = |id: &&MemberId| {
+            let votes = |set: &Set| set.member(id.0).is_some_and(|member| member.is_voter);
+            world.brains().all(|(_, brain)| brain.set().is_none_or(votes))
+        };
+        let honoured: Vec<_> = busy.difference(&self.given_up).filter(is_voter).collect();
+        if honoured.len() > self.slots {
+            return Err(format!("members {honoured:?} are busy, where {} may be", self.slots));
+        }
+        Ok(())
+    }
+}
