@@ -8,10 +8,10 @@ if [ -z "${BATON_CACHE:-}" ]; then
 fi
 export BATON_CACHE
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$BATON_CACHE/target}"
-# What `make test` draws at random it draws from a seed of the commit, so that it says the same of the same commit twice. Luck that
-# is new each time belongs to `make soak`. BATON_SEED=N sets it by hand.
+# What `make test` draws at random it draws from a seed of the files committed, so that it says the same of the same files twice,
+# whoever commits them. Luck that is new each time belongs to `make soak`. BATON_SEED=N sets it by hand.
 if [ -z "${BATON_SEED:-}" ]; then
-  BATON_SEED=$((16#$(git -C "$(dirname "${BASH_SOURCE[0]}")" rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8 || true)1 % 1000000007))
+  BATON_SEED=$((16#$(git -C "$(dirname "${BASH_SOURCE[0]}")" rev-parse --short=8 'HEAD^{tree}' 2>/dev/null | cut -c1-8 || true)1 % 1000000007))
 fi
 export BATON_SEED
 export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-$BATON_SEED}" FUZZ_SEED="${FUZZ_SEED:-$BATON_SEED}"

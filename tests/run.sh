@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The short tests with real processes: stories of one member and of sets (pytest), every command line of the documentation, a few
 # seconds of whole commands, rounds of the crash test, histories of the linearizability test and differential tests. Their seeds are the
-# commit's (build/env.sh): what they find is a fault of the change at hand. What needs a toolchain that is missing installs it.
+# committed files' (build/env.sh): what they find is a fault of the change at hand. What needs a toolchain that is missing installs it.
 # `tests/run.sh -k NAME` and other arguments go to pytest, and then it is pytest alone. Longer: tests/compat,
 # tests/differential, tests/crash, tests/faults, tests/linearizability.
 set -euo pipefail

@@ -26,8 +26,8 @@ def settings(**leadership):
 
 
 @contextlib.contextmanager
-def held(members, *indexes):
-    """Members that apply nothing of what is written, as long as this lasts."""
+def held(members, *indexes, behind=None):
+    """Members that apply nothing of what is written, as long as this lasts; `behind` writes that they lack when it begins."""
     def hold(on):
         for index in indexes:
             with members.direct(index) as direct:
@@ -35,6 +35,9 @@ def held(members, *indexes):
 
     hold(True)
     try:
+        if behind is not None:
+            # One may have begun before; the next one did not.
+            members.await_that(lambda count=behind.count: behind.count >= count + 2, "writes that they lack")
         yield
     finally:
         hold(False)
@@ -89,7 +92,7 @@ def test_25_a_candidate_that_does_not_keep_up_costs_one_bounded_pause_and_anothe
         with Pauses(members, primary) as writes:
             # Lag is told in the log's time: without writes before, it would be as long as nobody wrote.
             members.await_that(lambda: writes.count > 5, "writes")
-            with held(members, lagging), backup_on(members, primary):
+            with held(members, lagging, behind=writes), backup_on(members, primary):
                 assert members.primary() == level
         assert writes.longest < 2 * BLOCKED_SECS_MAX, f"writes waited {writes.longest:.3f} s"
         handoffs = status(members, primary)["handoffs"]
@@ -108,7 +111,7 @@ def test_25_a_handoff_that_fails_refuses_no_write():
         lagging, _ = members.others(primary)
         with Pauses(members, primary) as writes, members.direct(primary) as direct:
             members.await_that(lambda: writes.count > 5, "writes")
-            with held(members, lagging), pytest.raises(pymongo.errors.OperationFailure) as failed:
+            with held(members, lagging, behind=writes), pytest.raises(pymongo.errors.OperationFailure) as failed:
                 direct.admin.command("replSetHandoff", 1, to=members.hosts[lagging])
             assert failed.value.code == 262, failed.value
             members.await_that(lambda count=writes.count: writes.count > count + 5 or writes.error, "writes that go on")
@@ -122,7 +125,7 @@ def test_25_with_nobody_level_the_task_waits_and_writes_go_on():
     with ReplicaSet(settings=settings()) as members:
         primary = await_settled(members)
         with Pauses(members, primary) as writes:
-            with held(members, *members.others(primary)):
+            with held(members, *members.others(primary), behind=writes):
                 members.await_that(
                     lambda: all("obstacle" in place and "lags" in place["obstacle"] for place in ranking(members, primary)),
                     "secondaries that lag")

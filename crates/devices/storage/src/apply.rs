@@ -159,7 +159,7 @@ impl Storage {
     pub fn apply_entries(&self, entries: &[&RawDocument]) -> Result<OpTime> {
         let _turn = self.follow()?;
         // No command may stand half way through a change of the catalog, not even one that will be refused.
-        let _catalog = self.lock_catalog();
+        let _catalog = self.freeze_catalog();
         let mut batch = Batch {
             transaction: Transaction::replicating(),
             last: self.commit.applied(),

@@ -103,7 +103,7 @@ impl Storage {
         if common.timestamp < self.whole_from()? {
             return Err(Error::new(UNRECOVERABLE_ROLLBACK, format!("this member's data were not whole at {common:?}")));
         }
-        let catalog = self.lock_catalog();
+        let catalog = self.freeze_catalog();
         let (entries, change) = self.catalog_at(common)?;
         let (then, stamps) = self.stamps_until(common)?;
         let touched = self.touched_after(common, &change, &then, stamps)?;

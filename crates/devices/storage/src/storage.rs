@@ -226,7 +226,7 @@ impl Storage {
     /// Waits until the change of the catalog that is under way, if there is one, is seen by readers: its entry is in the log, and
     /// so counts as applied, a moment before.
     pub fn settle_catalog(&self) {
-        drop(self.lock_catalog());
+        drop(self.freeze_catalog());
     }
 
     /// What exists now.

@@ -159,7 +159,7 @@ impl Storage {
     fn moment_of(&self, collection: &Collection, report: &mut ValidateReport) -> Result<Moment<'_>> {
         // Members that follow hold the guard while they write, all others the collection's lock. With both held nothing is under
         // way: from this moment on the view is what is there.
-        let catalog = self.lock_catalog();
+        let catalog = self.freeze_catalog();
         let Some(held) = catalog.by_id(collection.id) else {
             let message = format!("Collection '{}' does not exist to validate.", collection.namespace);
             return Err(Error::new(ErrorCode::NamespaceNotFound, message));
@@ -186,7 +186,7 @@ impl Storage {
     /// Takes off the counters what was wrong with them at that moment. Not if the collection is gone, or somebody else has done so
     /// since: then what was wrong is no more.
     fn mend_counters(&self, moment: &Moment<'_>, counts: Counts) -> bool {
-        let catalog = self.lock_catalog();
+        let catalog = self.freeze_catalog();
         let Some(held) = catalog.by_id(moment.collection.id) else { return false };
         held.quietly(|_| {
             if !held.counters.mend_once(moment.mends) {

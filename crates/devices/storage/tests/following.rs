@@ -1,93 +1,24 @@
-//! Members that follow: what one logged is carried out by another, and the gate keeps a member from logging while it
-//! follows.
+//! Members that follow: what one logged is carried out by another.
+
+mod common;
 
 use baton_storage::{
-    Bounds, CarriedOut, Collection, CollectionOptions, CreateOutcome, Durability, EntryChange, Fact, IndexDefinition,
-    IndexModification, Inserted, Modification, Order, RetryImage, Statement, Storage, StorageOptions, Transaction,
+    CarriedOut, Collection, Durability, EntryChange, Fact, Inserted, RetryImage, Statement, Storage, Transaction,
     WriteGate, optime_of, record_key,
 };
 use baton_types::{ErrorCode, Namespace, OpTime, Result, Timestamp};
 use bson::{Binary, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use common::{change, create, documents, index, insert, log, name, open};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-fn open(path: &Path) -> Arc<Storage> {
-    let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
-    Storage::open(path, options).expect("the directory opens")
-}
 
 /// A member that follows.
 fn open_to_follow(path: &Path) -> Arc<Storage> {
     let storage = open(path);
     storage.close_to_writes();
     storage
-}
-
-fn name(collection: &str) -> Namespace {
-    Namespace::new("test", collection).expect("a valid name")
-}
-
-fn create(storage: &Storage, collection: &str, uuid: [u8; 16], options: &RawDocument) -> Result<Arc<Collection>> {
-    let options = CollectionOptions::parse(options).expect("valid options");
-    let outcome = storage.create_collection(&name(collection), options, uuid)?;
-    let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;
-    Ok(collection)
-}
-
-fn index(storage: &Storage, collection: &str, spec: &RawDocument) -> Result<()> {
-    storage.create_index(&name(collection), IndexDefinition::parse(spec)?, &mut |_, _| Ok(()))
-}
-
-fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocument) -> Result<OpTime> {
-    let mut transaction = Transaction::default();
-    match storage.insert(&mut transaction, collection, document, None) {
-        Ok(Inserted::Added) => storage.commit(transaction, Durability::Applied),
-        Ok(Inserted::CommitFirst) => unreachable!("nobody holds a lock for long"),
-        Err(error) => {
-            storage.abandon(transaction);
-            Err(error)
-        }
-    }
-}
-
-/// Lets `change` make a document of the one with this `_id`; no document deletes it.
-fn change(
-    storage: &Storage,
-    collection: &Arc<Collection>,
-    id: i32,
-    statement: Option<Statement<'_>>,
-    change: impl FnOnce(&RawDocument) -> Option<RawDocumentBuf>,
-) -> Result<OpTime> {
-    let record = record_key(RawBsonRef::Int32(id)).expect("a key");
-    let mut transaction = Transaction::default();
-    assert!(storage.lock_document(&mut transaction, collection, &record));
-    let before = storage.get_locked(collection, &record).expect("readable").expect("there").to_vec();
-    let before = RawDocument::from_bytes(&before).expect("a document");
-    match change(before) {
-        Some(after) => {
-            storage
-                .update(&mut transaction, collection, &record, (before, &after), &after, statement)
-                .expect("updated");
-        }
-        None => storage.delete(&mut transaction, collection, &record, before, statement).expect("deleted"),
-    }
-    storage.commit(transaction, Durability::Applied)
-}
-
-fn documents(storage: &Storage, collection: &str) -> Vec<RawDocumentBuf> {
-    let collection = storage.collection(&name(collection)).expect("there");
-    let mut cursor = storage.view().documents(&collection, &Bounds::default(), Order::Forward);
-    let mut all = Vec::new();
-    while let Some((_, document)) = cursor.next_document().expect("readable") {
-        all.push(document.to_owned());
-    }
-    all
-}
-
-fn log(storage: &Storage) -> Vec<RawDocumentBuf> {
-    storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable")
 }
 
 fn kind(entry: &RawDocument) -> &str {
@@ -352,143 +283,6 @@ fn entries_keep_their_terms_and_own_ones_come_after_them() {
     assert!(ninth.term == 9 && ninth.timestamp > seventh.timestamp && ninth.timestamp.seconds == u32::MAX - 1);
     let refused = follower.apply_entries(&[&*entries[0]]).expect_err("it writes itself");
     assert_eq!(refused.code, ErrorCode::IllegalOperation);
-}
-
-#[test]
-fn a_closed_gate_lets_nothing_through_and_loses_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let storage = open(folder.path());
-    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
-    insert(&storage, &c, &rawdoc! { "_id": 0, "n": 0 }).expect("inserted");
-    for round in 0..20 {
-        let written = AtomicU64::new(0);
-        let before = documents(&storage, "c")[0].get_i32("n").expect("a number");
-        let at_close = std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    loop {
-                        let more = |d: &RawDocument| Some(rawdoc! { "_id": 0, "n": d.get_i32("n").expect("n") + 1 });
-                        match change(&storage, &c, 0, None, more) {
-                            Ok(_) => written.fetch_add(1, Ordering::Relaxed),
-                            Err(error) => {
-                                assert_eq!(error.code, ErrorCode::NotWritablePrimary);
-                                assert_eq!(error.message, "not primary");
-                                break;
-                            }
-                        };
-                    }
-                });
-            }
-            while written.load(Ordering::Relaxed) < 10 {
-                std::thread::yield_now();
-            }
-            if round % 2 == 1 {
-                let blocked = storage.block_writes();
-                assert_eq!(storage.queue().applied(), blocked);
-            }
-            storage.close_to_writes();
-            storage.queue().applied()
-        });
-        assert_eq!(storage.queue().applied(), at_close, "nothing got an OpTime after the gate was closed");
-        assert_eq!(storage.queue().write_gate(), WriteGate::Closed);
-        let after = documents(&storage, "c")[0].get_i32("n").expect("a number");
-        assert_eq!((after - before) as u64, written.load(Ordering::Relaxed), "every acknowledged write and no other");
-        storage.open_to_writes(round + 2);
-    }
-    assert_eq!(log(&storage).len() as i32, 2 + documents(&storage, "c")[0].get_i32("n").expect("a number"));
-}
-
-#[test]
-fn a_refused_change_of_the_catalog_or_of_an_index_leaves_memory_and_disk_as_they_were() {
-    let folder = tempfile::tempdir().expect("a folder");
-    {
-        let storage = open(folder.path());
-        let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
-        index(&storage, "c", &rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("built");
-        storage.close_to_writes();
-        let not_primary = |code: Option<ErrorCode>| assert_eq!(code, Some(ErrorCode::NotWritablePrimary));
-        not_primary(create(&storage, "other", [2; 16], &rawdoc! {}).err().map(|e| e.code));
-        not_primary(storage.drop_collection(&name("c")).err().map(|e| e.code));
-        not_primary(storage.rename_collection(&name("c"), &name("d"), false).err().map(|e| e.code));
-        not_primary(storage.drop_index(&c, "a_1").err().map(|e| e.code));
-        let index_change = IndexModification { name: "a_1".into(), hidden: Some(true), expire_after_secs: None };
-        let hidden = Modification { options: RawDocumentBuf::new(), index: Some(index_change) };
-        not_primary(
-            storage.lock_catalog().collection(&name("c")).expect("there").modify(&hidden).err().map(|e| e.code),
-        );
-        let b = rawdoc! { "v": 2, "key": { "b": 1 }, "name": "b_1" };
-        not_primary(index(&storage, "c", &b).err().map(|e| e.code));
-        not_primary(insert(&storage, &c, &rawdoc! { "_id": 1, "a": [1, 2] }).err().map(|e| e.code));
-        assert_eq!((c.counts().documents, c.indexes()[0].multikey()), (0, 0));
-        // What was refused has not made the index multikey in memory alone; what comes next makes it so on disk too.
-        storage.open_to_writes(2);
-        insert(&storage, &c, &rawdoc! { "_id": 2, "a": [3, 4] }).expect("inserted");
-        storage.sync();
-    }
-    let storage = open(folder.path());
-    let names: Vec<_> = storage.catalog().database("test").map(|c| c.namespace.clone()).collect();
-    assert_eq!(names, [name("c")]);
-    let c = storage.collection(&name("c")).expect("there");
-    let indexes: Vec<_> =
-        c.indexes().iter().map(|i| (i.definition.name.clone(), i.definition.hidden, i.multikey())).collect();
-    assert_eq!(indexes, [(String::from("a_1"), false, 1)]);
-    assert_eq!(c.counts().documents, 1);
-}
-
-#[test]
-fn a_refused_statement_of_a_retryable_write_counts_as_not_carried_out() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let storage = open(folder.path());
-    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
-    let session = storage.session(&[5; 16]).expect("readable");
-    let mut record = session.begin(3).expect("the first write");
-    for (stmt_id, is_open) in [(0, true), (1, false), (1, true)] {
-        if is_open {
-            storage.open_to_writes(2)
-        } else {
-            storage.close_to_writes()
-        }
-        let mut transaction = Transaction::default();
-        storage.insert(&mut transaction, &c, &rawdoc! { "_id": stmt_id }, None).expect("added");
-        record.add(&mut transaction, &session, stmt_id, rawdoc! { "n": 1 });
-        let outcome = storage.commit(transaction, Durability::Applied);
-        assert_eq!(outcome.is_ok(), is_open);
-        if !is_open {
-            record.undo(&storage, &session).expect("undone");
-        }
-        assert!(record.statement(0).is_some());
-        assert_eq!(record.statement(1).is_some(), stmt_id == 1 && is_open);
-    }
-    drop(record);
-    storage.sessions().shrink();
-    drop(session);
-    storage.sessions().shrink();
-    let session = storage.session(&[5; 16]).expect("readable");
-    let record = session.begin(3).expect("the same write");
-    assert!(record.statement(0).is_some() && record.statement(1).is_some(), "both are on disk");
-}
-
-#[test]
-fn a_blocked_write_waits_and_a_local_one_does_not() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let storage = open(folder.path());
-    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
-    let last = storage.block_writes();
-    assert_eq!(last, storage.last_entry());
-    let (done, outcome) = std::sync::mpsc::channel();
-    let waiting = std::thread::spawn({
-        let (storage, c) = (Arc::clone(&storage), Arc::clone(&c));
-        move || done.send(insert(&storage, &c, &rawdoc! { "_id": 1 })).expect("awaited")
-    });
-    assert!(outcome.recv_timeout(Duration::from_millis(100)).is_err(), "it waits");
-    storage.put_fact(Fact::LastVote, b"somebody");
-    assert_eq!(storage.last_entry(), last);
-    assert!(documents(&storage, "c").is_empty());
-    storage.unblock_writes();
-    let optime = outcome.recv().expect("an answer").expect("inserted");
-    assert!(optime > last);
-    waiting.join().expect("done");
-    assert_eq!(documents(&storage, "c").len(), 1);
 }
 
 #[test]

@@ -202,7 +202,9 @@ impl Replication {
 
     /// Holds back what comes from the sync source, or no longer: a fault on demand.
     pub fn hold_back(&self, on: bool) {
-        let _ = self.inbox.post(Letter::HoldBack(on));
+        let (answer, held) = channel();
+        let _ = self.inbox.post(Letter::HoldBack(on, answer));
+        let _ = held.recv();
     }
 
     /// By which host a configuration names this member; `None` if it does not.
@@ -291,10 +293,12 @@ impl Replication {
         Ok(())
     }
 
-    /// Hands an input on that nobody waits for.
+    /// Hands an input on; returns when all that follows from it is done, and public.
     pub fn tell(&self, input: Input) {
-        // A member that stops has no use for it.
-        let _ = self.inbox.post(Letter::Input(input));
+        let (answer, done) = channel();
+        // A member that stops has no use for it, and lets go of who waits.
+        let _ = self.inbox.post(Letter::Tell(input, answer));
+        let _ = done.recv();
     }
 
     /// Waits until those whom `demand` asks for have everything up to `optime`; on their disks, if `durable`.

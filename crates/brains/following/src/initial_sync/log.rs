@@ -25,7 +25,7 @@ pub(super) struct LogReading {
     batch: Vec<OpTime>,
     /// So many of it are kept, or need not be.
     kept: usize,
-    /// Why the stream is over behind it, if it is.
+    /// More can be asked for behind it.
     is_open: bool,
     /// A stream that is lost is opened again until then.
     patient_until: Moment,

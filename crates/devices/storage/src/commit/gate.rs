@@ -69,6 +69,11 @@ impl CommitQueue {
         self.state.lock().gate
     }
 
+    /// Waits while writes are blocked. They may be blocked again when this returns.
+    pub fn await_unblocked(&self) {
+        self.passes(&mut self.state.lock());
+    }
+
     fn turn(&self, to: impl FnOnce(WriteGate) -> WriteGate) {
         let mut state = self.state.lock();
         state.gate = to(state.gate);

@@ -64,7 +64,16 @@ impl Quiet<'_> {
 
 impl Storage {
     /// Waits for the turn to change what exists. Whoever has it asks for no second one.
+    ///
+    /// While this member's writes are blocked (leadership is being handed over) it waits without the turn: with it, it would stand
+    /// at the write gate, and before whoever wants to know what exists.
     pub fn lock_catalog(&self) -> CatalogGuard<'_> {
+        self.commit.await_unblocked();
+        self.freeze_catalog()
+    }
+
+    /// [`Self::lock_catalog`] of somebody who only looks, or writes nothing of this member's own.
+    pub fn freeze_catalog(&self) -> CatalogGuard<'_> {
         CatalogGuard { storage: self, _turn: self.catalog_turn.lock() }
     }
 }

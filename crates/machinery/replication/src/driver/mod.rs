@@ -59,6 +59,8 @@ const COMMIT_POINT_INTERVAL: Duration = Duration::from_secs(5);
 /// News, and who waits for what comes of it.
 pub(crate) enum Letter {
     Input(Input),
+    /// An input, and who waits until all that follows from it is done, and public.
+    Tell(Input, Sender<()>),
     Ask(Request, Sender<Result<Response>>),
     Order(Order, Sender<Result<()>>),
     View(Sender<View>),
@@ -66,8 +68,8 @@ pub(crate) enum Letter {
     Progress,
     /// Somebody has come who waits for members to have a write.
     Look,
-    /// Apply nothing that comes from the source, or go on.
-    HoldBack(bool),
+    /// Apply nothing that comes from the source, or go on; and who waits until this holds.
+    HoldBack(bool, Sender<()>),
 }
 
 pub(crate) type Inbox = Arc<Mailbox<Driver>>;
@@ -144,8 +146,8 @@ pub(crate) struct Driver {
     /// What leadership was told last, and the thread that carries out what it decides.
     told: Told,
     leading: Option<JoinHandle<()>>,
-    /// An order that came in passing.
-    left: Option<(Order, Sender<Result<()>>)>,
+    /// What came in passing, and has somebody wait for what may take long.
+    left: Option<Letter>,
 }
 
 pub(crate) fn stopping() -> Error {
@@ -298,9 +300,14 @@ impl Driver {
                 self.asked.insert(self.next_request, asker);
                 self.inputs.push_back(Input::Request { id: self.next_request, request });
             }
-            Letter::Order(order, asker) if in_passing => {
-                self.left = Some((order, asker));
+            Letter::Order(..) | Letter::Tell(..) if in_passing => {
+                self.left = Some(letter);
                 return false;
+            }
+            Letter::Tell(input, asker) => {
+                self.inputs.push_back(input);
+                self.proceed(in_passing);
+                let _ = asker.send(());
             }
             Letter::Order(order, asker) => {
                 let input = self.accept(order, asker);
@@ -317,16 +324,18 @@ impl Driver {
             }
             // They are looked after once all that has come is done.
             Letter::Look => {}
-            Letter::HoldBack(on) => self.follower.hold(on),
+            Letter::HoldBack(on, asker) => {
+                self.follower.hold(on);
+                let _ = asker.send(());
+            }
         }
         self.proceed(in_passing)
     }
 
     fn finish_work(&mut self) {
         self.proceed(false);
-        if let Some((order, asker)) = self.left.take() {
-            let input = self.accept(order, asker);
-            self.inputs.extend(input);
+        if let Some(letter) = self.left.take() {
+            self.take_letter(letter, false);
         }
         if self.consensus.next_deadline() <= self.begun.elapsed() {
             self.look_at_log();

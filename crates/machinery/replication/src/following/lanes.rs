@@ -79,9 +79,11 @@ impl Shared {
         if worker.yields() && lane != Lane::Log {
             work_when_idle();
         }
-        while let Some((task, closings)) = self.next(|state| state.lanes.next(lane)) {
-            let answer = self.carry_out_copying(&mut worker, lane, task, closings);
-            self.step(&mut self.state.lock(), answer);
-        }
+        self.say_last_words_of(|| {
+            while let Some((task, closings)) = self.next(|state| state.lanes.next(lane)) {
+                let answer = self.carry_out_copying(&mut worker, lane, task, closings);
+                self.step(&mut self.state.lock(), answer);
+            }
+        });
     }
 }

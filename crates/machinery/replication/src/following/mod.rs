@@ -285,6 +285,14 @@ impl Shared {
         }
     }
 
+    /// If it panics, the machines' last steps are kept: they wait for an answer that does not come.
+    fn say_last_words_of(&self, work: impl FnOnce()) {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            self.parts.rings.last_words(Gathered::default());
+            resume_unwind(panic)
+        });
+    }
+
     /// Whether what was asked for then is of no use any more.
     fn is_closed(&self, closings: Closings) -> bool {
         let state = self.state.lock();
@@ -329,9 +337,5 @@ fn run(shared: &Arc<Shared>) {
         }
         worker.dismiss();
     };
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        // The machine waits for an answer that does not come.
-        shared.parts.rings.last_words(Gathered::default());
-        resume_unwind(panic)
-    });
+    shared.say_last_words_of(work);
 }

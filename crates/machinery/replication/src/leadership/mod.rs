@@ -28,7 +28,7 @@ use crate::driver::Letter;
 use crate::messages::leadership as words;
 use crate::steps::{Gathered, Rings};
 use baton_consensus::{self as consensus, Input as ToConsensus, Occupation};
-use baton_leadership::{Call, CallOutcome, Decision, Effect, Gossip, Input, Leadership, MemberId, Moment, Start};
+use baton_leadership::{Call, CallOutcome, Decision, Effect, Gossip, Input, Leadership, MemberId, Moment, Rule, Start};
 use baton_replay::{Bounds, Recorder, Recording};
 use baton_types::{Pace, must_not_unwind};
 use bson::{RawDocument, RawDocumentBuf};
@@ -240,6 +240,11 @@ impl Steward {
 
     fn carry_out(&self, effect: Effect, hands: &Hands) {
         match effect {
+            // Small work comes every second, and no rule kept it waiting.
+            Effect::Admit { task, why: why @ Rule::Light, .. } => {
+                let name = self.name_of(task);
+                tracing::debug!(target: "REPL", id = 9_100_001, task, name, rule = why.name(), "A task may begin: {why}");
+            }
             Effect::Admit { task, pace, why } => {
                 let name = self.name_of(task);
                 tracing::info!(target: "REPL", id = 9_100_001, task, name, rule = why.name(), isAtHalfPace = pace == Pace::Half, "A task may begin: {why}");

@@ -45,7 +45,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let storage = &call.server.storage;
     // No collection is made or dropped between the look at the catalog and the moment as of which it is read.
     let (collections, view) = {
-        let catalog = storage.lock_catalog();
+        let catalog = storage.freeze_catalog();
         let is_wanted = |collection: &&Arc<Collection>| {
             let name = collection.namespace.coll();
             let is_named = wanted.is_empty() || wanted.contains(name) || collection.kind == CollectionKind::View;
