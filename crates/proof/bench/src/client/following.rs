@@ -15,8 +15,7 @@ use crate::record::{Key, Layout, VALUE_BYTES};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What a member answers that is no primary, or ceases to be one: `PrimarySteppedDown`, `NotWritablePrimary`,
 /// `InterruptedDueToReplStateChange`, `NotPrimaryNoSecondaryOk`, `NotPrimaryOrSecondary`.
-const CODES: [&str; 5] =
-    ["\"code\": 189,", "\"code\": 10107,", "\"code\": 11602,", "\"code\": 13435,", "\"code\": 13436,"];
+pub const NO_PRIMARY: [i32; 5] = [189, 10107, 11602, 13435, 13436];
 
 /// Makes them.
 pub struct FollowingFactory {
@@ -67,7 +66,7 @@ impl Following {
 }
 
 fn has_moved(refusal: &str) -> bool {
-    CODES.iter().any(|code| refusal.contains(code))
+    NO_PRIMARY.iter().any(|code| refusal.contains(&format!("\"code\": {code},")))
 }
 
 impl Client for Following {

@@ -26,7 +26,7 @@ pub use discovery::Discovery;
 #[cfg(feature = "driver")]
 pub use driver::DriverFactory;
 pub use echo::{EchoFactory, MessageSizes, serve as serve_echo};
-pub use following::FollowingFactory;
+pub use following::{FollowingFactory, NO_PRIMARY};
 pub use redis::RedisFactory;
 pub use thin::{ThinFactory, Wire, initiate_alone, primary_of};
 

@@ -3,6 +3,9 @@
 //! They ask for small documents of a database that no event touches. A request belongs to a stretch of time if any of its own time
 //! does. One that was stuck counts fully: a client of a steady pace would have sent more meanwhile, and each of these is counted with
 //! the time that it would have waited (`record_correct`), so that no stall hides behind the client that it stalls.
+//!
+//! Who is primary they learn as drivers do ([`Discovery`]). A request that a member refused because it is no primary (any more) is
+//! sent again to the next one, and all that took is its latency; any other failure is one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::client::{Wire, primary_of};
+use crate::client::{Discovery, NO_PRIMARY, Wire};
 
 /// The clients' own database.
 const DATABASE: &str = "steady";
@@ -25,6 +28,8 @@ const DOCUMENTS: u64 = 1000;
 const WRITER_PACE: Duration = Duration::from_millis(5);
 /// Between two requests of the steady reader: five hundred a second.
 const READER_PACE: Duration = Duration::from_millis(2);
+/// For how long one request is sent again and again.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// What a request may take at the most, in nanoseconds; more counts as this.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
@@ -80,7 +85,8 @@ impl Stretch {
 }
 
 struct Shared {
-    uri: String,
+    addresses: Vec<String>,
+    discovery: Discovery,
     begun: Instant,
     is_busy: bool,
     resting: AtomicBool,
@@ -97,7 +103,7 @@ impl Shared {
 
     /// Asks until it is told to stop.
     fn client(&self, index: usize) {
-        let mut wire: Option<Wire> = None;
+        let mut wire: Option<(usize, Wire)> = None;
         let mut random = 0x9E37_79B9_7F4A_7C15u64.wrapping_mul(index as u64 + 1);
         let mut turn = index;
         while !self.stopping.load(Ordering::SeqCst) {
@@ -110,18 +116,40 @@ impl Shared {
             let request = request_of(role, (random >> 33) % DOCUMENTS);
             let begun = Instant::now();
             let start = self.now();
-            wire = wire.or_else(|| Wire::connect(&primary_of(&self.uri).ok()?).ok());
-            let is_ok =
-                wire.as_mut().is_some_and(|wire| wire.command(&request).is_ok_and(|reply| took_effect(role, &reply)));
+            let is_ok = self.ask(&mut wire, &request).is_some_and(|reply| took_effect(role, &reply));
             self.samples[index].lock().push(Sample { role, start, end: self.now(), is_ok });
-            if !is_ok {
-                wire = None;
-            }
             if self.is_busy {
                 turn += 1;
             } else {
                 std::thread::sleep(pace_of(role).saturating_sub(begun.elapsed()));
             }
+        }
+    }
+
+    /// The reply of whoever is primary; none if it did not answer, or none was primary in time.
+    fn ask(&self, wire: &mut Option<(usize, Wire)>, request: &Document) -> Option<Document> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (index, mut connection) = match wire.take() {
+                Some(connected) => connected,
+                None => {
+                    let index = self.discovery.primary(deadline.saturating_duration_since(Instant::now()))?;
+                    (index, Wire::connect(&self.addresses[index]).inspect_err(|_| self.discovery.failed(index)).ok()?)
+                }
+            };
+            let Ok(reply) = connection.command(request) else {
+                self.discovery.failed(index);
+                return None;
+            };
+            if !is_of_no_primary(&reply) {
+                *wire = Some((index, connection));
+                return Some(reply);
+            }
+            if Instant::now() > deadline {
+                return Some(reply);
+            }
+            // It says so anew if it is primary nevertheless.
+            self.discovery.failed(index);
         }
     }
 
@@ -154,6 +182,11 @@ fn request_of(role: Role, id: u64) -> Document {
     }
 }
 
+fn is_of_no_primary(reply: &Document) -> bool {
+    let is_one = |refusal: &Document| refusal.get_i32("code").is_ok_and(|code| NO_PRIMARY.contains(&code));
+    is_one(reply) || reply.get_document("writeConcernError").is_ok_and(is_one)
+}
+
 fn took_effect(role: Role, reply: &Document) -> bool {
     match role {
         Role::Writer => {
@@ -180,8 +213,10 @@ impl Load {
     ///
     /// # Errors
     /// If the documents cannot be written.
-    pub fn start(uri: &str, busy: usize) -> Result<Self, Failure> {
-        let mut wire = Wire::connect(&primary_of(uri)?)?;
+    pub fn start(addresses: Vec<String>, busy: usize) -> Result<Self, Failure> {
+        let discovery = Discovery::of(&addresses);
+        let primary = discovery.primary(PATIENCE).ok_or("no member is primary")?;
+        let mut wire = Wire::connect(&addresses[primary])?;
         let documents: Vec<Document> =
             (0..DOCUMENTS as i64).map(|id| doc! { "_id": id, "n": 0, "text": "x".repeat(64) }).collect();
         let insert = doc! {
@@ -193,7 +228,8 @@ impl Load {
         }
         let clients = if busy > 0 { busy } else { Role::ALL.len() };
         let shared = Arc::new(Shared {
-            uri: uri.to_owned(),
+            addresses,
+            discovery,
             begun: Instant::now(),
             is_busy: busy > 0,
             resting: AtomicBool::new(true),
@@ -322,6 +358,14 @@ mod tests {
         let counted = Figures::of(&samples, Role::Writer, stretch, 5 * MS).expect("counted");
         assert!(counted.p50 > 100.0, "two thirds of what should have been sent waited: {counted:?}");
         assert!((counted.longest - 1000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn only_what_no_primary_says_is_asked_again() {
+        assert!(is_of_no_primary(&doc! { "ok": 0.0, "code": 10107 }));
+        assert!(is_of_no_primary(&doc! { "ok": 1.0, "nModified": 1, "writeConcernError": { "code": 189 } }));
+        assert!(!is_of_no_primary(&doc! { "ok": 0.0, "code": 11000 }));
+        assert!(!is_of_no_primary(&doc! { "ok": 1.0, "nModified": 1 }));
     }
 
     #[test]

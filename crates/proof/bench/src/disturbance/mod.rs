@@ -92,7 +92,7 @@ fn measure(args: &DisturbanceArgs, place: &PlaceArgs, name: &str) -> Result<(Vec
     let table = Table { records: args.records };
     eprintln!("{name}: loading {} documents", args.records);
     table.load(&set, table::TABLE)?;
-    let load = Load::start(&set.uri(), args.busy)?;
+    let load = Load::start(set.addresses(), args.busy)?;
     let mut rows = Vec::new();
     for event in Event::ALL.into_iter().filter(|event| args.events.is_empty() || args.events.contains(event)) {
         let row = one(args, &mut set, &load, table, event, scratch.path())?;
