@@ -156,8 +156,8 @@ impl Stage<'_> {
             Event::SyncLogical | Event::SyncFile => self.set.empty(self.secondary())?,
             Event::Ttl => {
                 let index = doc! { "key": { "expires": 1 }, "name": "expires", "expireAfterSeconds": 0 };
-                self.must(&doc! { "setParameter": 1, "ttlMonitorEnabled": false, "$db": "admin" })?;
-                self.must(&doc! { "setParameter": 1, "ttlMonitorSleepSecs": 1, "$db": "admin" })?;
+                self.set_everywhere("ttlMonitorEnabled", false)?;
+                self.set_everywhere("ttlMonitorSleepSecs", 1)?;
                 self.must(&doc! { "createIndexes": TABLE, "indexes": [index], "$db": DATABASE })?;
             }
             _ => {}
@@ -311,6 +311,17 @@ impl Stage<'_> {
         Ok(refusal(&reply).map_or(Outcome::Done, Outcome::Refused))
     }
 
+    /// A parameter of every member: whichever of them is primary by then.
+    fn set_everywhere(&self, parameter: &str, value: impl Into<Bson> + Clone) -> Result<(), Failure> {
+        for index in 0..self.set.len() {
+            let set = doc! { "setParameter": 1, parameter: value.clone(), "$db": "admin" };
+            if let Some(why) = refusal(&self.set.ask(index, &set)?) {
+                return Err(format!("{set}: {why}").into());
+            }
+        }
+        Ok(())
+    }
+
     fn index(&self, index: &Document) -> Result<Outcome, Failure> {
         self.try_command(&doc! { "createIndexes": TABLE, "indexes": [index.clone()], "$db": DATABASE })
     }
@@ -362,12 +373,16 @@ impl Stage<'_> {
     }
 
     fn expire(&self) -> Result<Outcome, Failure> {
+        // Leadership may move in the middle of it: whoever is primary deletes.
         let deleted = || -> Result<i64, Failure> {
-            let status = self.ask(&doc! { "serverStatus": 1, "$db": "admin" })?;
-            Ok(status.get_document("metrics")?.get_document("ttl")?.get_i64("deletedDocuments")?)
+            let of_member = |index| -> Result<i64, Failure> {
+                let status = self.set.ask(index, &doc! { "serverStatus": 1, "$db": "admin" })?;
+                Ok(status.get_document("metrics")?.get_document("ttl")?.get_i64("deletedDocuments")?)
+            };
+            (0..self.set.len()).map(of_member).sum()
         };
         let (before, begun) = (deleted()?, Instant::now());
-        self.must(&doc! { "setParameter": 1, "ttlMonitorEnabled": true, "$db": "admin" })?;
+        self.set_everywhere("ttlMonitorEnabled", true)?;
         while deleted()? - before < self.table.expired() as i64 {
             if begun.elapsed() > PATIENCE {
                 return Err("what has expired is not deleted".into());
