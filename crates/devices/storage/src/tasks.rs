@@ -12,6 +12,7 @@
 //! - The gate is told the end of every task that it was asked about, however it ends, and what it cost ([`Gate::ended`], [`cost`]).
 
 pub(crate) mod cost;
+mod giving_way;
 pub(crate) mod listener;
 mod progress;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use baton_types::{Admission, Pace, Proposal, TaskCost, TaskKind};
 use baton_types::{Error, ErrorCode, Result};
 use cost::{AskedCompactions, Metering};
 pub use cost::{Meter, Spent};
+use giving_way::GivingWay;
 use parking_lot::{Mutex, RwLock};
 pub use progress::Progress;
 use std::collections::HashMap;
@@ -33,7 +35,7 @@ use std::time::{Duration, Instant, SystemTime};
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How often a task that runs asks whether its pace is still right.
 const PACE_INTERVAL: Duration = Duration::from_secs(1);
-/// The longest that a task at half pace rests between two steps.
+/// The longest that a task rests between two steps.
 const REST_MAX: Duration = Duration::from_millis(200);
 
 /// Decides when tasks begin on this member, and how hard they work. Must not block: RocksDB's own threads ask, too.
@@ -180,6 +182,7 @@ pub struct TaskGuard {
 struct Steps {
     rested: Instant,
     asked: Instant,
+    giving_way: GivingWay,
 }
 
 /// Keeps a task registered as waiting. Dropped, it is given up.
@@ -324,7 +327,11 @@ impl TaskRegistry {
         *task.metering.lock() = Metering::Thread(Meter::start());
         let (task, now) = (Arc::new(task), Instant::now());
         self.registered.lock().running.push(Arc::clone(&task));
-        TaskGuard { registry: Arc::clone(self), task, stepped: Mutex::new(Steps { rested: now, asked: now }) }
+        TaskGuard {
+            registry: Arc::clone(self),
+            task,
+            stepped: Mutex::new(Steps { rested: now, asked: now, giving_way: GivingWay::new() }),
+        }
     }
 
     /// Has a task that runs end before it is done, for this reason, if it is one that can ([`Task::check`]).
@@ -451,8 +458,8 @@ impl TaskGuard {
         *self.task.progress.lock() = Progress::begin(done, total);
     }
 
-    /// A step is over, and no lock is held: at half pace it rests now for as long as the step took. The gate is asked now and then
-    /// whether the pace is still right.
+    /// A step is over, and no lock is held: beside others who want the processors it rests until it has had a tenth of one, at half
+    /// pace for as long as the step took. The gate is asked now and then whether the pace is still right.
     pub fn rest(&self) {
         self.task.steps.fetch_add(1, Ordering::Relaxed);
         let mut steps = self.stepped.lock();
@@ -460,8 +467,12 @@ impl TaskGuard {
             steps.asked = Instant::now();
             self.task.set_pace(self.registry.gate().pace(&self.task.proposal(Duration::ZERO)));
         }
-        if self.task.pace() == Pace::Half {
-            std::thread::sleep(steps.rested.elapsed().min(REST_MAX));
+        let for_others = steps.giving_way.rest();
+        let for_pace = if self.task.pace() == Pace::Half { steps.rested.elapsed() } else { Duration::ZERO };
+        let rest = for_others.max(for_pace);
+        if rest > Duration::ZERO {
+            std::thread::sleep(rest.min(REST_MAX));
+            steps.giving_way.rested();
         }
         steps.rested = Instant::now();
     }

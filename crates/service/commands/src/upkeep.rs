@@ -191,6 +191,7 @@ fn free_dropped(server: &Arc<Server>, stop: &Stop) {
 }
 
 fn expire(server: &Arc<Server>, stop: &Stop) {
+    yield_to_clients();
     let mut last = Instant::now();
     while stop.wait(TTL_LOOK_INTERVAL) {
         // Only a primary deletes; the others get its deletions by the log.

@@ -17,7 +17,7 @@
 use crate::server::operations::Slot;
 use crate::server::{Begin, Operation, Server};
 use baton_consensus::index_build::{BuildInput, BuildPass, BuildTask, CommitQuorum, IndexBuild};
-use baton_storage::{BuildOfSet, BuildPhase, FillPosition, IndexState, Pass, WriteGate};
+use baton_storage::{BuildOfSet, BuildPhase, FillPosition, IndexState, Pass, WriteGate, yield_to_clients};
 use baton_types::{Class, Error, ErrorCode, Result, Term, must_not_unwind};
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawArrayBuf, RawDocumentBuf, rawdoc};
@@ -197,6 +197,7 @@ fn spawn(server: &Arc<Server>, build: &Arc<Running>) -> std::io::Result<JoinHand
     std::thread::Builder::new().name("index-build".into()).spawn(move || {
         // Nobody replaces it, and everybody waits for the build.
         let _guard = must_not_unwind("an index build");
+        yield_to_clients();
         let outcome = Builder { server: &server, build: &build, scan: FillPosition::default(), check: None }.run();
         // Before anybody hears of it: who looks for the build then finds it ended, and begins no second thread.
         server.index_builds.running.lock().remove(&build.of.build.uuid);

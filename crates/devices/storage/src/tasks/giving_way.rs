@@ -1,0 +1,129 @@
+//! Work in the background leaves the processors to whoever waits for them, and a lowered weight is not enough for that: a thread that
+//! has a processor keeps it for milliseconds whatever it weighs, and clients' threads, which run for microseconds at a time, wait
+//! for it each time that they wake up. So a step of a task is followed by rest, if others wanted the processors during it.
+//!
+//! That others want them is known by what the task's own thread had to wait for one (`/proc/thread-self/schedstat`): it sees
+//! clients, other members and other programs alike.
+//!
+//! Invariants: who has the processors for itself never rests; who has not takes a tenth of one.
+//! What it deliberately does not do: stop altogether. A step may be long, and is not divided here.
+
+use std::thread::ThreadId;
+use std::time::Duration;
+
+/// A thread that had to wait for this part of the time that it ran has company.
+const WAITED_PART: u32 = 8;
+/// Rest, in times of what the step ran for: a tenth of a processor is left for the task.
+const REST: u32 = 9;
+
+/// What a thread has had of the processors in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turns {
+    /// It ran.
+    pub ran: Duration,
+    /// It could have run, and waited for a processor.
+    pub waited: Duration,
+}
+
+impl Turns {
+    /// Of the calling thread; none where the kernel does not tell.
+    fn of_this_thread() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    }
+
+    /// `schedstat` has nanoseconds: run, waited; then how often.
+    fn parse(schedstat: &str) -> Option<Self> {
+        let mut nanos = schedstat.split_ascii_whitespace().map(|field| field.parse().map(Duration::from_nanos));
+        Some(Self { ran: nanos.next()?.ok()?, waited: nanos.next()?.ok()? })
+    }
+}
+
+/// How long to rest after a step, by what its thread had of the processors in it.
+fn rest_after(ran: Duration, waited: Duration) -> Duration {
+    if waited.saturating_mul(WAITED_PART) > ran { ran.saturating_mul(REST) } else { Duration::ZERO }
+}
+
+/// The steps of one task.
+#[derive(Debug)]
+pub(super) struct GivingWay {
+    before: Option<(ThreadId, Turns)>,
+}
+
+impl GivingWay {
+    /// The first step begins, by the calling thread.
+    pub fn new() -> Self {
+        Self { before: Self::now() }
+    }
+
+    fn now() -> Option<(ThreadId, Turns)> {
+        Some((std::thread::current().id(), Turns::of_this_thread()?))
+    }
+
+    /// A step is over: how long it is good to rest. Nothing, if another thread began it.
+    pub fn rest(&mut self) -> Duration {
+        let now = Self::now();
+        let before = std::mem::replace(&mut self.before, now);
+        match before.zip(now) {
+            Some(((began, before), (ends, now))) if began == ends => {
+                rest_after(now.ran.saturating_sub(before.ran), now.waited.saturating_sub(before.waited))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The rest is over, and the next step begins: what was waited for since is not its own.
+    pub fn rested(&mut self) {
+        self.before = Self::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn who_waited_rests_nine_times_as_long_as_it_ran() {
+        assert_eq!(rest_after(8 * MS, MS), Duration::ZERO, "an eighth is chance");
+        assert_eq!(rest_after(8 * MS, 2 * MS), 72 * MS);
+        assert_eq!(rest_after(Duration::ZERO, Duration::ZERO), Duration::ZERO);
+        assert_eq!(rest_after(Duration::ZERO, MS), Duration::ZERO, "it did nothing");
+    }
+
+    #[test]
+    fn what_the_kernel_tells_is_read() {
+        let turns = Turns { ran: Duration::from_nanos(3_000_000), waited: Duration::from_nanos(17) };
+        assert_eq!(Turns::parse("3000000 17 12\n"), Some(turns));
+        assert_eq!(Turns::parse("3000000"), None);
+        assert_eq!(Turns::parse("x y"), None);
+    }
+
+    fn work(time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {}
+    }
+
+    /// Threads on every processor, twice: one of them cannot but wait. And the one of which another thread made the first step.
+    #[test]
+    fn a_thread_among_many_rests_and_one_that_takes_over_does_not() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let rests: Vec<Duration> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2 * processors + 1)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut giving_way = GivingWay::new();
+                        work(300 * MS);
+                        giving_way.rest()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(rests.iter().any(|rest| *rest > Duration::ZERO), "{rests:?}");
+        let mut of_another = std::thread::spawn(GivingWay::new).join().unwrap();
+        work(MS);
+        assert_eq!(of_another.rest(), Duration::ZERO);
+    }
+}
