@@ -57,8 +57,8 @@ pub(crate) struct Gathered {
     pub index_builds: Vec<(String, Recording<IndexBuild>)>,
 }
 
-/// Gives the recordings of the index builds that are under way or have lately ended, by what each is called; without those that cannot
-/// be got at in that time.
+/// Gives the recordings of the index builds that are under way or have lately ended, by what each is called; without those that
+/// cannot be got at in that time.
 pub type IndexBuildRings = Box<dyn Fn(Duration) -> Vec<(String, Recording<IndexBuild>)> + Send + Sync>;
 
 /// Where the machines are, and where files go.

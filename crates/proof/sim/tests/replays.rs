@@ -1,7 +1,7 @@
 //! What the members of simulated worlds were told is written down, read, and stepped through again, all of it as it was.
 //!
-//! Worlds build no indexes: a build is told here what the members of a set are told, one after another. Whatever sets bring about while
-//! they build is replayed by the simulation of builds (`consensus/src/index_build/simulation.rs`).
+//! Worlds build no indexes: two builds are told here what a primary learns. Whatever sets bring about while they build is
+//! replayed by the simulation of builds (`consensus/src/index_build/simulation.rs`).
 
 use baton_consensus::index_build::{BuildInput, BuildPass, BuildSet, CommitQuorum, IndexBuild};
 use baton_consensus::{Configuration, Member, MemberId};
@@ -69,13 +69,13 @@ fn a_step_that_is_left_out_is_noticed() {
 }
 
 /// A file with two builds of a primary of three members: one that waits for the votes of a majority, one that waits for all.
-fn file_of_builds() -> String {
-    let mut configuration = Configuration::initial("rs", "a:1", bson::oid::ObjectId::from_bytes([1; 12])).unwrap();
+fn file_of_builds() -> Result<String, Box<dyn std::error::Error>> {
+    let mut configuration = Configuration::initial("rs", "a:1", bson::oid::ObjectId::from_bytes([1; 12]))?;
     configuration.members = (0..3).map(|n| Member::new(MemberId(n), format!("m{n}:1"))).collect();
     let set = BuildSet { me: Some(MemberId(0)), configuration: Some(configuration) };
     let mut file = Vec::new();
     let header = Header { format: FORMAT, baton: "1".into(), member: "a:1".into(), written_secs: 1 };
-    header.write(&mut file).unwrap();
+    header.write(&mut file)?;
     for (of, quorum) in [("1-1 shop.carts", CommitQuorum::Majority), ("2-2 shop.users", CommitQuorum::VotingMembers)] {
         let mut machine = IndexBuild::new(quorum, false);
         let mut recorder = Recorder::new(&machine, Duration::ZERO, Bounds::default());
@@ -91,15 +91,15 @@ fn file_of_builds() -> String {
         for (second, input) in told.into_iter().enumerate() {
             recorder.step(&mut machine, Duration::from_secs(second as u64), input);
         }
-        write(&recorder.recording(&machine), Some(of), &mut file).unwrap();
+        write(&recorder.recording(&machine), Some(of), &mut file)?;
     }
-    String::from_utf8(file).unwrap()
+    Ok(String::from_utf8(file)?)
 }
 
 /// Each by itself, though they are of one kind.
 #[test]
 fn every_build_of_a_file_is_replayed() {
-    let file = file_of_builds();
+    let file = file_of_builds().unwrap();
     let report = replay_file(file.as_bytes(), None, &mut |_| {}).unwrap();
     assert_eq!(report.steps, 14);
     assert_eq!(report.machines, ["index_build 1-1 shop.carts", "index_build 2-2 shop.users"]);
@@ -114,7 +114,7 @@ fn every_build_of_a_file_is_replayed() {
 
 #[test]
 fn a_build_that_did_something_else_and_a_vote_that_is_left_out_are_noticed() {
-    let file = file_of_builds();
+    let file = file_of_builds().unwrap();
     let why = |file: &str| replay_file(file.as_bytes(), None, &mut |_| {}).unwrap_err();
     // The second build's: the first one has its quorum by then.
     let at = file.rfind(r#"["AwaitVotes"]"#).unwrap();

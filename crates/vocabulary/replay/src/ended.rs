@@ -1,8 +1,8 @@
 //! The recordings of machines that have ended, of a kind of which a member has many, one after another.
 //!
 //! Invariants:
-//! - A recording is kept for [`Bounds::age`] after its machine has ended, unless there are too many, or they take too much memory: then
-//!   the one that ended first is let go of.
+//! - A recording is kept for [`Bounds::age`] after its machine has ended, unless there are too many, or they take too much
+//!   memory: then the one that ended first is let go of.
 //! - What is too old is let go of when the next machine ends, and is shown to nobody.
 
 use crate::{Bounds, Machine, Recording};

@@ -83,7 +83,8 @@ fn parts_at(recorded: &Value, now: &Value, path: &str) -> String {
     }
 }
 
-/// Steps a machine again through all that the file has of it; `of` says of which one, if there are several. `seen` is shown each step.
+/// Steps a machine again through all that the file has of it; `of` says of which one, if there are several. `seen` is shown each
+/// step.
 ///
 /// # Errors
 /// The first difference.

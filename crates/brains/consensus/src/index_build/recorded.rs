@@ -1,6 +1,7 @@
 //! The machine as one whose steps can be kept and taken again. What comes of a step is what is to be done after it.
 //!
-//! Invariant: of an error only the code is written. The machine asks for no more of it, and its text may have a document's values.
+//! Invariant: of an error only the code is written. The machine asks for no more of it, and its text may have a document's
+//! values.
 
 use super::{BuildInput, BuildTask, CommitQuorum, IndexBuild};
 use crate::recorded::CONFIGURATION_BYTES;

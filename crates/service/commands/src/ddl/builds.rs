@@ -10,8 +10,8 @@
 //! - The catalog says what is being built, on disk too. Each build there has one thread here, whatever brought it: a command, an
 //!   entry, a restart, an initial sync, a rollback. A thread ends with its build, or with the member.
 //! - Who waits for a build waits for the [`Running`] that the thread works at, and is told how it ended.
-//! - Whatever a build's machine learns is recorded, as long as [`RECORDED_MAX`] others are not: in [`RING`]s, and for a minute after its
-//!   end in [`ENDED`].
+//! - Every step of a build's machine is recorded, unless [`RECORDED_MAX`] others are when it begins: within [`RING`], and for a
+//!   minute after its end within [`ENDED`].
 //! - A build that its client no longer wants ends on all members; one whose primary has changed goes on.
 //!
 //! Not here: what is to be done next (the machine); filling, and what the log has (`baton_storage`).
@@ -63,7 +63,7 @@ pub(super) fn words_of(phase: BuildPhase) -> &'static str {
 /// A build that a thread works at, or will.
 pub struct Running {
     of: BuildOfSet,
-    /// When the member's first one might have begun: what recorded times count from.
+    /// As in [`IndexBuilds`].
     since: Instant,
     is_recorded: bool,
     state: Mutex<State>,
@@ -82,6 +82,7 @@ struct State {
 
 /// All builds of the set on this member.
 pub struct IndexBuilds {
+    /// What recorded times count from.
     since: Instant,
     running: Mutex<BTreeMap<[u8; 16], Arc<Running>>>,
     /// Recordings of those that have ended. Locked after `running`.
@@ -183,8 +184,8 @@ impl State {
 }
 
 impl IndexBuilds {
-    /// What is recorded of those that have lately ended and of those under way, by what each is called; without those that are in use
-    /// for so long.
+    /// What is recorded of those that have lately ended and of those under way, by what each is called; without those that are
+    /// in use for so long.
     pub fn recordings(&self, patience: Duration) -> Vec<(String, Recording<IndexBuild>)> {
         let until = Instant::now() + patience;
         let Some(running) = self.running.try_lock_until(until) else { return Vec::new() };
