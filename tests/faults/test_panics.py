@@ -62,10 +62,12 @@ def last_words(member):
     ("commit-before-sync", "the commit queue"),
     ("consensus-step", "a step of replication"),
     ("index-build-before-ready", "a change of a collection"),
+    ("index-build-drained", "an index build"),
 ])
 def test_a_panic_that_would_leave_the_primary_half_done_ends_it_and_the_set_fails_over(tmp_path, point, section):
     """Fails if the member goes on (every later write would wait for ever), if it does not say what broke and where, if consensus
-    does not write down what it did before, if the set does not fail over, or if what was acknowledged is lost."""
+    or the thread of an index build does not write down what the machines did before, if the set does not fail over, or if what
+    was acknowledged is lost."""
     triggers = Triggers(tmp_path, point)
     with ReplicaSet(settings=SOON, environments=triggers.environments) as members, \
             members.client(timeoutMS=60_000) as client:
@@ -79,9 +81,10 @@ def test_a_panic_that_would_leave_the_primary_half_done_ends_it_and_the_set_fail
         words = await_abort(members, old)
         assert words["section"] == section and words["reason"] == "a test wants this"
         assert "crash_points.rs" in words["place"] and "baton" in words["backtrace"]
-        if point == "consensus-step":
+        if point in ("consensus-step", "index-build-drained"):
             [written] = step_files.files_of(members.members[old])
-            step_files.replay(written)
+            told, _ = step_files.replay(written, "--verbose")
+            assert ("index_build " in told) == point.startswith("index"), told
         members.await_primary_among(members.others(old))
         triggers.rest(old)
         members.spawn(old)

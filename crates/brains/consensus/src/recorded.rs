@@ -4,7 +4,7 @@ use crate::{Consensus, Effect, Gossip, HeartbeatResponse, Input, Moment, Request
 use baton_replay::Machine;
 
 /// About what a configuration takes.
-const CONFIGURATION_BYTES: usize = 4 << 10;
+pub(crate) const CONFIGURATION_BYTES: usize = 4 << 10;
 /// A map of members' positions: one node holds eleven of them.
 const POSITIONS_BYTES: usize = 1100;
 

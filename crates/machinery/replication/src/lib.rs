@@ -51,5 +51,5 @@ pub use leadership::{LeadershipCounts, LeadershipStatus};
 pub use mirrors::MirrorFigures;
 pub use probe::{Probe, probe};
 pub use replication::{Order, Parts, Replication};
-pub use steps::StepsFile;
+pub use steps::{IndexBuildRings, StepsFile};
 pub use waiters::Waiters;

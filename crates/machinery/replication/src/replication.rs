@@ -17,7 +17,7 @@ use crate::leadership::{LeadershipCounts, LeadershipStatus};
 use crate::mailbox::Mailbox;
 use crate::mirrors::{MirrorFigures, Mirrors};
 use crate::self_host;
-use crate::steps::StepsFile;
+use crate::steps::{IndexBuildRings, StepsFile};
 use crate::waiters::Waiters;
 use crate::warming;
 use baton_consensus::{Configuration, Demand, Input, Request, Response, StepDownRequest, View};
@@ -56,6 +56,8 @@ pub struct Parts {
     pub initial_sync_hooks: InitialSyncHooks,
     /// Hears of every change of what drivers are told.
     pub on_topology: OnTopology,
+    /// What is recorded of index builds, for files with the machines' steps.
+    pub index_builds: IndexBuildRings,
 }
 
 /// What an operator asks for, and waits for.
@@ -219,6 +221,11 @@ impl Replication {
     /// `OperationFailed` (96) if it cannot be written.
     pub fn write_steps(&self) -> Result<StepsFile> {
         self.shared.rings.write()
+    }
+
+    /// Does what the member ends for if it panics; then such a file is written first.
+    pub fn or_last_words<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.shared.rings.or_last_words(work)
     }
 
     /// What replication has counted.

@@ -13,13 +13,15 @@ use crate::following::Ring;
 use crate::leadership::Steward;
 use crate::mailbox::Mailbox;
 use baton_consensus::Consensus;
+use baton_consensus::index_build::IndexBuild;
 use baton_following::Following;
 use baton_leadership::Leadership;
-use baton_replay::{FORMAT, Header, Recording};
+use baton_replay::{FORMAT, Header, Recording, title};
 use baton_types::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -42,8 +44,8 @@ pub struct StepsFile {
     pub path: PathBuf,
     /// How many steps of all machines are in it.
     pub steps: usize,
-    /// The machines that are in it.
-    pub machines: Vec<&'static str>,
+    /// The machines that are in it: for each build of an index its own.
+    pub machines: Vec<String>,
 }
 
 /// What was got of each machine.
@@ -52,7 +54,12 @@ pub(crate) struct Gathered {
     pub consensus: Option<Recording<Consensus>>,
     pub following: Option<Recording<Following>>,
     pub leadership: Option<Recording<Leadership>>,
+    pub index_builds: Vec<(String, Recording<IndexBuild>)>,
 }
+
+/// Gives the recordings of the index builds that are under way or have lately ended, by what each is called; without those that
+/// cannot be got at in that time.
+pub type IndexBuildRings = Box<dyn Fn(Duration) -> Vec<(String, Recording<IndexBuild>)> + Send + Sync>;
 
 /// Where the machines are, and where files go.
 pub(crate) struct Rings {
@@ -61,6 +68,7 @@ pub(crate) struct Rings {
     consensus: Weak<Mailbox<Driver>>,
     following: Ring,
     leadership: Weak<Steward>,
+    index_builds: IndexBuildRings,
     /// One file at a time.
     writing: Mutex<()>,
     has_last_words: AtomicBool,
@@ -73,6 +81,7 @@ impl Rings {
         consensus: &Arc<Mailbox<Driver>>,
         following: Ring,
         leadership: &Arc<Steward>,
+        index_builds: IndexBuildRings,
     ) -> Arc<Self> {
         Arc::new(Self {
             member,
@@ -80,6 +89,7 @@ impl Rings {
             consensus: Arc::downgrade(consensus),
             following,
             leadership: Arc::downgrade(leadership),
+            index_builds,
             writing: Mutex::new(()),
             has_last_words: AtomicBool::new(false),
         })
@@ -118,6 +128,14 @@ impl Rings {
         }
     }
 
+    /// If it panics, there are last words: the machines wait for an answer that does not come.
+    pub fn or_last_words<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            self.last_words(Gathered::default());
+            resume_unwind(panic)
+        })
+    }
+
     /// What is missing.
     fn gather(&self, own: Gathered, patience: Duration) -> Gathered {
         let consensus = || self.consensus.upgrade()?.look(patience, Driver::recording);
@@ -126,6 +144,7 @@ impl Rings {
             consensus: own.consensus.or_else(consensus),
             following: own.following.or_else(|| self.following.recording(patience)),
             leadership: own.leadership.or_else(leadership),
+            index_builds: (self.index_builds)(patience),
         }
     }
 
@@ -150,9 +169,12 @@ impl Rings {
             let unfinished = file.path.with_extension("unfinished");
             let mut out = BufWriter::with_capacity(1 << 20, File::create(&unfinished)?);
             header.write(&mut out)?;
-            file.add(gathered.consensus.as_ref(), &mut out)?;
-            file.add(gathered.following.as_ref(), &mut out)?;
-            file.add(gathered.leadership.as_ref(), &mut out)?;
+            file.add(gathered.consensus.as_ref(), None, &mut out)?;
+            file.add(gathered.following.as_ref(), None, &mut out)?;
+            file.add(gathered.leadership.as_ref(), None, &mut out)?;
+            for (of, build) in &gathered.index_builds {
+                file.add(Some(build), Some(of), &mut out)?;
+            }
             out.flush()?;
             fs::rename(&unfinished, &file.path)?;
             self.remove_old()
@@ -182,12 +204,13 @@ impl StepsFile {
     fn add<M: baton_replay::Machine>(
         &mut self,
         recording: Option<&Recording<M>>,
+        of: Option<&str>,
         out: &mut impl Write,
     ) -> io::Result<()> {
         let Some(recording) = recording else { return Ok(()) };
         self.steps += recording.steps();
-        self.machines.push(M::NAME);
-        baton_replay::write(recording, out)
+        self.machines.push(title(M::NAME, of));
+        baton_replay::write(recording, of, out)
     }
 }
 
@@ -195,6 +218,7 @@ impl StepsFile {
 mod tests {
     use super::*;
     use baton_consensus::MemberId;
+    use baton_consensus::index_build::{BuildInput, CommitQuorum};
     use baton_following::Input;
     use baton_replay::{Bounds, Recorder, read, replay};
 
@@ -206,18 +230,29 @@ mod tests {
         recorder.recording(&machine)
     }
 
+    /// One with a step.
+    fn builds() -> Vec<(String, Recording<IndexBuild>)> {
+        let mut machine = IndexBuild::new(CommitQuorum::Majority, false);
+        let mut recorder = Recorder::new(&machine, Duration::ZERO, Bounds::default());
+        recorder.step(&mut machine, Duration::ZERO, BuildInput::Leads(Some(1)));
+        vec![("1-2 shop.carts".into(), recorder.recording(&machine))]
+    }
+
     #[test]
     fn the_last_five_files_are_kept_and_each_can_be_replayed() {
         let directory = std::env::temp_dir().join(format!("baton-steps-{}", std::process::id()));
         let (inbox, steward) = (Arc::new(Mailbox::new()), Steward::new());
-        let rings = Rings::new("here:1".into(), &directory, &inbox, Ring::new(), &steward);
-        let gathered = Gathered { following: Some(recording_of_two_steps()), ..Gathered::default() };
+        let rings = Rings::new("here:1".into(), &directory, &inbox, Ring::new(), &steward, Box::new(|_| builds()));
+        let gathered =
+            Gathered { following: Some(recording_of_two_steps()), index_builds: builds(), ..Gathered::default() };
         let files: Vec<PathBuf> = (0..FILES_MAX + 2).map(|_| rings.write_file(&gathered).unwrap().path).collect();
         let there: Vec<bool> = files.iter().map(|path| path.exists()).collect();
         assert_eq!(there, [false, false, true, true, true, true, true]);
         let steps = read(io::BufReader::new(File::open(&files[6]).unwrap())).unwrap();
         assert_eq!(steps.header.member, "here:1");
-        assert_eq!(replay::<Following>(&steps, &mut |_| {}).unwrap().steps, 2);
+        assert_eq!(steps.machines(), [("following", None), ("index_build", Some("1-2 shop.carts"))]);
+        assert_eq!(replay::<Following>(&steps, None, &mut |_| {}).unwrap().steps, 2);
+        assert_eq!(replay::<IndexBuild>(&steps, Some("1-2 shop.carts"), &mut |_| {}).unwrap().steps, 1);
         fs::remove_dir_all(directory).unwrap();
     }
 
@@ -225,7 +260,7 @@ mod tests {
     fn last_words_are_said_once_and_leave_out_who_cannot_be_got_at() {
         let directory = std::env::temp_dir().join(format!("baton-last-words-{}", std::process::id()));
         let (inbox, steward) = (Arc::new(Mailbox::new()), Steward::new());
-        let rings = Rings::new("here:1".into(), &directory, &inbox, Ring::new(), &steward);
+        let rings = Rings::new("here:1".into(), &directory, &inbox, Ring::new(), &steward, Box::new(|_| builds()));
         let own = || Gathered { following: Some(recording_of_two_steps()), ..Gathered::default() };
         rings.last_words(own());
         rings.last_words(own());
@@ -235,7 +270,8 @@ mod tests {
         let steps = read(io::BufReader::new(File::open(&files[0]).unwrap())).unwrap();
         // Nobody runs the inbox.
         assert!(steps.segments.iter().all(|(segment, _)| segment.machine != "consensus"));
-        assert_eq!(replay::<Following>(&steps, &mut |_| {}).unwrap().steps, 2);
+        assert_eq!(replay::<Following>(&steps, None, &mut |_| {}).unwrap().steps, 2);
+        assert_eq!(replay::<IndexBuild>(&steps, Some("1-2 shop.carts"), &mut |_| {}).unwrap().steps, 1);
         fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
                 .long("machine")
                 .requires("replay")
                 .value_parser(MACHINES)
-                .help("Replay this machine only"),
+                .help("Replay this machine only, or all of this kind"),
         )
         .arg(
             Arg::new("verbose")

@@ -16,7 +16,7 @@ const EXIT_ABRUPT: i32 = 14;
 /// Starts replication with what is on the member's disk.
 pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> Result<()> {
     // The server owns its replication, so this must not own the server.
-    let (topology, applier) = (Arc::downgrade(server), Arc::downgrade(server));
+    let (topology, applier, builds) = (Arc::downgrade(server), Arc::downgrade(server), Arc::downgrade(server));
     let replication = Replication::start(Parts {
         storage: Arc::clone(&server.storage),
         host: set.me.clone(),
@@ -36,6 +36,9 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> R
                 }
                 server.topology.update(Arc::clone(view));
             }
+        }),
+        index_builds: Box::new(move |patience| {
+            builds.upgrade().map_or_else(Vec::new, |server| server.index_builds.recordings(patience))
         }),
     })?;
     server.set_replication(replication);

@@ -1,12 +1,15 @@
 //! The file: a header, then for each machine its segments, each a line with the machine and a line for each step.
 //!
 //! ```text
-//! {"format":1,"baton":"0.1.0","member":"db1:27017","written_secs":1767225600}
+//! {"format":2,"baton":"0.1.0","member":"db1:27017","written_secs":1767225600}
 //! {"machine":"consensus","continues":false,"state":{…}}
 //! {"now":{"secs":12,"nanos":5},"input":…,"effects":[…]}
+//! {"machine":"index_build","of":"0d9b… shop.carts","continues":false,"state":{…}}
 //! ```
 //!
-//! Invariant: what was written is read, or refused with the number of the line.
+//! Invariants:
+//! - What was written is read, or refused with the number of the line.
+//! - The first segment of a recording continues none.
 
 use crate::{Machine, Recording};
 use serde::{Deserialize, Serialize};
@@ -16,7 +19,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 /// The version of the file's form. What a machine's state, inputs and effects look like is Baton's version's.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +39,9 @@ pub struct Header {
 pub struct SegmentLine<S = Value> {
     /// Of which machine: [`Machine::NAME`].
     pub machine: String,
+    /// Which of them, if a member may have several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
     /// As in [`Segment`](crate::Segment).
     pub continues: bool,
     /// The machine.
@@ -92,15 +98,35 @@ impl Header {
     }
 }
 
-/// Writes one machine's recording.
+impl Steps {
+    /// The machines that it has steps of, in the order in which they come: [`Machine::NAME`], and which of them.
+    pub fn machines(&self) -> Vec<(&str, Option<&str>)> {
+        let mut machines = Vec::new();
+        for (segment, _) in &self.segments {
+            let machine = (segment.machine.as_str(), segment.of.as_deref());
+            if !machines.contains(&machine) {
+                machines.push(machine);
+            }
+        }
+        machines
+    }
+}
+
+/// What people call a machine: its name, and which of them.
+pub fn title(name: &str, of: Option<&str>) -> String {
+    of.map_or_else(|| name.to_owned(), |of| format!("{name} {of}"))
+}
+
+/// Writes one machine's recording; `of` says which of them it is, if there may be several.
 ///
 /// # Errors
 /// What writing says.
-pub fn write<M: Machine>(recording: &Recording<M>, out: &mut impl Write) -> io::Result<()> {
-    for segment in &recording.segments {
-        let SegmentLine { machine, continues, state } =
-            SegmentLine { machine: M::NAME.to_owned(), continues: segment.continues, state: &segment.machine };
-        line(out, &SegmentLine { machine, continues, state })?;
+pub fn write<M: Machine>(recording: &Recording<M>, of: Option<&str>, out: &mut impl Write) -> io::Result<()> {
+    for (at, segment) in recording.segments.iter().enumerate() {
+        let (machine, of) = (M::NAME.to_owned(), of.map(str::to_owned));
+        // What it would go on from is not here, or another recording's.
+        let continues = segment.continues && at > 0;
+        line(out, &SegmentLine { machine, of, continues, state: &segment.machine })?;
         for step in &segment.steps {
             line(out, &StepLine { now: step.now, input: &step.input, effects: step.effects.as_ref() })?;
         }

@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! - A recorder keeps every step since the beginning of its oldest segment, in order, and the machine as it was there.
-//! - What it keeps is bounded, in time and in memory ([`Bounds`]).
+//! - What it keeps is bounded, in time and in memory ([`Bounds`]); so is what is kept of machines that have ended ([`Ended`]).
 //! - A step is noted before it is taken: the one in which a machine breaks is the last that is kept.
 //! - Nothing is turned into text before somebody wants a file.
 //! - A machine that was changed by other means than a step is replayed from what it was changed into, or found out.
@@ -17,14 +17,16 @@
 //! What it deliberately does not do: open files, read a clock, know a machine.
 
 pub mod documents;
+mod ended;
 mod file;
 pub mod numbers;
 pub mod pairs;
 mod recorder;
 mod replay;
 
-pub use file::{FORMAT, Header, SegmentLine, StepLine, Steps, Unreadable, read, write};
-pub use recorder::{Bounds, Recorder, Recording, Segment, Step};
+pub use ended::Ended;
+pub use file::{FORMAT, Header, SegmentLine, StepLine, Steps, Unreadable, read, title, write};
+pub use recorder::{Bounds, Recorder, Recording, Segment, Step, step};
 pub use replay::{Difference, Replayed, Seen, replay};
 
 use serde::Serialize;

@@ -75,6 +75,11 @@ impl<M: Machine> Recording<M> {
     pub fn steps(&self) -> usize {
         self.segments.iter().map(|segment| segment.steps.len()).sum()
     }
+
+    /// About how much memory they take.
+    pub fn bytes(&self) -> usize {
+        self.segments.iter().map(|segment| segment.bytes).sum()
+    }
 }
 
 /// See the file's header.
@@ -164,6 +169,19 @@ impl<M: Machine> Recorder<M> {
             self.bytes -= oldest.bytes;
             self.kept.pop_front();
         }
+    }
+}
+
+/// Steps a machine, and keeps that if there is a recorder.
+pub fn step<M: Machine>(
+    recorder: Option<&mut Recorder<M>>,
+    machine: &mut M,
+    now: Duration,
+    input: M::Input,
+) -> Vec<M::Effect> {
+    match recorder {
+        Some(recorder) => recorder.step(machine, now, input),
+        None => machine.step(now, input),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: a machine that does not do as was recorded is found out at the first step that differs; one that was changed unseen, at
 //! the next segment at the latest.
 
-use crate::{Machine, Steps};
+use crate::{Machine, SegmentLine, Steps, title};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,8 +14,8 @@ use std::time::Duration;
 /// A step as it was taken again.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Of which machine.
-    pub machine: &'static str,
+    /// Of which machine: its [`title`].
+    pub machine: &'a str,
     /// Which of its steps, from 1 on.
     pub number: usize,
     /// When.
@@ -38,8 +38,8 @@ pub struct Replayed {
 /// Where the machine does not do as was recorded.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Which machine.
-    pub machine: &'static str,
+    /// Which machine: its [`title`].
+    pub machine: String,
     /// Before which step, or in which, from 1 on.
     pub step: usize,
     /// What differs.
@@ -83,15 +83,22 @@ fn parts_at(recorded: &Value, now: &Value, path: &str) -> String {
     }
 }
 
-/// Steps a machine again through all that the file has of it; `seen` is shown each step.
+/// Steps a machine again through all that the file has of it; `of` says of which one, if there are several. `seen` is shown each
+/// step.
 ///
 /// # Errors
 /// The first difference.
-pub fn replay<M: Machine>(steps: &Steps, seen: &mut dyn FnMut(&Seen<'_>)) -> Result<Replayed, Difference> {
+pub fn replay<M: Machine>(
+    steps: &Steps,
+    of: Option<&str>,
+    seen: &mut dyn FnMut(&Seen<'_>),
+) -> Result<Replayed, Difference> {
     let mut replayed = Replayed::default();
     let mut machine: Option<M> = None;
-    for (segment, steps) in steps.segments.iter().filter(|(segment, _)| segment.machine == M::NAME) {
-        let differs = |what| Difference { machine: M::NAME, step: replayed.steps + 1, what };
+    let title = title(M::NAME, of);
+    let is_asked_for = |segment: &SegmentLine| segment.machine == M::NAME && segment.of.as_deref() == of;
+    for (segment, steps) in steps.segments.iter().filter(|(segment, _)| is_asked_for(segment)) {
+        let differs = |what| Difference { machine: title.clone(), step: replayed.steps + 1, what };
         let recorded: M = parse(&segment.state).map_err(|why| differs(format!("the machine {why}")))?;
         if let Some(machine) = machine.as_ref().filter(|_| segment.continues) {
             let now = written(machine).map_err(differs)?;
@@ -105,7 +112,7 @@ pub fn replay<M: Machine>(steps: &Steps, seen: &mut dyn FnMut(&Seen<'_>)) -> Res
         let machine = machine.insert(recorded);
         for step in steps {
             replayed.steps += 1;
-            let differs = |what| Difference { machine: M::NAME, step: replayed.steps, what };
+            let differs = |what| Difference { machine: title.clone(), step: replayed.steps, what };
             let input: M::Input = parse(&step.input).map_err(|why| differs(format!("the input {why}")))?;
             let taken = catch_unwind(AssertUnwindSafe(|| machine.step(step.now, input)));
             let told = |effects: &Value| {
@@ -117,7 +124,7 @@ pub fn replay<M: Machine>(steps: &Steps, seen: &mut dyn FnMut(&Seen<'_>)) -> Res
                 Err(_) => Value::Null,
             };
             let number = replayed.steps;
-            seen(&Seen { machine: M::NAME, number, now: step.now, input: &step.input, effects: &effects });
+            seen(&Seen { machine: &title, number, now: step.now, input: &step.input, effects: &effects });
             let recorded = step.effects.as_ref().unwrap_or(&Value::Null);
             match (&taken, recorded) {
                 (Err(_), Value::Null) => return Ok(Replayed { breaks: true, ..replayed }),
@@ -186,12 +193,12 @@ pub(crate) mod tests {
         let mut out = Vec::new();
         let header = Header { format: FORMAT, baton: "1".into(), member: "here:1".into(), written_secs: 1 };
         header.write(&mut out).unwrap();
-        write(recording, &mut out).unwrap();
+        write(recording, None, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     fn again(file: &str) -> Result<Replayed, Difference> {
-        replay::<Adder>(&read(file.as_bytes()).unwrap(), &mut |_| {})
+        replay::<Adder>(&read(file.as_bytes()).unwrap(), None, &mut |_| {})
     }
 
     /// A segment each three seconds.
@@ -260,12 +267,43 @@ pub(crate) mod tests {
         let whole = file(&run(&[Told::Add(1)]));
         let cut = &whole[..whole.len() - 4];
         assert_eq!(read(cut.as_bytes()).unwrap_err().line, 3);
-        let newer = whole.replace(r#""format":1"#, r#""format":2"#);
-        assert_eq!(read(newer.as_bytes()).unwrap_err().to_string(), "line 1: format 2, and this is for 1");
+        let newer = whole.replace(r#""format":2"#, r#""format":3"#);
+        assert_eq!(read(newer.as_bytes()).unwrap_err().to_string(), "line 1: format 3, and this is for 2");
         let lines: Vec<&str> = whole.lines().collect();
         let headless = [lines[0], lines[2]].join("\n");
         assert_eq!(read(headless.as_bytes()).unwrap_err().to_string(), "line 2: a step of no machine");
         assert_eq!(read("".as_bytes()).unwrap_err().line, 1);
+    }
+
+    #[test]
+    fn machines_of_one_kind_are_told_apart() {
+        let (first, second) = (run(&[Told::Add(1), Told::Report]), run(&[Told::Add(5), Told::Report, Told::Report]));
+        let mut out = Vec::new();
+        Header { format: FORMAT, baton: "1".into(), member: "here:1".into(), written_secs: 1 }.write(&mut out).unwrap();
+        write(&first, Some("one"), &mut out).unwrap();
+        write(&second, Some("another"), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let again = |text: &str, of| replay::<Adder>(&read(text.as_bytes()).unwrap(), Some(of), &mut |_| {});
+        let steps = read(text.as_bytes()).unwrap();
+        assert_eq!(steps.machines(), [("adder", Some("one")), ("adder", Some("another"))]);
+        assert_eq!(again(&text, "one").unwrap().steps, 2);
+        assert_eq!(again(&text, "another").unwrap().steps, 3);
+        let changed = text.replacen(r#""effects":[5]"#, r#""effects":[6]"#, 1);
+        assert!(again(&changed, "one").is_ok());
+        let difference = again(&changed, "another").unwrap_err().to_string();
+        assert_eq!(difference, r#"adder another, step 2: told "Report": effects[0]: recorded 6, now 5"#);
+    }
+
+    #[test]
+    fn a_recording_whose_beginning_was_let_go_of_continues_nothing_that_comes_before_it_in_the_file() {
+        let mut rest = run(&[Told::Add(1), Told::Add(2), Told::Add(3), Told::Add(4), Told::Report]);
+        rest.segments.remove(0);
+        assert!(rest.segments[0].continues);
+        let mut out = Vec::new();
+        Header { format: FORMAT, baton: "1".into(), member: "here:1".into(), written_secs: 1 }.write(&mut out).unwrap();
+        write(&run(&[Told::Add(100)]), None, &mut out).unwrap();
+        write(&rest, None, &mut out).unwrap();
+        assert_eq!(again(std::str::from_utf8(&out).unwrap()).unwrap().steps, 3);
     }
 
     #[test]

@@ -17,12 +17,14 @@
 //! - It commits only when those whom the commit quorum asks for have said that they have built, in the configuration of that moment.
 //! - A member votes only for what it has built.
 //! - What was committed nobody ends any more: a member that was asked to, and has not built, builds.
+//! - What is to be done depends on what the member was told alone, so that a recording can be stepped through again.
 //! - If the set has a primary for long enough, and those whom the quorum asks for are there, every build ends on all members, and
 //!   ends alike.
 //!
 //! Not here: filling an index, logging, asking the primary (the commands' driver); what was committed before a rollback (storage).
 
 mod quorum;
+mod recorded;
 #[cfg(test)]
 mod simulation;
 
@@ -30,10 +32,11 @@ pub use quorum::CommitQuorum;
 
 use crate::configuration::{Configuration, MemberId};
 use baton_types::{Error, ErrorCode, Term};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A pass over the documents of the collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BuildPass {
     /// Puts entries in and asks what the index demands.
     Decide,
@@ -43,21 +46,32 @@ pub enum BuildPass {
     Verify,
 }
 
+/// The set by which votes are counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BuildSet {
+    /// This member, if the configuration has it.
+    pub me: Option<MemberId>,
+    /// Without one, the member is alone.
+    pub configuration: Option<Configuration>,
+}
+
 /// What a member learns of a build.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BuildInput {
+    /// The set is so from now on. Until a member knows it, it completes nothing.
+    Set(Box<BuildSet>),
     /// It is primary in this term; or is not primary.
     Leads(Option<Term>),
     /// The pass is over that it was to make.
     Passed(BuildPass),
     /// The pass was ended by what the index does not allow, or cannot go on.
-    Failed(Error),
+    Failed(#[serde(with = "recorded::code")] Error),
     /// A member says that it has built.
     Vote(MemberId),
     /// A member says that it cannot build, or an operator asked it to end the build.
-    Objection(Error),
+    Objection(#[serde(with = "recorded::code")] Error),
     /// The build is to end.
-    Killed(Error),
+    Killed(#[serde(with = "recorded::code")] Error),
     /// Another quorum was set.
     Quorum(CommitQuorum),
     /// The primary has committed: nobody can end the build any more, and this member must have built to go on.
@@ -67,18 +81,18 @@ pub enum BuildInput {
 }
 
 /// What is to be done next. It stays to be done until an input changes it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub enum BuildTask {
     /// Make this pass. What one that puts entries in has done, the next goes on from; one that asks begins anew.
     Pass(BuildPass),
     /// Tell the primary that this member has built.
     Vote,
     /// Ask the primary to give the build up.
-    Object(Error),
+    Object(#[serde(with = "recorded::code")] Error),
     /// Log that the build is complete, if this member is primary of that term still: what it has asked it has asked in that.
     Commit(Term),
     /// Log that the build is given up.
-    Abort(Error),
+    Abort(#[serde(with = "recorded::code")] Error),
     /// Wait for votes.
     AwaitVotes,
 }
@@ -106,8 +120,9 @@ pub(crate) enum Wrong {
 }
 
 /// See the file's header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IndexBuild {
+    set: Option<Box<BuildSet>>,
     leads: Option<Term>,
     /// Every document has its entries.
     is_filled: bool,
@@ -118,10 +133,12 @@ pub struct IndexBuild {
     quorum: CommitQuorum,
     votes: BTreeSet<MemberId>,
     /// Why the build is to end.
+    #[serde(with = "recorded::code::optional")]
     end: Option<Error>,
     /// An entry says that it does not.
     is_committed: bool,
     #[cfg(test)]
+    #[serde(skip)]
     wrong: Option<Wrong>,
 }
 
@@ -129,6 +146,7 @@ impl IndexBuild {
     /// A member's part in a build that begins here, or goes on: then `is_resumed`, and what was put in counts as unasked.
     pub fn new(quorum: CommitQuorum, is_resumed: bool) -> Self {
         Self {
+            set: None,
             leads: None,
             is_filled: false,
             is_checked: false,
@@ -161,6 +179,7 @@ impl IndexBuild {
     /// Learns something.
     pub fn step(&mut self, input: BuildInput) {
         match input {
+            BuildInput::Set(set) => self.set = Some(set),
             BuildInput::Leads(leads) => self.lead(leads),
             BuildInput::Passed(pass) => self.passed(pass),
             BuildInput::Failed(error) | BuildInput::Objection(error) | BuildInput::Killed(error) => {
@@ -224,8 +243,13 @@ impl IndexBuild {
         self.end.is_some()
     }
 
-    /// What is to be done now, by the member `me` of that configuration; without one, by a member that is alone.
-    pub fn task(&self, me: Option<MemberId>, configuration: Option<&Configuration>) -> BuildTask {
+    /// Whether it was told of this set last.
+    pub fn knows(&self, me: Option<MemberId>, configuration: Option<&Configuration>) -> bool {
+        self.set.as_ref().is_some_and(|set| set.me == me && set.configuration.as_ref() == configuration)
+    }
+
+    /// What is to be done now.
+    pub fn task(&self) -> BuildTask {
         if let Some(error) = &self.end {
             return if self.leads.is_some() {
                 BuildTask::Abort(error.clone())
@@ -242,11 +266,14 @@ impl IndexBuild {
         if !self.is_checked && !self.goes(Wrong::FactsUnverified) {
             return BuildTask::Pass(BuildPass::Verify);
         }
-        if self.is_quorum_met(me, configuration) { BuildTask::Commit(term) } else { BuildTask::AwaitVotes }
+        if self.is_quorum_met() { BuildTask::Commit(term) } else { BuildTask::AwaitVotes }
     }
 
-    fn is_quorum_met(&self, me: Option<MemberId>, configuration: Option<&Configuration>) -> bool {
-        let Some(configuration) = configuration.filter(|_| !self.goes(Wrong::QuorumUnasked)) else { return true };
+    fn is_quorum_met(&self) -> bool {
+        let Some(BuildSet { me, configuration }) = self.set.as_deref() else { return false };
+        let Some(configuration) = configuration.as_ref().filter(|_| !self.goes(Wrong::QuorumUnasked)) else {
+            return true;
+        };
         let mut built: BTreeSet<MemberId> = self.votes.clone();
         built.extend(me);
         if self.goes(Wrong::StrangersCount) {

@@ -7,10 +7,11 @@ use crate::acknowledgement::Demand;
 use crate::configuration::{Configuration, Member, MemberId};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawBson, RawBsonRef};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Who must have built.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommitQuorum {
     /// `"votingMembers"`.
     VotingMembers,

@@ -4,18 +4,23 @@
 //!
 //! The log is one list that only the primary of the moment adds to: what is lost with an old primary's entries is storage's matter.
 
-use super::{BuildInput, BuildPass, BuildTask, CommitQuorum, IndexBuild, Wrong};
+use super::{BuildInput, BuildPass, BuildSet, BuildTask, CommitQuorum, IndexBuild, Wrong};
 use crate::configuration::{Configuration, Member, MemberId};
+use baton_replay::{Bounds, FORMAT, Header, Recorder, Recording, read, replay, write};
 use baton_types::{Error, ErrorCode, Term};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::time::Duration;
 
 /// Steps with faults, and without, after which the build must be over.
 const STEPS_WITH_FAULTS: usize = 150;
 const STEPS_QUIET: usize = 400;
 const SEEDS: u64 = 4_000;
 const SEEDS_LONG: u64 = 100_000;
+/// Those of which everything is recorded.
+const SEEDS_REPLAYED: u64 = 400;
 
 #[derive(Clone, Debug, PartialEq)]
 enum End {
@@ -23,11 +28,39 @@ enum End {
     Aborted,
 }
 
+/// A machine, and what is kept of its steps.
+struct Build {
+    machine: IndexBuild,
+    recorder: Recorder<IndexBuild>,
+}
+
+impl Build {
+    fn new(machine: IndexBuild) -> Self {
+        Self { recorder: Recorder::new(&machine, Duration::ZERO, Bounds::default()), machine }
+    }
+
+    fn step(&mut self, input: BuildInput) {
+        self.recorder.step(&mut self.machine, Duration::ZERO, input);
+    }
+
+    fn recording(&mut self) -> Recording<IndexBuild> {
+        self.recorder.recording(&self.machine)
+    }
+}
+
+impl Deref for Build {
+    type Target = IndexBuild;
+
+    fn deref(&self) -> &IndexBuild {
+        &self.machine
+    }
+}
+
 /// A member, while it runs.
 struct Node {
     id: MemberId,
     is_up: bool,
-    build: IndexBuild,
+    build: Build,
     /// The pass it makes.
     passing: Option<BuildPass>,
     /// Some of what is in its index was put in without being asked.
@@ -51,6 +84,8 @@ struct World {
     is_violated: bool,
     end: Option<End>,
     votes: Vec<MemberId>,
+    /// Of processes that are gone.
+    recordings: Vec<Recording<IndexBuild>>,
 }
 
 impl World {
@@ -84,6 +119,7 @@ impl World {
             is_violated,
             end: None,
             votes: Vec::new(),
+            recordings: Vec::new(),
         }
     }
 
@@ -139,6 +175,7 @@ impl World {
     fn restart(&mut self, at: usize) {
         let id = self.nodes[at].id;
         let (is_over, has_built) = (self.nodes[at].is_over, self.nodes[at].has_built);
+        self.recordings.push(self.nodes[at].build.recording());
         self.nodes[at] = Node { is_over, has_built, ..Node::new(id, &self.quorum, true, self.wrong).told(None) };
     }
 
@@ -178,7 +215,11 @@ impl World {
             return;
         }
         let node = &mut self.nodes[at];
-        let task = node.build.task(Some(node.id), Some(&self.configuration));
+        if !node.build.knows(Some(node.id), Some(&self.configuration)) {
+            let set = BuildSet { me: Some(node.id), configuration: Some(self.configuration.clone()) };
+            node.build.step(BuildInput::Set(Box::new(set)));
+        }
+        let task = node.build.task();
         node.passing = node.passing.filter(|passing| matches!(&task, BuildTask::Pass(pass) if pass == passing));
         match task {
             BuildTask::Pass(pass) => self.pass(at, pass),
@@ -253,7 +294,8 @@ impl World {
         }
     }
 
-    fn run(mut self) {
+    /// Returns what every process was told, and was to do.
+    fn run(mut self) -> Vec<Recording<IndexBuild>> {
         for _ in 0..STEPS_WITH_FAULTS {
             self.disturb();
             let at = self.one();
@@ -279,12 +321,14 @@ impl World {
         }
         let left: Vec<_> = self.nodes.iter().filter(|node| !node.is_over).map(|node| node.id).collect();
         assert!(left.is_empty(), "the build goes on for ever on {left:?}; it ended: {:?}", self.end);
+        self.recordings.extend(self.nodes.iter_mut().map(|node| node.build.recording()));
+        self.recordings
     }
 }
 
 impl Node {
     fn new(id: MemberId, quorum: &CommitQuorum, is_resumed: bool, wrong: Option<Wrong>) -> Self {
-        let build = IndexBuild::new(quorum.clone(), is_resumed).going_wrong(wrong);
+        let build = Build::new(IndexBuild::new(quorum.clone(), is_resumed).going_wrong(wrong));
         Self {
             id,
             is_up: true,
@@ -323,15 +367,76 @@ fn a_hundred_thousand_builds_end_alike() {
     simulate(SEEDS_LONG);
 }
 
+/// The file of a world: each process as a build of its own.
+fn file_of(recordings: &[Recording<IndexBuild>]) -> String {
+    let mut file = Vec::new();
+    Header { format: FORMAT, baton: String::new(), member: String::new(), written_secs: 0 }.write(&mut file).unwrap();
+    for (process, recording) in recordings.iter().enumerate() {
+        write(recording, Some(&process.to_string()), &mut file).unwrap();
+    }
+    String::from_utf8(file).unwrap()
+}
+
+/// Steps through all that is in a file; how many steps that were.
+fn replayed(file: &str) -> Result<usize, String> {
+    let steps = read(file.as_bytes()).unwrap();
+    let again = |(_, of)| replay::<IndexBuild>(&steps, of, &mut |_| {}).map(|replayed| replayed.steps);
+    steps.machines().into_iter().map(again).sum::<Result<_, _>>().map_err(|difference| difference.to_string())
+}
+
+#[test]
+fn whatever_a_set_brings_about_is_replayed_as_recorded() {
+    let mut kinds = BTreeSet::new();
+    let mut steps = 0;
+    for seed in 0..SEEDS_REPLAYED {
+        let recordings = World::new(seed, None).run();
+        let file = file_of(&recordings);
+        steps += replayed(&file).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let words =
+            ["Set", "Leads", "Passed", "Failed", "Vote", "Objection", "Killed", "Quorum", "Committed", "Refused"];
+        let tasks = ["Abort", "Object", "Commit", "AwaitVotes", "Verify", "Follow", "Decide"];
+        kinds.extend(words.iter().chain(&tasks).filter(|word| file.contains(&format!("\"{word}\""))).copied());
+    }
+    assert!(steps > 10_000 && kinds.len() == 17, "hardly anything happens: {steps}, {kinds:?}");
+}
+
+#[test]
+fn a_task_that_is_another_than_recorded_and_a_vote_that_is_left_out_are_noticed() {
+    let (mut noticed, mut votes) = (0, 0);
+    for seed in 0..SEEDS_REPLAYED {
+        let file = file_of(&World::new(seed, None).run());
+        let changed = file.replacen(r#""effects":["AwaitVotes"]"#, r#""effects":["Vote"]"#, 1);
+        if changed == file {
+            continue;
+        }
+        noticed += 1;
+        let why = replayed(&changed).unwrap_err();
+        assert!(why.starts_with("index_build ") && why.ends_with("recorded \"Vote\", now \"AwaitVotes\""), "{why}");
+        // A vote by which a quorum is met, before the member looks at what it is to do.
+        let lines: Vec<&str> = file.lines().collect();
+        let decides = |three: &[&str]| {
+            three[0].contains("[\"AwaitVotes\"]")
+                && (three[1].contains(r#""input":{"Vote":"#) && three[1].contains(r#"[{"Commit":"#))
+                && (three[2].contains(r#""input":{"Leads":"#) && three[2].contains(r#"[{"Commit":"#))
+        };
+        if let Some(before) = lines.windows(3).position(decides) {
+            let without = [&lines[..=before], &lines[before + 2..]].concat().join("\n");
+            assert!(replayed(&without).is_err(), "seed {seed}");
+            votes += 1;
+        }
+    }
+    assert!(noticed > 10 && votes > 10, "{noticed}, {votes}");
+}
+
 /// The member kept asking for the end, and the entry waited for it for ever.
 #[test]
 fn a_member_that_is_asked_to_end_what_is_committed_builds_it() {
     let mut build = IndexBuild::new(CommitQuorum::Majority, false);
     build.step(BuildInput::Killed(Error::new(ErrorCode::Interrupted, "killed")));
-    assert!(matches!(build.task(None, None), BuildTask::Object(_)));
+    assert!(matches!(build.task(), BuildTask::Object(_)));
     build.step(BuildInput::Committed);
     build.step(BuildInput::Killed(Error::new(ErrorCode::Interrupted, "killed again")));
-    assert!(matches!(build.task(None, None), BuildTask::Pass(BuildPass::Follow)));
+    assert!(matches!(build.task(), BuildTask::Pass(BuildPass::Follow)));
 }
 
 /// Another primary had let in what only a whole index tells, and this one never heard that it had not been primary.
@@ -340,11 +445,13 @@ fn a_primary_of_another_term_asks_again_even_if_it_never_heard_of_the_one_betwee
     let mut build = IndexBuild::new(CommitQuorum::Members(1), false);
     build.step(BuildInput::Leads(Some(3)));
     build.step(BuildInput::Passed(BuildPass::Decide));
-    assert!(matches!(build.task(Some(MemberId(0)), None), BuildTask::Commit(3)));
+    assert!(matches!(build.task(), BuildTask::AwaitVotes), "it does not know yet who votes");
+    build.step(BuildInput::Set(Box::new(BuildSet { me: Some(MemberId(0)), configuration: None })));
+    assert!(matches!(build.task(), BuildTask::Commit(3)));
     build.step(BuildInput::Leads(Some(5)));
-    assert!(matches!(build.task(Some(MemberId(0)), None), BuildTask::Pass(BuildPass::Verify)));
+    assert!(matches!(build.task(), BuildTask::Pass(BuildPass::Verify)));
     build.step(BuildInput::Passed(BuildPass::Verify));
-    assert!(matches!(build.task(Some(MemberId(0)), None), BuildTask::Commit(5)));
+    assert!(matches!(build.task(), BuildTask::Commit(5)));
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl Driver {
         let own_term = Arc::new(OwnTerm::new(consensus.term(), false));
         let following = Ring::new();
         let shared = Shared::new(consensus.view(), |leadership| {
-            Rings::new(host.clone(), &parts.data_directory, inbox, following.clone(), leadership)
+            Rings::new(host.clone(), &parts.data_directory, inbox, following.clone(), leadership, parts.index_builds)
         });
         parts.storage.close_to_writes();
         // Before history is trimmed for the first time: however long this member was away, it can go back to there.

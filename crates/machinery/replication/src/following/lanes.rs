@@ -79,7 +79,7 @@ impl Shared {
         if worker.yields() && lane != Lane::Log {
             work_when_idle();
         }
-        self.say_last_words_of(|| {
+        self.parts.rings.or_last_words(|| {
             while let Some((task, closings)) = self.next(|state| state.lanes.next(lane)) {
                 let answer = self.carry_out_copying(&mut worker, lane, task, closings);
                 self.step(&mut self.state.lock(), answer);

@@ -285,14 +285,6 @@ impl Shared {
         }
     }
 
-    /// If it panics, the machines' last steps are kept: they wait for an answer that does not come.
-    fn say_last_words_of(&self, work: impl FnOnce()) {
-        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-            self.parts.rings.last_words(Gathered::default());
-            resume_unwind(panic)
-        });
-    }
-
     /// Whether what was asked for then is of no use any more.
     fn is_closed(&self, closings: Closings) -> bool {
         let state = self.state.lock();
@@ -337,5 +329,5 @@ fn run(shared: &Arc<Shared>) {
         }
         worker.dismiss();
     };
-    shared.say_last_words_of(work);
+    shared.parts.rings.or_last_words(work);
 }

@@ -81,7 +81,7 @@ impl World {
             follower.moved_at = now;
         }
         let recorder = self.rings.as_mut().and_then(|rings| rings.following.get_mut(&id));
-        let effects = super::rings::step(recorder, &mut follower.machine, now, input);
+        let effects = baton_replay::step(recorder, &mut follower.machine, now, input);
         follower.effects.extend(effects);
         if follower.is_carrying_out {
             return;

@@ -472,7 +472,7 @@ impl World {
         let told = self.weather.trace.then(|| format!("{:?} member {id}: {input:?}", self.now));
         let is_sign = leading::is_sign_of_life(&input);
         let recorder = self.rings.as_mut().and_then(|rings| rings.consensus.get_mut(&id));
-        let effects = rings::step(recorder, consensus, self.now, input);
+        let effects = baton_replay::step(recorder, consensus, self.now, input);
         if let Some(told) = told {
             let summary = consensus.summary();
             eprintln!("{told}\n    {summary:?}");

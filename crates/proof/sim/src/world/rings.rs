@@ -21,19 +21,6 @@ pub(super) struct Rings {
     files: Vec<Vec<u8>>,
 }
 
-/// Steps a machine, and keeps that if there is a recorder.
-pub(super) fn step<M: Machine>(
-    recorder: Option<&mut Recorder<M>>,
-    machine: &mut M,
-    now: Duration,
-    input: M::Input,
-) -> Vec<M::Effect> {
-    match recorder {
-        Some(recorder) => recorder.step(machine, now, input),
-        None => machine.step(now, input),
-    }
-}
-
 fn begin<M: Machine>(of: &mut Of<M>, id: MemberId, machine: &M, now: Duration) {
     of.insert(id, Recorder::new(machine, now, Bounds::default()));
 }
@@ -41,7 +28,7 @@ fn begin<M: Machine>(of: &mut Of<M>, id: MemberId, machine: &M, now: Duration) {
 fn end<M: Machine>(of: &mut Of<M>, id: MemberId, machine: Option<&M>, file: &mut Vec<u8>) {
     if let Some((mut recorder, machine)) = of.remove(&id).zip(machine) {
         // A vector takes what it is given.
-        let _ = write(&recorder.recording(machine), file);
+        let _ = write(&recorder.recording(machine), None, file);
     }
 }
 

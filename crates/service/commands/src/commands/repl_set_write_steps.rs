@@ -22,7 +22,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("file"), file.path.to_string_lossy().as_ref());
     reply.append(cstr!("steps"), file.steps as i64);
     reply.begin_array(cstr!("machines"));
-    file.machines.iter().for_each(|machine| reply.push(*machine));
+    file.machines.iter().for_each(|machine| reply.push(machine.as_str()));
     reply.end();
     Ok(())
 }

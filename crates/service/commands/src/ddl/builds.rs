@@ -10,13 +10,16 @@
 //! - The catalog says what is being built, on disk too. Each build there has one thread here, whatever brought it: a command, an
 //!   entry, a restart, an initial sync, a rollback. A thread ends with its build, or with the member.
 //! - Who waits for a build waits for the [`Running`] that the thread works at, and is told how it ended.
+//! - Every step of a build's machine is recorded, unless [`RECORDED_MAX`] others are when it begins: within [`RING`], and for a
+//!   minute after its end within [`ENDED`].
 //! - A build that its client no longer wants ends on all members; one whose primary has changed goes on.
 //!
 //! Not here: what is to be done next (the machine); filling, and what the log has (`baton_storage`).
 
 use crate::server::operations::Slot;
 use crate::server::{Begin, Operation, Server};
-use baton_consensus::index_build::{BuildInput, BuildPass, BuildTask, CommitQuorum, IndexBuild};
+use baton_consensus::index_build::{BuildInput, BuildPass, BuildSet, BuildTask, CommitQuorum, IndexBuild};
+use baton_replay::{Bounds, Ended, Recorder, Recording};
 use baton_storage::{BuildOfSet, BuildPhase, FillPosition, IndexState, Pass, WriteGate, yield_to_clients};
 use baton_types::{Class, Error, ErrorCode, Result, Term, must_not_unwind};
 use bson::spec::BinarySubtype;
@@ -26,7 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a thread that waits looks around by itself.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -38,6 +41,12 @@ const VOTE_TIMEOUT: Duration = Duration::from_secs(5);
 const SUPERVISION_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a pass that failed on a member that does not decide is left before it is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// So many builds are recorded at a time, and so many of those that have ended are kept.
+const RECORDED_MAX: usize = 16;
+/// What is kept of each while it is under way, and of all together that have ended.
+const RING: Bounds = Bounds { bytes: 2 << 20, age: Duration::from_secs(60), segment_age: Duration::from_secs(10) };
+const ENDED: Bounds = Bounds { bytes: 8 << 20, ..RING };
 
 const STARTING: &str = "Index Build: starting";
 
@@ -54,12 +63,16 @@ pub(super) fn words_of(phase: BuildPhase) -> &'static str {
 /// A build that a thread works at, or will.
 pub struct Running {
     of: BuildOfSet,
+    /// As in [`IndexBuilds`].
+    since: Instant,
+    is_recorded: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
     machine: IndexBuild,
+    recorder: Option<Recorder<IndexBuild>>,
     outcome: Option<Result<()>>,
     /// What it is at, documents done, of how many.
     progress: (String, u64, u64),
@@ -68,11 +81,26 @@ struct State {
 }
 
 /// All builds of the set on this member.
-#[derive(Default)]
 pub struct IndexBuilds {
+    /// What recorded times count from.
+    since: Instant,
     running: Mutex<BTreeMap<[u8; 16], Arc<Running>>>,
+    /// Recordings of those that have ended. Locked after `running`.
+    ended: Mutex<Ended<IndexBuild>>,
     news: Condvar,
     is_stopping: AtomicBool,
+}
+
+impl Default for IndexBuilds {
+    fn default() -> Self {
+        Self {
+            since: Instant::now(),
+            running: Mutex::default(),
+            ended: Mutex::new(Ended::new(ENDED, RECORDED_MAX)),
+            news: Condvar::new(),
+            is_stopping: AtomicBool::new(false),
+        }
+    }
 }
 
 /// What the catalog says of a build.
@@ -94,17 +122,19 @@ fn uuid_text(uuid: [u8; 16]) -> String {
 }
 
 impl Running {
-    fn new(of: BuildOfSet, is_resumed: bool) -> Self {
+    fn new(of: BuildOfSet, is_resumed: bool, since: Instant, is_recorded: bool) -> Self {
         // What was read before: an entry was refused if it said what this does not read.
         let quorum = CommitQuorum::parse(of.build.commit_quorum.as_raw_bson_ref());
         let machine = IndexBuild::new(quorum.unwrap_or(CommitQuorum::VotingMembers), is_resumed);
-        let state = State { machine, outcome: None, progress: (STARTING.to_owned(), 0, 0), used_disk: false };
-        Self { of, state: Mutex::new(state), changed: Condvar::new() }
+        let recorder = is_recorded.then(|| Recorder::new(&machine, since.elapsed(), RING));
+        let progress = (STARTING.to_owned(), 0, 0);
+        let state = State { machine, recorder, outcome: None, progress, used_disk: false };
+        Self { of, since, is_recorded, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Lets the build learn something.
     pub fn tell(&self, input: BuildInput) {
-        self.state.lock().machine.step(input);
+        self.state.lock().step(self.since, input);
         self.changed.notify_all();
     }
 
@@ -132,19 +162,60 @@ impl Running {
         self.state.lock().machine.is_filled()
     }
 
+    /// As files with steps call it.
+    fn title(&self) -> String {
+        format!("{} {}", uuid_text(self.of.build.uuid), self.of.namespace)
+    }
+
     fn end(&self, outcome: Result<()>) {
         self.state.lock().outcome = Some(outcome);
         self.changed.notify_all();
     }
 }
 
+impl State {
+    fn step(&mut self, since: Instant, input: BuildInput) {
+        baton_replay::step(self.recorder.as_mut(), &mut self.machine, since.elapsed(), input);
+    }
+
+    fn recording(&mut self) -> Option<Recording<IndexBuild>> {
+        Some(self.recorder.as_mut()?.recording(&self.machine))
+    }
+}
+
 impl IndexBuilds {
+    /// What is recorded of those that have lately ended and of those under way, by what each is called; without those that are
+    /// in use for so long.
+    pub fn recordings(&self, patience: Duration) -> Vec<(String, Recording<IndexBuild>)> {
+        let until = Instant::now() + patience;
+        let Some(running) = self.running.try_lock_until(until) else { return Vec::new() };
+        let under_way: Vec<_> = running.values().cloned().collect();
+        let mut recordings = self.ended.lock().recordings(self.since.elapsed());
+        drop(running);
+        let recording = |build: &Arc<Running>| {
+            let recording = build.state.try_lock_until(until)?.recording()?;
+            Some((build.title(), recording))
+        };
+        recordings.extend(under_way.iter().filter_map(recording));
+        recordings
+    }
+
+    /// The thread of a build has ended; its recording is kept for a while.
+    fn leave(&self, build: &Running) {
+        let mut running = self.running.lock();
+        running.remove(&build.of.build.uuid);
+        if let Some(recording) = build.state.lock().recording() {
+            self.ended.lock().add(self.since.elapsed(), build.title(), recording);
+        }
+    }
+
     /// The build, which a thread works at, or will in a moment.
     pub fn enter(&self, server: &Server, of: &BuildOfSet) -> Arc<Running> {
         let mut running = self.running.lock();
+        let is_recorded = running.values().filter(|build| build.is_recorded).count() < RECORDED_MAX;
         let entered = running.entry(of.build.uuid).or_insert_with(|| {
             let is_resumed = server.storage.build_position(of).is_ok_and(|at| !at.is_start());
-            Arc::new(Running::new(of.clone(), is_resumed))
+            Arc::new(Running::new(of.clone(), is_resumed, self.since, is_recorded))
         });
         self.news.notify_all();
         Arc::clone(entered)
@@ -198,9 +269,13 @@ fn spawn(server: &Arc<Server>, build: &Arc<Running>) -> std::io::Result<JoinHand
         // Nobody replaces it, and everybody waits for the build.
         let _guard = must_not_unwind("an index build");
         yield_to_clients();
-        let outcome = Builder { server: &server, build: &build, scan: FillPosition::default(), check: None }.run();
+        let builder = Builder { server: &server, build: &build, scan: FillPosition::default(), check: None };
+        let outcome = match server.replication() {
+            Some(replication) => replication.or_last_words(|| builder.run()),
+            None => builder.run(),
+        };
         // Before anybody hears of it: who looks for the build then finds it ended, and begins no second thread.
-        server.index_builds.running.lock().remove(&build.of.build.uuid);
+        server.index_builds.leave(&build);
         build.end(outcome);
     })
 }
@@ -294,10 +369,15 @@ impl Builder<'_> {
         let set = server.topology.set();
         let leads = self.leads();
         let task = {
-            let mut state = self.build.state.lock();
-            state.machine.step(BuildInput::Leads(leads));
+            let (mut state, since) = (self.build.state.lock(), self.build.since);
+            state.step(since, BuildInput::Leads(leads));
             let me = set.as_ref().and_then(|set| set.view.me);
-            state.machine.task(me, set.as_ref().and_then(|set| set.configuration()))
+            let configuration = set.as_ref().and_then(|set| set.configuration());
+            if !state.machine.knows(me, configuration) {
+                let set = BuildSet { me, configuration: configuration.cloned() };
+                state.step(since, BuildInput::Set(Box::new(set)));
+            }
+            state.machine.task()
         };
         let interrupt = || if self.is_stopping() { Err(stopping()) } else { Ok(()) };
         let writing = if leads.is_some() { server.write_lock.enter(&interrupt).ok() } else { None };

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod agreement_tests;
 pub mod builds;
+#[cfg(test)]
+mod builds_tests;
 pub mod indexes;
 pub mod options;
 pub mod replayed;

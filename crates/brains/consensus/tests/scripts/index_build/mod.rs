@@ -24,7 +24,7 @@
 //! Not here: documents and the index (storage), the order of entries in the log, when a member looks again.
 
 use crate::words::{Words, member, name, parse};
-use baton_consensus::index_build::{BuildInput, BuildPass, BuildTask, CommitQuorum, IndexBuild};
+use baton_consensus::index_build::{BuildInput, BuildPass, BuildSet, BuildTask, CommitQuorum, IndexBuild};
 use baton_consensus::{Configuration, Member, MemberId};
 use baton_types::{Error, ErrorCode, Term};
 use bson::RawBsonRef;
@@ -65,6 +65,7 @@ impl World {
         let command = words.next().unwrap_or_default();
         let words = Words(words.collect());
         let mut told = self.run(command, &words);
+        self.tell_configuration();
         told.extend(self.changes());
         told
     }
@@ -154,6 +155,14 @@ impl World {
         self.configuration.as_mut().expect("the script begins with `set`")
     }
 
+    /// All that run know it at once.
+    fn tell_configuration(&mut self) {
+        for (id, builder) in &mut self.builders {
+            let set = BuildSet { me: Some(*id), configuration: self.configuration.clone() };
+            builder.build.step(BuildInput::Set(Box::new(set)));
+        }
+    }
+
     fn begin(&mut self, id: MemberId, is_resumed: bool) {
         let quorum = self.quorum.clone().expect("the script begins with `set`");
         let build = IndexBuild::new(quorum, is_resumed);
@@ -195,7 +204,7 @@ impl World {
     }
 
     fn task(&self, id: MemberId) -> BuildTask {
-        self.builders[&id].build.task(Some(id), self.configuration.as_ref())
+        self.builders[&id].build.task()
     }
 
     fn pass_of(&self, id: MemberId) -> BuildPass {
@@ -263,7 +272,7 @@ impl World {
     fn changes(&mut self) -> Vec<String> {
         let mut changes: Vec<(String, String)> = Vec::new();
         for (id, builder) in &mut self.builders {
-            let now = tell(&builder.build.task(Some(*id), self.configuration.as_ref()));
+            let now = tell(&builder.build.task());
             if builder.told == now {
                 continue;
             }
