@@ -15,7 +15,7 @@ use crate::facts::Fact;
 use crate::format::family;
 use crate::replay;
 use crate::storage::Storage;
-use crate::transaction::Transaction;
+use crate::transaction::{Transaction, Truncation};
 use baton_types::{Error, OpTime, Result, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::IteratorMode;
@@ -55,7 +55,7 @@ impl Storage {
         }
         self.forget_dropped(&mut transaction)?;
         if self.commit.applied() != OpTime::ZERO {
-            transaction.truncation = Some(OpTime::ZERO);
+            transaction.truncation = Some(Truncation { to: OpTime::ZERO, committed: Timestamp::ZERO });
         }
         self.commit.commit_unasked(transaction, Durability::Synced);
         Ok(())

@@ -36,7 +36,7 @@ use crate::machine::read_failure;
 use crate::oplog::optime_of;
 use crate::sessions::SessionRecord;
 use crate::storage::Storage;
-use crate::transaction::Transaction;
+use crate::transaction::{Transaction, Truncation};
 use crate::view::{Bounds, Order, View, stored_document};
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawBsonRef, RawDocument};
@@ -125,7 +125,7 @@ impl Storage {
             self.abandon(transaction);
             return Err(error);
         }
-        transaction.truncation = Some(common);
+        transaction.truncation = Some(Truncation { to: common, committed: self.retention.history_from() });
         transaction.put(family::META, Fact::RollbackId.key(), &(self.rollback_id()? + 1).to_le_bytes());
         crash_point!("rollback-before-commit");
         self.commit.commit_unasked(transaction, Durability::Synced);

@@ -16,7 +16,7 @@ use crate::in_flight::Ticket;
 use crate::locks::LockSet;
 use crate::oplog::OplogEntry;
 use crate::sessions::SessionUpdate;
-use baton_types::{Interruption, OpTime};
+use baton_types::{Interruption, OpTime, Timestamp};
 use bson::RawDocument;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -53,6 +53,15 @@ pub(crate) struct DeletedRange {
     pub stamp: u64,
 }
 
+/// The log's end is taken away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Truncation {
+    /// The newest entry that stays.
+    pub to: OpTime,
+    /// Nobody goes back to before this any more.
+    pub committed: Timestamp,
+}
+
 /// See the file's header. Dropped without a commit it has done nothing, and gives its locks back.
 #[derive(Default)]
 pub struct Transaction {
@@ -77,7 +86,7 @@ pub struct Transaction {
     /// Whether its documents are another collection's, which has taken them already.
     is_copying: bool,
     /// Takes the oplog's entries after this one away, before all else.
-    pub(crate) truncation: Option<OpTime>,
+    pub(crate) truncation: Option<Truncation>,
     /// Where the last document changed has its key and its new version in the arena, and how many were changed.
     change: Option<(Range<usize>, Option<Range<usize>>)>,
     changes: usize,

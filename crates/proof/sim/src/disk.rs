@@ -2,6 +2,8 @@
 //!
 //! Invariant: `log[..durable]` survives; of the rest a crash leaves a random beginning. Votes and configurations are either
 //! entirely there or not at all, and are there once their write was acknowledged. An entry and what it did to a document are one write.
+//!
+//! It stands for `baton-storage` over RocksDB: one suite of laws holds for both (`tests/laws.rs`).
 
 use baton_consensus::{Configuration, LastVote, Position};
 use baton_types::{OpTime, Timestamp};
@@ -57,6 +59,11 @@ impl Documents {
     /// Whether there is such a document.
     pub fn exists(&self, document: usize) -> bool {
         self.writes[document] > 0
+    }
+
+    /// What it was set to last.
+    pub fn value(&self, document: usize) -> u64 {
+        self.values[document]
     }
 
     /// How often it was set.
@@ -125,6 +132,11 @@ impl Disk {
         Position { written: self.last(), applied: self.last(), durable }
     }
 
+    /// Whether the entry is newer than all that is here. Others are not applied: they are in the log already.
+    pub fn lacks(&self, entry: &Entry) -> bool {
+        entry.optime.timestamp > self.last().timestamp
+    }
+
     /// Adds an entry, and does what it says, in one write.
     pub fn apply(&mut self, entry: Entry) {
         if !self.has_seen(&entry) {
@@ -162,6 +174,16 @@ impl Disk {
         self.revision += 1;
         self.cuts += u64::from(!gone.is_empty());
         self.durable = self.durable.min(len);
+    }
+
+    /// Takes away all entries after this one and what they did, in one write that is synced. `false` if there is no such entry.
+    pub fn roll_back(&mut self, common: OpTime) -> bool {
+        if !self.has(common) {
+            return false;
+        }
+        self.cut(self.place(common.timestamp) + 1);
+        self.durable = self.log.len();
+        true
     }
 
     /// Becomes a copy of another member's data, synced.

@@ -11,7 +11,7 @@ use crate::format::{counts_key, dropped_key, family, is_versioned, oplog_key, pr
 use crate::log_check::Mark;
 use crate::machine;
 use crate::oplog;
-use crate::transaction::{Action, DeletedRange, Transaction};
+use crate::transaction::{Action, DeletedRange, Transaction, Truncation};
 use crate::version::Version;
 use baton_types::{OpTime, Timestamp};
 use bson::RawDocument;
@@ -120,11 +120,11 @@ impl CommitQueue {
         let handle =
             |name: &str| self.db.cf_handle(name).unwrap_or_else(|| unreachable!("column family {name} was opened"));
         let mut last = last;
-        if let Some(kept) = transaction.truncation {
-            let (from, to) = (oplog_key(Timestamp::from_u64(kept.timestamp.as_u64() + 1)), [u8::MAX; 9]);
+        if let Some(Truncation { to: newest, committed }) = transaction.truncation {
+            let (from, to) = (oplog_key(Timestamp::from_u64(newest.timestamp.as_u64() + 1)), [u8::MAX; 9]);
             batch.delete_range_cf(handle(family::OPLOG), from.as_slice(), to.as_slice());
-            last = kept;
-            let kept = self.stamps.truncated(kept.timestamp.as_u64());
+            last = newest;
+            let kept = self.stamps.truncated(newest.timestamp.as_u64(), committed.as_u64());
             batch.put_cf(handle(family::META), Fact::Stamp.key(), kept.reserve_bytes());
             batch.put_cf(handle(family::META), Fact::StampBases.key(), kept.base_bytes());
         }

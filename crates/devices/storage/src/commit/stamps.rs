@@ -28,6 +28,13 @@ struct Base {
     stamp: u64,
 }
 
+impl Base {
+    /// From this timestamp on, it changes no stamp.
+    fn reserve(self) -> u64 {
+        self.stamp + SECOND
+    }
+}
+
 /// What is kept of stamps: `set/stamp`, and `set/stamp-bases`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptStamps {
@@ -57,7 +64,8 @@ impl KeptStamps {
 
     /// At a start: what is to be kept before anything is written, if the log, whose newest entry this is, has not passed the stamps.
     pub fn at_start(&self, newest: u64) -> Option<Self> {
-        (newest < self.reserve).then(|| self.and_from(newest, self.reserve))
+        // What is committed is not known yet.
+        (newest < self.reserve).then(|| self.and_from(newest, self.reserve, 0))
     }
 
     /// Above every stamp that was given, when nothing has been written since the start.
@@ -70,12 +78,13 @@ impl KeptStamps {
         self.reserve
     }
 
-    /// With a base more; those go whose entries are gone, or that nothing after it needs.
-    fn and_from(&self, after: u64, stamp: u64) -> Self {
+    /// With a base more; those go whose entries are gone, or all of them `committed`: nobody goes back to before that. That the log
+    /// has passed their stamps is no reason: another rollback may go back to where it had not.
+    fn and_from(&self, after: u64, stamp: u64, committed: u64) -> Self {
         let mut bases = self.bases.clone();
-        bases.retain(|base| base.after < after && after < self.reserve);
+        bases.retain(|base| base.after < after && committed < base.reserve());
         bases.push(Base { after, stamp });
-        Self { reserve: stamp + SECOND, bases }
+        Self { reserve: Base { after, stamp }.reserve(), bases }
     }
 }
 
@@ -102,11 +111,12 @@ impl Stamps {
         self.highest.load(Ordering::Relaxed)
     }
 
-    /// The log ends at this timestamp now. What is restored has the highest stamp from here on; gives what is to be kept.
-    pub fn truncated(&self, to: u64) -> KeptStamps {
+    /// The log ends at this timestamp now, and nobody goes back to before `committed`. What is restored has the highest stamp from
+    /// here on; gives what is to be kept.
+    pub fn truncated(&self, to: u64, committed: u64) -> KeptStamps {
         let stamp = self.of(0);
         let mut kept = self.kept.lock();
-        *kept = kept.and_from(to, stamp);
+        *kept = kept.and_from(to, stamp, committed);
         kept.clone()
     }
 
@@ -158,7 +168,7 @@ mod tests {
         let stamps = Stamps::new(10 * SECOND, KeptStamps::default());
         assert_eq!(stamps.of(10 * SECOND + 7), 10 * SECOND + 7);
         // Rolled back to 10 s: the next entries' timestamps begin there again.
-        stamps.truncated(10 * SECOND);
+        stamps.truncated(10 * SECOND, 0);
         let log = [10 * SECOND + 1, 10 * SECOND + 2, 11 * SECOND + 1];
         let given: Vec<_> = log.iter().map(|entry| stamps.of(*entry)).collect();
         assert_eq!(given, [10 * SECOND + 9, 10 * SECOND + 10, 11 * SECOND + 1]);
@@ -171,7 +181,7 @@ mod tests {
     #[test]
     fn stamps_never_fall_over_restarts_and_those_of_before_can_still_be_told() {
         let stamps = Stamps::new(100 * SECOND, KeptStamps::default());
-        let mut kept = stamps.truncated(10 * SECOND);
+        let mut kept = stamps.truncated(10 * SECOND, 0);
         let (mut log, mut given) = (vec![10 * SECOND], vec![10 * SECOND]);
         for _ in 0..3 {
             let newest = *log.last().unwrap();
@@ -187,7 +197,7 @@ mod tests {
         assert!(given.is_sorted_by(|a, b| a < b));
         // Another rollback, into the middle: what was told of those that are left stays, and of the others is gone.
         let stamps = Stamps::new(*log.last().unwrap(), kept);
-        stamps.truncated(log[5]);
+        stamps.truncated(log[5], 0);
         log.truncate(6);
         given.truncate(6);
         log.push(log[5] + 1);
@@ -196,12 +206,32 @@ mod tests {
         // And one to where the log has passed all stamps needs none of that.
         let passed = 200 * SECOND;
         assert_eq!((stamps.needed_from(log[5]), stamps.needed_from(passed)), (Some(10 * SECOND), None));
-        assert_eq!(stamps.truncated(passed).bases.len(), 1);
+        assert_eq!(stamps.truncated(passed, passed).bases.len(), 1);
+    }
+
+    /// The stamps of an older stretch were forgotten once the log had passed them, though nothing of it was committed: a rollback into it
+    /// read documents as of timestamps, at which they were what an entry that is gone had made of them.
+    #[test]
+    fn the_stamps_of_what_is_not_committed_can_be_told_after_the_log_has_passed_them() {
+        let stamps = Stamps::new(20 * SECOND, KeptStamps::default());
+        stamps.truncated(10 * SECOND, 0);
+        let mut log = vec![11 * SECOND, 12 * SECOND, 100 * SECOND, 101 * SECOND];
+        let mut given: Vec<_> = log.iter().map(|entry| stamps.of(*entry)).collect();
+        assert_eq!(given[..2], [20 * SECOND + 2, 20 * SECOND + 3]);
+        for left in [3, 2] {
+            stamps.truncated(log[left - 1], 10 * SECOND);
+            log.truncate(left);
+            given.truncate(left);
+            assert_eq!(stamps.needed_from(log[left - 1]), Some(10 * SECOND));
+            assert_eq!(told(&stamps, &log), given);
+        }
+        // All of it committed: of the older stretches nothing is kept.
+        assert_eq!(stamps.truncated(log[1], 22 * SECOND).bases.len(), 1);
     }
 
     #[test]
     fn a_start_whose_log_has_passed_the_stamps_keeps_nothing_new() {
-        let kept = Stamps::new(100 * SECOND, KeptStamps::default()).truncated(10 * SECOND);
+        let kept = Stamps::new(100 * SECOND, KeptStamps::default()).truncated(10 * SECOND, 0);
         assert_eq!(kept.at_start(200 * SECOND), None);
         assert_eq!(Stamps::new(200 * SECOND, kept).highest(), 200 * SECOND);
         let none = KeptStamps::decode(None, None);

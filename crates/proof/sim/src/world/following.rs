@@ -427,8 +427,8 @@ impl World {
         let fails_whole = self.random.random_bool(0.5);
         let Some(member) = self.members.get_mut(&id) else { return Attempt::Done };
         let due: Vec<Entry> = member.follower.batch.get(from..until).unwrap_or_default().to_vec();
-        let last = member.disk.last().timestamp;
-        let new = || due.iter().filter(move |entry| entry.optime.timestamp > last);
+        let lacked: Vec<Entry> = due.into_iter().filter(|entry| member.disk.lacks(entry)).collect();
+        let new = || lacked.iter();
         let complaint = new().find_map(|entry| member.trouble.complaint(now, entry).map(|why| (*entry, why)));
         let good = match complaint {
             Some(_) if fails_whole => 0,
@@ -467,7 +467,7 @@ impl World {
         if let Some((here, source)) = member.follower.page.take() {
             self.went_back.push(WentBack { member: id, here, source, common });
         }
-        member.disk.cut(len);
+        member.disk.roll_back(common);
         self.tally.rollbacks += 1;
         TakenAway::Done
     }
