@@ -9,7 +9,7 @@ Every crate on the floors of PURE has a clippy.toml that bans what would make it
 Every invariant ends in brackets that name what asserts it, "`file`: `name`, `name`; …"; the file has that name in it. Files are
 below the root, or below crates/.
 
-The tables of spec/README.md list the golden scripts of the protocol and of index builds, all of them and no others.
+The tables of spec/README.md list the golden scripts of the protocol, of index builds and of followers, all of them and no others.
 """
 import json
 import pathlib
@@ -93,8 +93,9 @@ for claim in claims:
         if not asserting:
             faults.append(f"of {file} no test is named, which is to assert: {short}")
 
-listed = set(re.findall(r"^\| `(\w+)` \|", pathlib.Path("spec/README.md").read_text(encoding="utf-8"), re.M))
-scripts = {path.stem for path in pathlib.Path("crates/brains/consensus/tests/scripts").glob("**/*.txt")}
+listed = set(re.findall(r"^\| (?:`|\[)(\w+)(?:`|\]\(\S+\)) \|", pathlib.Path("spec/README.md").read_text(encoding="utf-8"), re.M))
+folders = [pathlib.Path("crates/brains", crate, "tests/scripts") for crate in ("consensus", "following")]
+scripts = {path.stem for folder in folders for path in folder.glob("**/*.txt")}
 faults += [f"spec/README.md does not list the script {name}" for name in sorted(scripts - listed)]
 faults += [f"spec/README.md lists a script that is not there: {name}" for name in sorted(listed - scripts)]
 if faults:
