@@ -10,8 +10,10 @@ cd "$(dirname "$0")"
 . lib/binary.sh
 . lib/venv.sh
 export PYTHONPATH="$PWD/fuzz-commands:$PYTHONPATH"
-# What a machine cannot do is said at the end, with the reason.
-"$PYTHON" -m pytest -p no:cacheprovider -q -rs cluster fuzz-commands "$@"
+# What a machine cannot do is said at the end, with the reason. Most stories wait more than they compute, so two files go at a time.
+together=(--numprocesses 2 --dist loadfile)
+[ $# -eq 0 ] || together=()
+"$PYTHON" -m pytest -p no:cacheprovider -q -rs "${together[@]}" cluster fuzz-commands "$@"
 if [ $# -eq 0 ]; then
   docs/run.sh
   fuzz-commands/run.sh --short --seed "$BATON_SEED"

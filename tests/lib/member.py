@@ -23,6 +23,9 @@ import pymongo
 
 _running = set()
 _given_ports = set()
+# Test runners that go at the same time, at the most, each with ports of its own; and which of them this is.
+_RUNNERS = 8
+_runner = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _RUNNERS
 
 
 @atexit.register
@@ -35,11 +38,11 @@ def _kill_what_is_left():
 def free_port():
     """A port that is free now, and whose neighbour a thousand above (the page of metrics) is too.
 
-    Below those that the system gives to outgoing connections, and given once: a member that is killed finds its port free when it
-    returns.
+    Below those that the system gives to outgoing connections, and given once, by one runner alone: a member that is killed finds its
+    port free when it returns.
     """
     while True:
-        port = random.randrange(20_000, 31_000)
+        port = random.randrange(20_000 + _runner, 31_000, _RUNNERS)
         if _given_ports & {port - 1000, port, port + 1000}:
             continue
         with socket.socket() as probe, socket.socket() as metrics:

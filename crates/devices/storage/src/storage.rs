@@ -20,8 +20,8 @@ use crate::record_cache::RecordCache;
 use crate::retention::{OplogLimits, Retention};
 use crate::sessions::{SessionHandle, SessionTable};
 use crate::spill::Spills;
-use crate::tasks::TaskRegistry;
 use crate::tasks::listener::TaskListener;
+use crate::tasks::{Rests, TaskRegistry};
 use crate::transaction::Transaction;
 use crate::upgrade::OLDEST_VERSION;
 use crate::vitals::{Reads, Watch};
@@ -58,6 +58,7 @@ pub struct Storage {
     catalog_changes: AtomicU32,
     sessions: SessionTable,
     pub(crate) flow: FlowControl,
+    rests: Rests,
     pub(crate) retention: Retention,
     pub(crate) freeing: Freeing,
     /// The log's oldest entry, as of these two: where it may begin, and how often its end was cut off.
@@ -117,6 +118,7 @@ impl Storage {
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
             flow: FlowControl::default(),
+            rests: Rests::default(),
             retention: Retention::new(limits, is_member),
             freeing: Freeing::default(),
             oldest_seen: Mutex::default(),
@@ -360,6 +362,11 @@ impl Storage {
     /// Background work on this member.
     pub fn tasks(&self) -> &Arc<TaskRegistry> {
         &self.tasks
+    }
+
+    /// How much clients' requests have rested that run for long.
+    pub fn rests(&self) -> &Rests {
+        &self.rests
     }
 
     /// A collection or index id never given out before. Durable with the transaction that uses it.

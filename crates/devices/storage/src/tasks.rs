@@ -23,7 +23,7 @@ pub use baton_types::{Admission, Pace, Proposal, TaskCost, TaskKind};
 use baton_types::{Error, ErrorCode, Result};
 use cost::{AskedCompactions, Metering};
 pub use cost::{Meter, Spent};
-use giving_way::GivingWay;
+pub use giving_way::{GivingWay, Rests, Share};
 use parking_lot::{Mutex, RwLock};
 pub use progress::Progress;
 use std::collections::HashMap;
@@ -330,7 +330,7 @@ impl TaskRegistry {
         TaskGuard {
             registry: Arc::clone(self),
             task,
-            stepped: Mutex::new(Steps { rested: now, asked: now, giving_way: GivingWay::new() }),
+            stepped: Mutex::new(Steps { rested: now, asked: now, giving_way: GivingWay::new(Share::Tenth) }),
         }
     }
 

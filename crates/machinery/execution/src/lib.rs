@@ -15,6 +15,7 @@ mod interrupt;
 mod oplog_range;
 mod plan;
 mod query;
+mod resting;
 mod stages;
 pub mod write;
 

@@ -1,8 +1,9 @@
 //! A query at work: access, filter, sort, window, projection, one batch at a time.
 
-use crate::access::{Access, Examined, Given, Leaf};
+use crate::access::{Access, Examined, Given, INTERRUPT_EVERY, Leaf};
 use crate::explain;
 use crate::plan::{self, PlanChoice};
+use crate::resting::Resting;
 use crate::{Check, Interrupt};
 use baton_query::Context;
 use baton_query::interruption::BYTES_PER_STEP;
@@ -10,9 +11,10 @@ use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
 use baton_query::sort::{SortPattern, Sorted, Sorter};
 use baton_query::spill::{SpillKind, Spillable, Spilled, damaged};
-use baton_storage::{Collection, Index, Order, RecordKey, Storage};
+use baton_storage::{Collection, CollectionKind, Index, Order, RecordKey, Storage};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// How a client wants a query to be served.
@@ -120,6 +122,7 @@ pub struct Query {
     /// What it looked at so far.
     examined: Examined,
     progress: Progress,
+    resting: Resting,
     /// Documents returned so far.
     pub returned: u64,
 }
@@ -138,6 +141,9 @@ impl Query {
         }
         let mut choice = plan::choose(storage, collection.as_ref(), &spec, &context)?;
         let access = std::mem::replace(&mut choice.access, Access::Nothing);
+        // Who reads the log is followed by others.
+        let reads_log = collection.as_ref().is_some_and(|collection| collection.kind == CollectionKind::Oplog);
+        let resting = if reads_log { Resting::never() } else { Resting::allowed() };
         Ok(Self {
             storage: Arc::clone(storage),
             skip: spec.skip,
@@ -150,8 +156,19 @@ impl Query {
             context,
             examined: Examined::default(),
             progress: Progress::default(),
+            resting,
             returned: 0,
         })
+    }
+
+    /// The same, run while something is held that others wait for: it does not rest.
+    pub(crate) fn restless(self) -> Self {
+        Self { resting: Resting::never(), ..self }
+    }
+
+    /// A step of the request is over that looks at documents found by this query. See [`Resting::step`].
+    pub(crate) fn rest(&mut self) {
+        self.resting.step(self.storage.rests());
     }
 
     /// From now on evaluation asks `check` whether to go on.
@@ -232,12 +249,14 @@ impl Query {
             if self.sorted.is_none() {
                 self.sorted = Some(self.sort_all(&collection, interrupt)?);
             }
-            return self.run_sorted(offer);
+            return self.run_sorted(interrupt, offer);
         }
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
         self.check_still_there(&collection)?;
-        let Self { spec, access, skip, left, examined, progress, returned, .. } = self;
+        let Self { spec, access, skip, left, examined, progress, returned, resting, .. } = self;
+        let resting = RefCell::new(resting);
+        let interrupt = &|| rest_unless(interrupt, &storage, &mut resting.borrow_mut());
         let more = access.run(&view, &collection, examined, interrupt, &mut |record, document| {
             progress.given += 1;
             let Some(details) = admits(spec, document)? else { return Ok(Given::Taken) };
@@ -296,7 +315,9 @@ impl Query {
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?;
         self.check_still_there(collection)?;
-        let Self { spec, access, examined, progress, context, .. } = self;
+        let Self { spec, access, examined, progress, context, resting, .. } = self;
+        let resting = RefCell::new(resting);
+        let interrupt = &|| rest_unless(interrupt, &storage, &mut resting.borrow_mut());
         access.run(&view, collection, examined, interrupt, &mut |record, document| {
             progress.given += 1;
             if admits(spec, document)?.is_some() {
@@ -321,10 +342,17 @@ impl Query {
         Ok(sorted)
     }
 
-    fn run_sorted(&mut self, offer: &mut dyn FnMut(&[u8], &RawDocument) -> Result<Given>) -> Result<bool> {
-        let Self { spec, sorted, left, returned, .. } = self;
+    fn run_sorted(
+        &mut self,
+        interrupt: Interrupt<'_>,
+        offer: &mut dyn FnMut(&[u8], &RawDocument) -> Result<Given>,
+    ) -> Result<bool> {
+        let Self { storage, spec, sorted, left, returned, resting, .. } = self;
         let Some(sorted) = sorted else { return Ok(false) };
         while let Some(Found { record, document }) = sorted.peek()? {
+            if returned.is_multiple_of(INTERRUPT_EVERY) {
+                rest_unless(interrupt, storage, resting)?;
+            }
             let given = match &spec.projection {
                 Some((_, projection)) => {
                     let details = if projection.needs_match_details() {
@@ -370,7 +398,7 @@ impl Query {
             && self.spec.filter.is_always()
             && self.spec.hint.is_none()
             && self.context.read_at.is_none()
-            && collection.kind != baton_storage::CollectionKind::Oplog
+            && collection.kind != CollectionKind::Oplog
         {
             let all = collection.counts().documents.max(0) as u64;
             let beyond = all.saturating_sub(self.spec.skip);
@@ -383,6 +411,13 @@ impl Query {
         })?;
         Ok(count)
     }
+}
+
+/// Rests, if it is time to, unless the request is to end.
+fn rest_unless(interrupt: Interrupt<'_>, storage: &Storage, resting: &mut Resting) -> Result<()> {
+    interrupt()?;
+    resting.step(storage.rests());
+    Ok(())
 }
 
 /// Whether a document matches; with the matching array element's place where the projection asks for it.

@@ -1,24 +1,43 @@
-//! Work in the background leaves the processors to whoever waits for them, and a lowered weight is not enough for that: a thread that
-//! has a processor keeps it for milliseconds whatever it weighs, and clients' threads, which run for microseconds at a time, wait
-//! for it each time that they wake up. So a step of a task is followed by rest, if others wanted the processors during it.
+//! Long work leaves the processors to whoever waits for them, and a lowered weight is not enough for that: a thread that has a
+//! processor keeps it for milliseconds whatever it weighs, and the threads of small requests, which run for microseconds at a time,
+//! wait for it each time that they wake up. So a step of a task, or of a request that runs for long, is followed by rest, if others
+//! wanted the processors during it.
 //!
-//! That others want them is known by what the task's own thread had to wait for one (`/proc/thread-self/schedstat`): it sees
+//! That others want them is known by what the worker's own thread had to wait for one (`/proc/thread-self/schedstat`): it sees
 //! clients, other members and other programs alike.
 //!
-//! Invariants: who has the processors for itself never rests; who has not takes a tenth of one.
+//! Invariants: who has the processors for itself never rests; who has not takes its [`Share`] of one.
 //! What it deliberately does not do: stop altogether. A step may be long, and is not divided here.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 use std::time::Duration;
 
 /// A thread that had to wait for this part of the time that it ran has company.
 const WAITED_PART: u32 = 8;
-/// Rest, in times of what the step ran for: a tenth of a processor is left for the task.
-const REST: u32 = 9;
+
+/// The part of one processor that is left to who gives way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// For work that nobody waits for.
+    Tenth,
+    /// For a client's request that runs for long.
+    Eighth,
+}
+
+impl Share {
+    /// Rest, in times of what a step ran for.
+    fn rest(self) -> u32 {
+        match self {
+            Self::Tenth => 9,
+            Self::Eighth => 7,
+        }
+    }
+}
 
 /// What a thread has had of the processors in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Turns {
+struct Turns {
     /// It ran.
     pub ran: Duration,
     /// It could have run, and waited for a processor.
@@ -39,20 +58,21 @@ impl Turns {
 }
 
 /// How long to rest after a step, by what its thread had of the processors in it.
-fn rest_after(ran: Duration, waited: Duration) -> Duration {
-    if waited.saturating_mul(WAITED_PART) > ran { ran.saturating_mul(REST) } else { Duration::ZERO }
+fn rest_after(share: Share, ran: Duration, waited: Duration) -> Duration {
+    if waited.saturating_mul(WAITED_PART) > ran { ran.saturating_mul(share.rest()) } else { Duration::ZERO }
 }
 
-/// The steps of one task.
+/// The steps of one task, or of one request.
 #[derive(Debug)]
-pub(super) struct GivingWay {
+pub struct GivingWay {
+    share: Share,
     before: Option<(ThreadId, Turns)>,
 }
 
 impl GivingWay {
     /// The first step begins, by the calling thread.
-    pub fn new() -> Self {
-        Self { before: Self::now() }
+    pub fn new(share: Share) -> Self {
+        Self { share, before: Self::now() }
     }
 
     fn now() -> Option<(ThreadId, Turns)> {
@@ -65,7 +85,8 @@ impl GivingWay {
         let before = std::mem::replace(&mut self.before, now);
         match before.zip(now) {
             Some(((began, before), (ends, now))) if began == ends => {
-                rest_after(now.ran.saturating_sub(before.ran), now.waited.saturating_sub(before.waited))
+                let (ran, waited) = (now.ran.saturating_sub(before.ran), now.waited.saturating_sub(before.waited));
+                rest_after(self.share, ran, waited)
             }
             _ => Duration::ZERO,
         }
@@ -77,6 +98,31 @@ impl GivingWay {
     }
 }
 
+/// How often, and how long together, clients' requests have rested since the start.
+#[derive(Debug, Default)]
+pub struct Rests {
+    count: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Rests {
+    /// One more has rested.
+    pub fn note(&self, rest: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(rest.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// How often.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// How long together, in microseconds.
+    pub fn micros(&self) -> u64 {
+        self.micros.load(Ordering::Relaxed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,11 +131,13 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn who_waited_rests_nine_times_as_long_as_it_ran() {
-        assert_eq!(rest_after(8 * MS, MS), Duration::ZERO, "an eighth is chance");
-        assert_eq!(rest_after(8 * MS, 2 * MS), 72 * MS);
-        assert_eq!(rest_after(Duration::ZERO, Duration::ZERO), Duration::ZERO);
-        assert_eq!(rest_after(Duration::ZERO, MS), Duration::ZERO, "it did nothing");
+    fn who_waited_rests_until_it_has_had_its_share() {
+        for (share, rest) in [(Share::Tenth, 72 * MS), (Share::Eighth, 56 * MS)] {
+            assert_eq!(rest_after(share, 8 * MS, MS), Duration::ZERO, "an eighth is chance");
+            assert_eq!(rest_after(share, 8 * MS, 2 * MS), rest);
+            assert_eq!(rest_after(share, Duration::ZERO, Duration::ZERO), Duration::ZERO);
+            assert_eq!(rest_after(share, Duration::ZERO, MS), Duration::ZERO, "it did nothing");
+        }
     }
 
     #[test]
@@ -113,7 +161,7 @@ mod tests {
             let threads: Vec<_> = (0..2 * processors + 1)
                 .map(|_| {
                     scope.spawn(|| {
-                        let mut giving_way = GivingWay::new();
+                        let mut giving_way = GivingWay::new(Share::Tenth);
                         work(300 * MS);
                         giving_way.rest()
                     })
@@ -122,7 +170,7 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(rests.iter().any(|rest| *rest > Duration::ZERO), "{rests:?}");
-        let mut of_another = std::thread::spawn(GivingWay::new).join().unwrap();
+        let mut of_another = std::thread::spawn(|| GivingWay::new(Share::Tenth)).join().unwrap();
         work(MS);
         assert_eq!(of_another.rest(), Duration::ZERO);
     }

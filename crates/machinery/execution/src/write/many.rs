@@ -5,7 +5,7 @@
 //!   that is dropped or renamed meanwhile ends the operation with `QueryPlanKilled` (175), as in MongoDB; what it has changed stays.
 //! - No document is changed twice: where an update may move a document along the index that it is found by, all are found first, and
 //!   what is remembered of them is of the request's memory.
-//! - Between two slices the operation keeps the set's pace ([`baton_storage::Throttle`]).
+//! - Between two slices the operation keeps the set's pace ([`baton_storage::Throttle`]), and rests if others want the processors.
 
 use super::{Changed, Locked, Retry, Work, Written, change_record, refuse_view};
 use crate::access::Given;
@@ -130,6 +130,7 @@ pub(super) fn change_all(
         let mut is_over = false;
         while !is_over && records.len() > 0 {
             work.keep_pace()?;
+            source.query.rest();
             let before = written.modified;
             let outcome = work.storage.with_collection(namespace, |now| -> Result<bool> {
                 let now = now.filter(|now| now.id == collection.id).ok_or_else(|| gone(work.storage, &collection))?;

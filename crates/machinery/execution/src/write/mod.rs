@@ -305,7 +305,8 @@ fn find(work: &Work<'_>, collection: &Arc<Collection>, target: &Target<'_>, cont
         ..QuerySpec::matching(Arc::clone(target.filter))
     };
     let mut record = None;
-    let mut query = Query::new(work.storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?;
+    // The collection is held meanwhile.
+    let mut query = Query::new(work.storage, Some(Arc::clone(collection)), spec, Arc::clone(context))?.restless();
     query.run(&|| work.interruption.look(), &mut |key, _| {
         record = Some(RecordKey::from_slice(key));
         Ok(Given::TakenLast)

@@ -6,6 +6,7 @@ use super::source::{Line, Source, fault, unreachable_source};
 use crate::log_stream;
 use baton_following::{Answer, HoldPoint, Lane, Task};
 use baton_net::{Closer, Outgoing};
+use baton_storage::tasks::{GivingWay, Share};
 use baton_storage::{IncomingFile, Storage};
 use baton_types::{Error, Result};
 use bson::{RawBson, RawDocument, RawDocumentBuf};
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// How long a test's request to wait is looked at again.
 const HOLD_INTERVAL: Duration = Duration::from_millis(10);
+/// The longest that a lane rests between two of its steps.
+const REST_MAX: Duration = Duration::from_millis(200);
 
 /// What a task is carried out with.
 pub(crate) struct Context<'a> {
@@ -51,6 +54,7 @@ pub(crate) struct LaneWorker {
     pub(super) batch_from: usize,
     /// Entries that were taken out of the buffer.
     pub(super) hand: Vec<RawDocumentBuf>,
+    giving_way: Option<GivingWay>,
 }
 
 /// A cursor on the source's log.
@@ -88,12 +92,26 @@ impl LaneWorker {
             batch: VecDeque::new(),
             batch_from: 0,
             hand: Vec::new(),
+            giving_way: None,
         }
     }
 
     /// Whether the source and this member are to prefer their clients to what this lane does.
     pub fn yields(&self) -> bool {
         self.lane != Lane::Main && self.session.options.yields_to_clients
+    }
+
+    /// A step of what this lane does for nobody who waits is over, and nothing is held: it rests if others want the processors.
+    pub(super) fn rest(&mut self) {
+        if !self.yields() {
+            return;
+        }
+        let giving_way = self.giving_way.get_or_insert_with(|| GivingWay::new(Share::Eighth));
+        let rest = giving_way.rest();
+        if rest > Duration::ZERO {
+            std::thread::sleep(rest.min(REST_MAX));
+            giving_way.rested();
+        }
     }
 
     pub fn carry_out(&mut self, context: &Context<'_>, task: Task) -> Answer {

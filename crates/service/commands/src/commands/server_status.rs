@@ -77,6 +77,14 @@ const SECTIONS: &[Section] = &[
     ("opcountersRepl", replication_figures::append_operations),
     ("electionMetrics", replication_figures::append_elections),
     ("repl", append_repl),
+    ("restingOperations", |server, w| {
+        // Requests that ran for long, and left the processors to others for so long.
+        let rests = server.storage.rests();
+        w.begin_document(cstr!("restingOperations"));
+        w.append(cstr!("rests"), rests.count() as i64);
+        w.append(cstr!("micros"), rests.micros() as i64);
+        w.end();
+    }),
     ("storageEngine", |_, w| {
         w.begin_document(cstr!("storageEngine"));
         w.append(cstr!("name"), "rocksdb");

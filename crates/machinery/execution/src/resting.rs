@@ -1,0 +1,113 @@
+//! A request that runs for long rests between its steps, if others want the processors: see [`baton_storage::tasks::GivingWay`].
+//!
+//! Invariants: a request never rests in its first milliseconds, so a small one costs its clock at the most; and who rests holds
+//! nothing that others wait for. The latter is the caller's to know: [`Resting::never`] is for who cannot say so.
+//! What it deliberately does not do: ask who the others are. Classes of requests are no matter of this file.
+
+use baton_storage::tasks::{GivingWay, Rests, Share};
+use std::time::{Duration, Instant};
+
+/// A step ends after so long; and in the first of them nothing is measured.
+const STEP: Duration = Duration::from_millis(5);
+/// The longest rest at a time: a kill and a deadline are noticed after it. What is left of it comes after the next step.
+const REST_MAX: Duration = Duration::from_millis(50);
+/// Who was not asked for anything for so long begins anew: what its thread did meanwhile was for somebody else.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The steps of one request, or of one cursor's requests.
+#[derive(Debug)]
+pub(crate) struct Resting {
+    may_rest: bool,
+    step_began: Option<Instant>,
+    giving_way: Option<GivingWay>,
+    owed: Duration,
+}
+
+impl Resting {
+    /// Of a request that holds nothing that others wait for.
+    pub fn allowed() -> Self {
+        Self { may_rest: true, step_began: None, giving_way: None, owed: Duration::ZERO }
+    }
+
+    /// Of one that others may wait for.
+    pub fn never() -> Self {
+        Self { may_rest: false, ..Self::allowed() }
+    }
+
+    /// Asked every few documents: ends the step under way, if it has lasted long enough, and rests. Every rest is noted.
+    pub fn step(&mut self, rests: &Rests) {
+        if !self.may_rest {
+            return;
+        }
+        let now = Instant::now();
+        let lasted = self.step_began.map(|began| now.saturating_duration_since(began));
+        if lasted.is_some_and(|lasted| lasted < STEP) {
+            return;
+        }
+        self.step_began = Some(now);
+        match (lasted, &mut self.giving_way) {
+            (None, _) => {}
+            (Some(lasted), giving_way) if lasted > PAUSE => *giving_way = None,
+            (Some(_), None) => self.giving_way = Some(GivingWay::new(Share::Eighth)),
+            (Some(_), Some(giving_way)) => {
+                let rest = giving_way.rest();
+                // Who has the processors for itself owes nothing.
+                self.owed = if rest > Duration::ZERO { self.owed + rest } else { Duration::ZERO };
+                let rest = self.owed.min(REST_MAX);
+                if rest > Duration::ZERO {
+                    self.owed -= rest;
+                    std::thread::sleep(rest);
+                    giving_way.rested();
+                    let began = Instant::now();
+                    rests.note(began.saturating_duration_since(now));
+                    self.step_began = Some(began);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Works for so long, asking as often as it can, on twice as many threads as there are processors, and one more.
+    fn rests_of(work: Duration, resting: fn() -> Resting) -> Rests {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let rests = Rests::default();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * processors + 1 {
+                scope.spawn(|| {
+                    let (mut resting, began) = (resting(), Instant::now());
+                    while began.elapsed() < work {
+                        resting.step(&rests);
+                    }
+                });
+            }
+        });
+        rests
+    }
+
+    #[test]
+    fn who_runs_for_long_among_many_rests_and_who_is_waited_for_does_not() {
+        let rests = rests_of(Duration::from_millis(400), Resting::allowed);
+        assert!(rests.count() > 0 && rests.micros() > 0, "{rests:?}");
+        assert_eq!(rests_of(Duration::from_millis(400), Resting::never).count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_measured_of_the_first_step_and_of_one_after_a_pause() {
+        let rests = Rests::default();
+        let ago = |ago| Instant::now().checked_sub(ago).expect("this machine runs for a second");
+        let mut resting = Resting::allowed();
+        resting.step(&rests);
+        assert!(resting.giving_way.is_none(), "the request begins");
+        resting.step_began = Some(ago(2 * STEP));
+        resting.step(&rests);
+        assert!(resting.giving_way.is_some(), "from the second step on it is measured");
+        resting.step_began = Some(ago(2 * PAUSE));
+        resting.step(&rests);
+        assert!(resting.giving_way.is_none(), "it begins anew");
+        assert_eq!(rests.count(), 0);
+    }
+}
