@@ -73,7 +73,7 @@ faults: ## faults of replica sets that take long or need crash points: rollbacks
 
 soak: libraries ## worlds, histories and real faults in rounds, until stopped or for SOAK_MINUTES; stops at the first failure
 	@$(ENV) cargo build --locked --quiet --profile quick -p baton-sim && cargo build --locked --quiet -p baton --features crash-points && \
-	  cp "$$CARGO_TARGET_DIR/debug/baton" "$$CARGO_TARGET_DIR/debug/baton-crash-points" && cargo build --locked --quiet -p baton && \
+	  cp --remove-destination "$$CARGO_TARGET_DIR/debug/baton" "$$CARGO_TARGET_DIR/debug/baton-crash-points" && cargo build --locked --quiet -p baton && \
 	  BATON="$$CARGO_TARGET_DIR/debug/baton" BATON_WITH_CRASH_POINTS="$$CARGO_TARGET_DIR/debug/baton-crash-points" \
 	  BATON_SIM="$$CARGO_TARGET_DIR/quick/baton-sim" tests/soak.sh
 

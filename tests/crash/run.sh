@@ -15,7 +15,7 @@ else
   cargo build --locked -p baton --features crash-points
   # Its own name, so that nobody takes it for the binary without crash points.
   BATON="$CARGO_TARGET_DIR/debug/baton-crash-points"
-  cp "$CARGO_TARGET_DIR/debug/baton" "$BATON"
+  cp --remove-destination "$CARGO_TARGET_DIR/debug/baton" "$BATON"
   set -- --points "$@"
 fi
 . ../lib/binary.sh

@@ -10,7 +10,7 @@ fi
 cargo build --locked -p baton --features crash-points
 # Its own name, so that nobody takes it for the binary without crash points.
 BATON="${BATON_WITH_CRASH_POINTS:-$CARGO_TARGET_DIR/debug/baton-crash-points}"
-[ -n "${BATON_WITH_CRASH_POINTS:-}" ] || cp "$CARGO_TARGET_DIR/debug/baton" "$BATON"
+[ -n "${BATON_WITH_CRASH_POINTS:-}" ] || cp --remove-destination "$CARGO_TARGET_DIR/debug/baton" "$BATON"
 . ../lib/binary.sh
 . ../lib/venv.sh
 export PYTHONPATH="$(cd .. && pwd)/crash:$PYTHONPATH"

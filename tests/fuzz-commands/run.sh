@@ -22,7 +22,7 @@ case "${1:-}" in
     cargo build --locked -p baton --features mutants
     # Its own name, so that nobody takes it for the right one.
     BATON="$CARGO_TARGET_DIR/debug/baton-mutants"
-    cp "$CARGO_TARGET_DIR/debug/baton" "$BATON"
+    cp --remove-destination "$CARGO_TARGET_DIR/debug/baton" "$BATON"
     mutants=(majority-at-once)
     ;;
 esac

@@ -15,7 +15,7 @@ if [ "${1:-}" = --mutants ]; then
   cargo build --locked -p baton --features mutants
   # Its own name, so that nobody takes it for the right one.
   BATON="$CARGO_TARGET_DIR/debug/baton-mutants"
-  cp "$CARGO_TARGET_DIR/debug/baton" "$BATON"
+  cp --remove-destination "$CARGO_TARGET_DIR/debug/baton" "$BATON"
   mutants=(majority-at-once)
 fi
 . ../lib/binary.sh
