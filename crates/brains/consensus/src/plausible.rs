@@ -274,10 +274,10 @@ mod tests {
 
     /// Fails if a member that refuses what another refuses too would throw its copy away.
     #[test]
-    fn a_copy_is_spared_only_where_all_others_can_be_read_from_and_have_more() {
-        let tell = |one: &mut Consensus, from: i32, state: MemberState, seconds: u32| {
-            let at = OpTime { term: 1, timestamp: Timestamp { seconds, increment: 1 } };
-            let position = Position { written: at, applied: at, durable: at };
+    fn a_copy_is_spared_only_where_all_others_can_be_read_from_and_have_more_on_disk() {
+        let tell = |one: &mut Consensus, from: i32, state: MemberState, durable: u32| {
+            let at = |seconds| OpTime { term: 1, timestamp: Timestamp { seconds, increment: 1 } };
+            let position = Position { written: at(9), applied: at(9), durable: at(durable) };
             let gossip = Gossip { state, position, ..gossip(BEGINNING) };
             let response = Response::Heartbeat(crate::message::HeartbeatResponse { gossip, configuration: None });
             let round_trip = Duration::ZERO;
@@ -290,7 +290,7 @@ mod tests {
             one.view().can_spare_my_copy
         };
         assert!(spared((MemberState::Secondary, 9)));
-        assert!(!spared((MemberState::Secondary, 5)), "it may be about to refuse the same");
+        assert!(!spared((MemberState::Secondary, 5)), "it may be about to refuse the same, or lose what it has beyond that");
         assert!(!spared((MemberState::Recovering, 9)));
         assert!(!member().view().can_spare_my_copy, "nobody was heard of");
     }

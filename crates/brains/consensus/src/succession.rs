@@ -69,8 +69,8 @@ impl Candidate {
 }
 
 impl Consensus {
-    /// Whether this member may throw its copy away to make another: every other voter with data can be read from and has more than
-    /// this member. Two that have the same trouble keep what they have, so that the set never has fewer copies for it than one less.
+    /// Whether this member may throw its copy away to make another: every other voter with data can be read from and has more on its
+    /// disk than this member has. Two that have the same trouble keep what they have, so that the set never has fewer copies for it than one less.
     pub(crate) fn can_spare_my_copy(&self) -> bool {
         let Some(configuration) = &self.configuration else { return false };
         let timeout = self.election_timeout();
@@ -81,7 +81,7 @@ impl Consensus {
                 self.peers.get(&other.id).is_some_and(|peer| {
                     peer.is_alive(self.now, timeout)
                         && peer.state().is_readable()
-                        && peer.position.written > self.position.written
+                        && peer.position.durable > self.position.written
                 })
             })
     }

@@ -65,13 +65,18 @@ impl InitialSync {
                     self.hand.singly_until = until;
                     self.give(Lane::Main, Task::Apply { from, until: from + 1 });
                 }
-                (Attempt::Failed { is_of_collection: true, .. }, Copying::CollectionOf(_)) => {
+                (Attempt::Failed { is_of_collection: true, .. }, Copying::CollectionOf(_)) if self.is_in_copy(from) => {
                     self.give(Lane::Main, Task::PassOver { at: from });
                 }
                 (Attempt::Failed { reason, .. } | Attempt::Passing { reason }, _) => self.fail(reason),
             },
             (task, answer) => self.misanswered(&task, &answer),
         }
+    }
+
+    /// Whether what this entry in hand did is in the collection as it was read. What came later may not be.
+    fn is_in_copy(&self, at: usize) -> bool {
+        self.hand.optimes.get(at).is_some_and(|optime| *optime <= self.read_after)
     }
 
     fn applied_until(&mut self, here: Here, until: usize) {

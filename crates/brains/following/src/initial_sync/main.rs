@@ -142,6 +142,7 @@ impl InitialSync {
             self.fail("the source does not have the entry that cannot be applied".to_owned());
             return;
         }
+        self.read_after = newest;
         self.begin_at(here.last);
         self.open_log(here.last);
         self.give(Lane::Main, Task::DropOwn);

@@ -78,6 +78,8 @@ pub(crate) struct InitialSync {
     from: OpTime,
     /// `s`, once that is known.
     until: Option<OpTime>,
+    /// Of one collection: it was read after all that the source had logged up to here.
+    read_after: OpTime,
     #[serde(with = "baton_replay::pairs")]
     work: BTreeMap<Lane, Work>,
     by_file: bool,
@@ -113,6 +115,7 @@ impl InitialSync {
             rollback_id: 0,
             from: OpTime::ZERO,
             until: None,
+            read_after: OpTime::ZERO,
             work: BTreeMap::new(),
             by_file: false,
             pieces: Vec::new(),

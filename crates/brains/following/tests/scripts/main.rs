@@ -319,6 +319,7 @@ mod initial_sync {
         buffer_full
         index_not_built
         one_collection
+        one_collection_newer_entry
         damaged_part
         change_of_source
         tenth_attempt
