@@ -320,10 +320,11 @@ impl World {
         if self.now > self.weather.unsafe_for + self.weather.heal_within {
             return Err(format!("the healed world did not come to rest within {:?}", self.weather.heal_within));
         }
-        let Some(Reverse((at, _, place))) = self.events.pop() else {
+        let Some(Reverse((at, number, place))) = self.events.pop() else {
             return Err("nothing happens any more".to_owned());
         };
         self.now = self.now.max(at);
+        self.tally.happened(at, number);
         self.vacant.push(place);
         if let Some(event) = self.pending[place].take() {
             self.happen(event);

@@ -1,6 +1,7 @@
 //! Counts of what a world went through.
 
 use baton_leadership::Rule;
+use std::time::Duration;
 
 /// What a world went through.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +44,8 @@ pub struct Tally {
     pub moves: u64,
     /// The rules by which leadership has decided: a bit for each place in [`Rule::ALL`].
     pub rules: u64,
+    /// Of what happened when, in its order: two worlds that differ in it were not the same.
+    pub fingerprint: u64,
 }
 
 impl Tally {
@@ -67,6 +70,17 @@ impl Tally {
         self.claims += other.claims;
         self.moves += other.moves;
         self.rules |= other.rules;
+        // In whatever order worlds are added.
+        self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
+    }
+
+    /// The next event comes, the `number`th that was scheduled.
+    pub(super) fn happened(&mut self, at: Duration, number: u64) {
+        /// An odd number whose bits are as good as drawn (Knuth's, as in `rustc-hash`).
+        const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
+        for part in [at.as_nanos() as u64, number] {
+            self.fingerprint = (self.fingerprint.rotate_left(5) ^ part).wrapping_mul(FACTOR);
+        }
     }
 
     pub(super) fn decided(&mut self, rule: Rule) {
