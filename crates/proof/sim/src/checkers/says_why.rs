@@ -2,10 +2,10 @@
 //! apply an entry does not look like a secondary.
 
 use super::Checker;
+use crate::ByMember;
 use crate::world::World;
-use baton_consensus::{MemberId, MemberState, Moment};
+use baton_consensus::{MemberState, Moment};
 use baton_following::Obstacle;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longer than any answer is waited for: a stream is silent for ten seconds at most.
@@ -15,7 +15,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub struct SaysWhy {
     /// When each member last said what keeps it.
-    said: BTreeMap<MemberId, Moment>,
+    said: ByMember<Moment>,
 }
 
 impl Checker for SaysWhy {
@@ -34,10 +34,10 @@ impl Checker for SaysWhy {
                 Some(_) => true,
             };
             if is_explained {
-                self.said.insert(id, world.now());
+                *self.said.of(id) = world.now();
                 continue;
             }
-            let silence = since.min(world.now() - *self.said.entry(id).or_default());
+            let silence = since.min(world.now() - *self.said.of(id));
             if silence > SILENCE_MAX {
                 return Err(format!("member {id} has said nothing for {silence:?}: {state:?}"));
             }

@@ -28,6 +28,7 @@ pub use leading::{Acted, Brain, Duties, Move, Seen, Shape, Silence, SimTask};
 pub use observing::{Applied, WentBack};
 pub use tally::Tally;
 
+use crate::ByMember;
 use crate::disk::{Disk, Entry};
 use baton_consensus::{
     Configuration, Consensus, DataState, Effect, Input, MemberId, Moment, Mutant, Request, RequestId, Start, Summary,
@@ -162,7 +163,7 @@ pub struct World {
     /// Places of `pending` that are free.
     vacant: Vec<usize>,
     sequence: u64,
-    members: BTreeMap<MemberId, SimMember>,
+    members: ByMember<SimMember>,
     /// Links that lose everything, from and to.
     cut: BTreeSet<(MemberId, MemberId)>,
     loss: f64,
@@ -219,7 +220,7 @@ impl World {
             pending: Vec::new(),
             vacant: Vec::new(),
             sequence: 0,
-            members: BTreeMap::new(),
+            members: ByMember::default(),
             cut: BTreeSet::new(),
             loss,
             delay_ms_max,
@@ -291,7 +292,7 @@ impl World {
             tick_at: Moment::MAX,
             unanswered: BTreeMap::new(),
         };
-        self.members.insert(id, member);
+        self.members.push(member);
         self.boot_member(id);
     }
 

@@ -24,7 +24,7 @@ impl World {
         let kind = request.kind();
         let boot = self.members[&from].boot;
         let sent = self.now;
-        if !self.members.contains_key(&to) {
+        if !self.members.get(&to).is_some() {
             return;
         }
         let timeout_ms = self.random.random_range(300..1500);
@@ -82,7 +82,7 @@ impl World {
     }
 
     pub(super) fn fetch_configuration(&mut self, id: MemberId, at: &str) {
-        let Some(from) = self.members.keys().copied().find(|other| host(*other) == at) else { return };
+        let Some(from) = self.members.ids().find(|other| host(*other) == at) else { return };
         if self.is_lost(id, from) || self.is_lost(from, id) {
             return;
         }

@@ -49,6 +49,8 @@ pub(crate) struct Leading {
     next_task: u64,
     /// Who has been told to stand by a primary that hands over because of its brain: by whom, and when.
     entrusted: BTreeMap<MemberId, (MemberId, Duration)>,
+    /// Grows whenever a task, a brain's set, or a brain comes, changes or goes.
+    pub task_changes: u64,
     pub moves: Vec<Move>,
     /// When processes began anew.
     pub restarts: Vec<Duration>,
@@ -69,6 +71,7 @@ impl Leading {
             words: Words::default(),
             next_task: 0,
             entrusted: BTreeMap::new(),
+            task_changes: 0,
             moves: Vec::new(),
             restarts: Vec::new(),
             acted: Vec::new(),
@@ -124,6 +127,7 @@ impl World {
         }
         self.leading.entrusted.remove(&id);
         member.brain = Some(Brain::new(machine, now, behind));
+        self.leading.task_changes += 1;
         self.schedule_ms(first_ms, Event::Measure { to: id, boot });
     }
 
@@ -154,6 +158,7 @@ impl World {
                 };
                 brain.known.retain(|id, _| set.member(*id).is_some());
                 brain.set = Some(set.clone());
+                self.leading.task_changes += 1;
                 news.push(Input::Configured(Box::new(set)));
             }
         }
@@ -352,6 +357,12 @@ impl World {
             HandoffOutcome::Failed { to: to.0, why: "somebody else was elected".into() }
         };
         self.step_brain(id, Input::Handoff(outcome));
+    }
+
+    /// A brain whose tasks are about to change: checkers look at them anew.
+    pub(super) fn brain_to_change(&mut self, id: MemberId) -> Option<&mut Brain> {
+        self.leading.task_changes += 1;
+        self.brain_mut(id)
     }
 
     pub(super) fn brain_mut(&mut self, id: MemberId) -> Option<&mut Brain> {

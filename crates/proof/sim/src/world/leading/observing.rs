@@ -180,7 +180,12 @@ impl World {
 
     /// All of them.
     pub fn brains(&self) -> impl Iterator<Item = (MemberId, &Brain)> {
-        self.members.iter().filter_map(|(id, member)| Some((*id, member.brain.as_ref()?)))
+        self.members.iter().filter_map(|(id, member)| Some((id, member.brain.as_ref()?)))
+    }
+
+    /// Grows whenever some task comes, changes or goes, or what brains there are and what they know of their set.
+    pub fn task_changes(&self) -> u64 {
+        self.leading.task_changes
     }
 
     /// What brains asked for in the last step.
