@@ -41,7 +41,10 @@ impl Checker for MajorityFree {
             let slots = world.brains().filter_map(|(_, brain)| brain.set().map(Set::slots)).max().unwrap_or(0);
             self.slots = if self.busy.is_empty() { slots } else { self.slots.max(slots) };
         }
-        for (id, since) in &self.busy {
+        for (id, since) in self.busy.iter() {
+            if self.given_up.contains(id) {
+                continue;
+            }
             // Any primary, one that is none any more but does not know it too, may have taken the member for gone.
             if world.silences(*id).any(|silence| silence.gone_at > *since) {
                 self.given_up.insert(*id);

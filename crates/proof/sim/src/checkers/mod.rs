@@ -97,9 +97,16 @@ impl Checkers {
     /// # Errors
     /// The first property that is broken, and what was seen.
     pub fn check(&mut self, world: &World) -> Result<(), (&'static str, String)> {
-        let of_members = self.of_members.iter_mut().filter(|_| !world.touched().is_empty());
-        let of_acts = self.of_acts.iter_mut().filter(|_| !world.acted().is_empty());
-        let mut due = of_members.chain(of_acts).chain(&mut self.of_time);
-        due.try_for_each(|checker| checker.check(world).map_err(|what| (checker.name(), what)))
+        if !world.touched().is_empty() {
+            check(&mut self.of_members, world)?;
+        }
+        if !world.acted().is_empty() {
+            check(&mut self.of_acts, world)?;
+        }
+        check(&mut self.of_time, world)
     }
+}
+
+fn check(checkers: &mut [Box<dyn Checker>], world: &World) -> Result<(), (&'static str, String)> {
+    checkers.iter_mut().try_for_each(|checker| checker.check(world).map_err(|what| (checker.name(), what)))
 }

@@ -38,6 +38,7 @@ use configuration::{first_configuration, host};
 use event::{Event, Persisted};
 use following::Follower;
 use leading::{Condition, Leading};
+use network::Unanswered;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rings::Rings;
@@ -137,8 +138,7 @@ struct SimMember {
     /// Stays that far behind.
     delay: Duration,
     tick_at: Moment,
-    /// Requests it has not answered: who is to be told.
-    unanswered: BTreeMap<RequestId, (MemberId, u64, Moment, Request)>,
+    unanswered: Vec<Unanswered>,
 }
 
 /// See the file's header.
@@ -290,7 +290,7 @@ impl World {
             trouble: Trouble::default(),
             delay,
             tick_at: Moment::MAX,
-            unanswered: BTreeMap::new(),
+            unanswered: Vec::new(),
         };
         self.members.push(member);
         self.boot_member(id);

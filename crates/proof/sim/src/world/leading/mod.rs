@@ -179,10 +179,15 @@ impl World {
             brain.led_by = Some(primary);
         }
         if is_sign || has_won {
-            let followers = followers_of(&consensus.succession());
-            if followers != brain.followers {
-                brain.followers = followers.clone();
-                news.push(Input::Followers(followers));
+            let mut followers = consensus.candidates().map(|candidate| follower_of(&candidate));
+            let mut known = 0;
+            let are_known = followers.all(|(id, follower)| {
+                known += 1;
+                brain.followers.get(&id) == Some(&follower)
+            });
+            if !are_known || known != brain.followers.len() {
+                brain.followers = consensus.candidates().map(|candidate| follower_of(&candidate)).collect();
+                news.push(Input::Followers(brain.followers.clone()));
             }
         }
         if has_won {
@@ -385,18 +390,15 @@ fn role_of(state: MemberState, handed_by: Option<i32>) -> Role {
     }
 }
 
-fn followers_of(succession: &[baton_consensus::Candidate]) -> BTreeMap<i32, Follower> {
+fn follower_of(candidate: &baton_consensus::Candidate) -> (i32, Follower) {
     use baton_consensus::Obstacle;
-    let follower = |candidate: &baton_consensus::Candidate| {
-        let (is_reachable, is_secondary) = match candidate.obstacle {
-            Some(Obstacle::Unreachable) => (false, false),
-            Some(Obstacle::NotSecondary(_)) => (true, false),
-            Some(Obstacle::Arbiter | Obstacle::NoPriority | Obstacle::NoVote) | None => (true, true),
-        };
-        let lag = Duration::from_secs(candidate.lag_secs.into());
-        (candidate.member.0, Follower { is_reachable, is_secondary, lag })
+    let (is_reachable, is_secondary) = match candidate.obstacle {
+        Some(Obstacle::Unreachable) => (false, false),
+        Some(Obstacle::NotSecondary(_)) => (true, false),
+        Some(Obstacle::Arbiter | Obstacle::NoPriority | Obstacle::NoVote) | None => (true, true),
     };
-    succession.iter().map(follower).collect()
+    let lag = Duration::from_secs(candidate.lag_secs.into());
+    (candidate.member.0, Follower { is_reachable, is_secondary, lag })
 }
 
 impl Default for Brain {
