@@ -1,5 +1,6 @@
 //! Counts of what a world went through.
 
+use baton_consensus::MemberId;
 use baton_leadership::Rule;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub struct Tally {
     pub moves: u64,
     /// The rules by which leadership has decided: a bit for each place in [`Rule::ALL`].
     pub rules: u64,
-    /// Of what happened when, in its order: two worlds that differ in it were not the same.
+    /// Of who took a step when, in the order of the steps: two worlds that differ in it were not the same.
     pub fingerprint: u64,
 }
 
@@ -74,11 +75,11 @@ impl Tally {
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
 
-    /// The next event comes, the `number`th that was scheduled.
-    pub(super) fn happened(&mut self, at: Duration, number: u64) {
-        /// An odd number whose bits are as good as drawn (Knuth's, as in `rustc-hash`).
+    /// A machine of this member takes a step.
+    pub(super) fn stepped(&mut self, at: Duration, member: MemberId) {
+        /// An odd number whose bits are as good as drawn (that of `rustc-hash`).
         const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
-        for part in [at.as_nanos() as u64, number] {
+        for part in [at.as_nanos() as u64, u64::from(member.0.unsigned_abs())] {
             self.fingerprint = (self.fingerprint.rotate_left(5) ^ part).wrapping_mul(FACTOR);
         }
     }

@@ -231,6 +231,7 @@ impl World {
             eprintln!("{told}\n    {}", brain.machine.state().name());
             effects.iter().for_each(|effect| eprintln!("    -> {effect:?}"));
         }
+        self.tally.stepped(now, id);
         let mut errands = Vec::new();
         for effect in effects {
             let Some(brain) = self.brain_mut(id) else { return };
