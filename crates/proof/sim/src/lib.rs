@@ -1,17 +1,19 @@
 //! Simulated worlds: replica sets of the real step machines, with time, network, disks and faults from one seed.
 //!
 //! [`run`] takes a seed through a [`World`] and has every step judged by every checker. What it finds is a [`Failure`], which names
-//! the seed: the same seed gives the same world. [`replay`] steps the machines of a real member again through what it wrote down.
+//! the seed: the same seed gives the same world. [`Worlds`] runs many, on several threads. [`replay`] steps the machines of a real member again through what it wrote down.
 
 mod by_member;
 pub mod checkers;
 pub mod disk;
 pub mod replay;
 pub mod world;
+mod worlds;
 
 pub use by_member::ByMember;
 use checkers::Checkers;
 pub use world::{Shape, Tally, Weather, World};
+pub use worlds::Worlds;
 
 use std::fmt;
 use std::time::Duration;
