@@ -435,7 +435,7 @@ mod tests {
         let mut consensus = copier();
         let third = Member::new(THIRD, "a:103".into());
         consensus.configuration.as_mut().unwrap().members.push(third);
-        consensus.peers.insert(THIRD, Peer::default());
+        consensus.peers.insert_new(THIRD, Peer::default());
         consensus.step(Duration::from_secs(9), Input::Busy([SIBLING].into()));
         answer(&mut consensus, 10, PRIMARY, 9, NEAR);
         answer(&mut consensus, 10, SIBLING, 9, NEAR);

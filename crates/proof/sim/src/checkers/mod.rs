@@ -42,11 +42,11 @@ pub trait Checker {
 /// All of them, by what must have come about in a step for their property to break. Most steps bring little.
 pub struct Checkers {
     /// A member has changed: [`World::touched`].
-    of_members: [Box<dyn Checker>; 14],
+    of_members: [Box<dyn Checker>; 13],
     /// A brain has asked for something: [`World::acted`].
     of_acts: [Box<dyn Checker>; 10],
     /// Time has passed.
-    of_time: [Box<dyn Checker>; 3],
+    of_time: [Box<dyn Checker>; 4],
 }
 
 impl Default for Checkers {
@@ -63,7 +63,6 @@ impl Default for Checkers {
                 // Of following.
                 Box::new(documents::EqualDocuments::default()),
                 Box::new(each_once::EachOnce::default()),
-                Box::new(says_why::SaysWhy::default()),
                 Box::new(went_back::BackForWhoIsAhead),
                 Box::new(spared::SparedCopies::default()),
                 Box::new(whole::WholeBeforeItServes::default()),
@@ -83,6 +82,7 @@ impl Default for Checkers {
                 Box::new(figure1::Figure1::default()),
             ],
             of_time: [
+                Box::new(says_why::SaysWhy::default()),
                 Box::new(deadlines::Deadlines::default()),
                 Box::new(majority_free::MajorityFree::default()),
                 Box::new(always_a_primary::AlwaysAPrimary::default()),

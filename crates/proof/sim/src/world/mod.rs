@@ -444,6 +444,7 @@ impl World {
         consensus.mutate(mutant);
         member.summary = consensus.summary();
         member.consensus = Some(consensus);
+        self.touch(id);
         self.boot_brain(id);
         self.begin_rings(id);
         self.boot_follower(id);
@@ -463,12 +464,15 @@ impl World {
             effects.iter().for_each(|effect| eprintln!("    -> {effect:?}"));
         }
         let deadline = consensus.next_deadline();
-        member.summary = consensus.summary();
+        let before = std::mem::replace(&mut member.summary, consensus.summary());
+        let has_changed = before != member.summary;
         member.tick_at = deadline;
         let boot = member.boot;
         // Most steps leave the deadline where it was.
         let ticks_then = deadline > self.now && std::mem::replace(&mut member.ticks_at, deadline) == deadline;
-        self.touch(id);
+        if has_changed {
+            self.touch(id);
+        }
         self.tally.steps += 1;
         self.tally.stepped(self.now, id);
         if !ticks_then {

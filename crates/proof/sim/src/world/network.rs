@@ -85,6 +85,7 @@ impl World {
             && vote.granted
             && !vote.dry_run
         {
+            self.touch(from);
             self.told.push(ToldVote { voter: from, term: vote.term, candidate });
         }
         let lost = self.is_lost(from, to);

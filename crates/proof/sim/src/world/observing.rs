@@ -62,7 +62,8 @@ impl World {
         self.members[&id].boot
     }
 
-    /// The members that the last step changed, each once.
+    /// The members that the last step changed, each once: their process, what they are, their disk, what they follow; and those who
+    /// told a vote. A step of a machine alone is no change: most leave everything as it was.
     pub fn touched(&self) -> &[MemberId] {
         &self.touched
     }
