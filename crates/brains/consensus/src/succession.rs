@@ -95,8 +95,8 @@ impl Consensus {
 
     /// The same members as the configuration has them, unranked.
     pub fn candidates(&self) -> impl Iterator<Item = Candidate> {
-        let members = self.configuration.iter().flat_map(|configuration| &configuration.members);
-        members.filter(|member| Some(member.id) != self.me).map(|member| self.candidate(member))
+        let members = self.configuration.as_ref().map_or(&[][..], |configuration| &configuration.members);
+        members.iter().filter(|member| Some(member.id) != self.me).map(|member| self.candidate(member))
     }
 
     fn candidate(&self, member: &Member) -> Candidate {

@@ -38,6 +38,12 @@ fn main() -> ExitCode {
                 .help("On so many threads (by default as many as there are processors)"),
         )
         .arg(
+            Arg::new("members")
+                .long("members")
+                .value_parser(value_parser!(u8).range(1..=7))
+                .help("With so many members in the first configuration (by default drawn, 1 to 7)"),
+        )
+        .arg(
             Arg::new("leadership")
                 .long("leadership")
                 .value_parser(["drawn", "storm", "together", "claims", "hour", "none"])
@@ -55,7 +61,7 @@ fn main() -> ExitCode {
                 .long("replay")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
-                .conflicts_with_all(["seed", "from", "worlds", "seconds", "threads", "leadership", "trace"])
+                .conflicts_with_all(["seed", "from", "worlds", "seconds", "threads", "members", "leadership", "trace"])
                 .help("Step the machines of a member again through what it wrote down (replSetWriteSteps, SIGUSR2), and compare"),
         )
         .arg(
@@ -96,13 +102,17 @@ fn main() -> ExitCode {
         Some("hour") => Some(Some(Shape::Hour)),
         _ => Some(None),
     };
-    let weather = Weather { trace, leadership, ..Weather::default() };
+    let members = matches.get_one::<u8>("members").map(|members| usize::from(*members));
+    let weather = Weather { members, trace, leadership, ..Weather::default() };
     let begun = Instant::now();
     let (done, sum) = match (Worlds { from, count, begin_within, threads, weather }).run() {
         Ok(done) => done,
         Err(failure) => {
             eprintln!("{failure}");
-            eprintln!("again: baton-sim --seed {}", failure.seed);
+            let kind = matches.get_one::<String>("leadership").filter(|kind| *kind != "drawn");
+            let kind = kind.map_or_else(String::new, |kind| format!(" --leadership {kind}"));
+            let members = members.map_or_else(String::new, |members| format!(" --members {members}"));
+            eprintln!("again: baton-sim --seed {}{kind}{members}", failure.seed);
             return ExitCode::FAILURE;
         }
     };
