@@ -35,7 +35,7 @@ impl World {
         let kind = request.kind();
         let boot = self.members[&from].boot;
         let sent = self.now;
-        if !self.members.get(&to).is_some() {
+        if self.members.get(&to).is_none() {
             return;
         }
         let timeout_ms = self.random.random_range(300..1500);
