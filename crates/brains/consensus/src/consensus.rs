@@ -11,7 +11,7 @@ use crate::election::Campaign;
 use crate::leadership::Leadership;
 use crate::message::{ElectionReason, Gossip, MemberState, Position, Request, Response};
 use crate::mutant::Mutant;
-use crate::peer::Peer;
+use crate::peer::{Peer, Peers};
 use crate::step::{DataState, Effect, Input, LastVote, Moment, Occupation, RequestId, ResignReason};
 use crate::succession::Candidate;
 use baton_types::{Error, ErrorCode, OpTime, Term, Timestamp};
@@ -81,7 +81,7 @@ pub struct Consensus {
     /// Other members that are in heavy work.
     pub(crate) busy: BTreeSet<MemberId>,
     pub(crate) commit_point: OpTime,
-    pub(crate) peers: BTreeMap<MemberId, Peer>,
+    pub(crate) peers: Peers,
     pub(crate) role: Role,
     /// Who is primary in `term`, as far as is known.
     pub(crate) primary: Option<MemberId>,
@@ -148,7 +148,7 @@ impl Consensus {
             copy_wanted_at: None,
             busy: BTreeSet::new(),
             commit_point: start.commit_point.min(start.position.written),
-            peers: BTreeMap::new(),
+            peers: Peers::default(),
             role: Role::Follower,
             primary: None,
             primary_heard_at: Moment::ZERO,
@@ -481,7 +481,6 @@ impl Consensus {
 
     /// Everything that status commands, drivers' greetings and checkers want to know.
     pub fn view(&self) -> View {
-        let members: BTreeSet<MemberId> = self.peers.keys().copied().collect();
         View {
             me: self.me,
             state: self.state(),
@@ -498,13 +497,12 @@ impl Consensus {
             election_at: self.election_deadline(),
             configuration: self.configuration.clone(),
             configuration_is_committed: self.configuration_is_committed(),
-            peers: members.into_iter().map(|id| (id, self.peer_view(id))).collect(),
+            peers: self.peers.iter().map(|(id, peer)| (*id, self.peer_view(peer))).collect(),
             succession: if matches!(self.role, Role::Leader(_)) { self.succession() } else { Vec::new() },
         }
     }
 
-    fn peer_view(&self, id: MemberId) -> PeerView {
-        let peer = &self.peers[&id];
+    fn peer_view(&self, peer: &Peer) -> PeerView {
         let alive = peer.is_alive(self.now, self.election_timeout());
         PeerView {
             state: if alive {
@@ -527,7 +525,7 @@ impl Consensus {
 }
 
 /// What a member is at one moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// What it is doing.
     pub state: MemberState,

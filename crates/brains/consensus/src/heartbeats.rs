@@ -30,7 +30,6 @@ impl Consensus {
         if !is_ours {
             return;
         }
-        let set_name = self.set_name.clone();
         let now = self.now;
         let due: Vec<MemberId> = self
             .peers
@@ -41,7 +40,7 @@ impl Consensus {
         let interval = self.heartbeat_interval();
         for to in due {
             let request = Request::Heartbeat(HeartbeatRequest {
-                set_name: set_name.clone(),
+                set_name: self.set_name.clone(),
                 set_id: self.set_id(),
                 from: self.me,
                 from_host: self.host.clone(),

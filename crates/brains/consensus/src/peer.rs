@@ -1,11 +1,13 @@
-//! What this member knows of another one.
+//! What this member knows of another one, and of all of them.
 //!
 //! Invariant: `position` is what that member said of its own log, first hand or forwarded, and only grows while the member
 //! is not known to have rolled back: a shorter log is believed only from the member itself.
 
+use crate::configuration::MemberId;
 use crate::message::{Gossip, MemberState, Position};
 use crate::step::Moment;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// See the file's header.
@@ -76,6 +78,71 @@ impl Peer {
     /// What it does, by its own words.
     pub fn state(&self) -> MemberState {
         self.gossip.as_ref().map_or(MemberState::Unknown, |gossip| gossip.state)
+    }
+}
+
+/// What this member knows of each of the others, in the order of their `_id`s.
+///
+/// There are few, and every step looks through all of them more than once: so they lie side by side. Written down it is a map.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "BTreeMap<MemberId, Peer>")]
+pub(crate) struct Peers(Vec<(MemberId, Peer)>);
+
+impl Peers {
+    fn place(&self, id: &MemberId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(id, |(of, _)| *of)
+    }
+
+    pub fn get(&self, id: &MemberId) -> Option<&Peer> {
+        self.place(id).ok().map(|place| &self.0[place].1)
+    }
+
+    pub fn get_mut(&mut self, id: &MemberId) -> Option<&mut Peer> {
+        self.place(id).ok().map(|place| &mut self.0[place].1)
+    }
+
+    pub fn contains_key(&self, id: &MemberId) -> bool {
+        self.place(id).is_ok()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&MemberId, &Peer)> {
+        self.0.iter().map(|(id, peer)| (id, peer))
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &Peer> {
+        self.0.iter().map(|(_, peer)| peer)
+    }
+
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.0.iter_mut().map(|(_, peer)| peer)
+    }
+
+    /// Forgets everybody else.
+    pub fn retain(&mut self, stays: impl Fn(&MemberId) -> bool) {
+        self.0.retain(|(id, _)| stays(id));
+    }
+
+    /// Adds a member, unless it is known.
+    pub fn insert_new(&mut self, id: MemberId, peer: Peer) {
+        if let Err(place) = self.place(&id) {
+            self.0.insert(place, (id, peer));
+        }
+    }
+}
+
+impl From<BTreeMap<MemberId, Peer>> for Peers {
+    fn from(peers: BTreeMap<MemberId, Peer>) -> Self {
+        Self(peers.into_iter().collect())
+    }
+}
+
+impl Serialize for Peers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
     }
 }
 

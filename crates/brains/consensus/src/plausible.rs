@@ -44,7 +44,7 @@ impl Request {
     /// The highest term in it.
     fn highest_term(&self) -> Term {
         let of_sender = match self {
-            Self::Heartbeat(heartbeat) => with_version(heartbeat.gossip.term, heartbeat.gossip.configuration_version),
+            Self::Heartbeat(heartbeat) => return highest_term_of(&heartbeat.gossip),
             Self::RequestVotes(votes) => with_version(votes.term, votes.configuration_version),
             Self::UpdatePosition(update) => update.term,
             Self::StepUp { term, .. } => *term,
@@ -58,15 +58,18 @@ impl Response {
     fn highest_term(&self) -> Term {
         match self {
             Self::Heartbeat(heartbeat) => {
-                let gossip = &heartbeat.gossip;
-                let own = with_version(gossip.term, gossip.configuration_version);
-                let sent = heartbeat.configuration.as_ref().map_or(own, |sent| with_version(own, sent.version));
-                optimes_of(gossip).iter().map(|optime| optime.term).fold(sent, Term::max)
+                let own = highest_term_of(&heartbeat.gossip);
+                heartbeat.configuration.as_ref().map_or(own, |sent| with_version(own, sent.version))
             }
             Self::RequestVotes(vote) => vote.term,
             Self::UpdatePosition { term } | Self::StepUp { term } => *term,
         }
     }
+}
+
+fn highest_term_of(gossip: &Gossip) -> Term {
+    let of_sender = with_version(gossip.term, gossip.configuration_version);
+    optimes_of(gossip).iter().map(|optime| optime.term).fold(of_sender, Term::max)
 }
 
 fn with_version(term: Term, version: ConfigurationVersion) -> Term {

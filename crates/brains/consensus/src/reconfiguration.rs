@@ -14,11 +14,11 @@
 
 use crate::configuration::{Configuration, ConfigurationVersion, Member, MemberId, UNKNOWN_TERM, VERSION_MAX};
 use crate::consensus::{Consensus, Role};
-use crate::message::{MemberState, Position};
+use crate::message::MemberState;
 use crate::mutant::Mutant;
 use crate::peer::Peer;
 use crate::step::Effect;
-use baton_types::{Error, ErrorCode, OpTime, Result};
+use baton_types::{Error, ErrorCode, Result};
 use rand::Rng;
 use std::collections::BTreeSet;
 
@@ -263,13 +263,9 @@ impl Consensus {
         self.me = configuration.member_at(&self.host).filter(|_| is_mine).map(|member| member.id);
         let others: BTreeSet<MemberId> =
             configuration.members.iter().map(|member| member.id).filter(|id| Some(*id) != self.me).collect();
-        self.peers.retain(|id, _| others.contains(id));
+        self.peers.retain(|id| others.contains(id));
         for id in others {
-            self.peers.entry(id).or_insert_with(|| Peer {
-                heartbeat_at: self.now,
-                position: Position { written: OpTime::ZERO, applied: OpTime::ZERO, durable: OpTime::ZERO },
-                ..Peer::default()
-            });
+            self.peers.insert_new(id, Peer { heartbeat_at: self.now, ..Peer::default() });
         }
         self.configuration = Some(configuration);
         if self.sync_source.is_some_and(|source| !self.peers.contains_key(&source)) {

@@ -88,11 +88,15 @@ impl Consensus {
 
     /// See the file's header.
     pub fn succession(&self) -> Vec<Candidate> {
-        let Some(configuration) = &self.configuration else { return Vec::new() };
-        let others = configuration.members.iter().filter(|member| Some(member.id) != self.me);
-        let mut candidates: Vec<Candidate> = others.map(|member| self.candidate(member)).collect();
+        let mut candidates: Vec<Candidate> = self.candidates().collect();
         candidates.sort_by(Candidate::order);
         candidates
+    }
+
+    /// The same members as the configuration has them, unranked.
+    pub fn candidates(&self) -> impl Iterator<Item = Candidate> {
+        let members = self.configuration.as_ref().map_or(&[][..], |configuration| &configuration.members);
+        members.iter().filter(|member| Some(member.id) != self.me).map(|member| self.candidate(member))
     }
 
     fn candidate(&self, member: &Member) -> Candidate {

@@ -248,18 +248,16 @@ impl Consensus {
             return Some(forced);
         }
         // First among those that suit; then, rather than none, among those that merely can.
-        [true, false].into_iter().find_map(|strict| {
-            self.peers
-                .iter()
-                .filter(|(id, peer)| self.may_fetch_from(**id, peer, strict))
-                .min_by_key(|(id, peer)| {
-                    let distance = peer.round_trip.unwrap_or(Duration::MAX / 2);
-                    let is_primary = self.primary == Some(**id);
-                    let distance = if is_primary { distance.saturating_sub(NEARER_BY) } else { distance };
-                    (self.reluctance(**id), distance, **id)
-                })
-                .map(|(id, _)| *id)
-        })
+        self.peers
+            .iter()
+            .filter(|(id, peer)| self.may_fetch_from(**id, peer, false))
+            .min_by_key(|(id, peer)| {
+                let distance = peer.round_trip.unwrap_or(Duration::MAX / 2);
+                let is_primary = self.primary == Some(**id);
+                let distance = if is_primary { distance.saturating_sub(NEARER_BY) } else { distance };
+                (!self.suits(**id), self.reluctance(**id), distance, **id)
+            })
+            .map(|(id, _)| *id)
     }
 
     /// Who is copied reads everything for it: rather a member that has nothing else to do, and rather any than the primary.
@@ -296,7 +294,16 @@ impl Consensus {
         if catches_up && peer.position.written.term >= self.term {
             return false;
         }
-        !strict || ((me.hidden || !member.hidden) && member.delay <= me.delay && (!me.is_voter() || member.is_voter()))
+        !strict || self.suits(id)
+    }
+
+    /// Whether the member is one of a kind to be fetched from.
+    fn suits(&self, id: MemberId) -> bool {
+        let Some((me, member)) = self.my_member().zip(self.configuration.as_ref().and_then(|all| all.member(id)))
+        else {
+            return false;
+        };
+        (me.hidden || !member.hidden) && member.delay <= me.delay && (!me.is_voter() || member.is_voter())
     }
 }
 
@@ -428,7 +435,7 @@ mod tests {
         let mut consensus = copier();
         let third = Member::new(THIRD, "a:103".into());
         consensus.configuration.as_mut().unwrap().members.push(third);
-        consensus.peers.insert(THIRD, Peer::default());
+        consensus.peers.insert_new(THIRD, Peer::default());
         consensus.step(Duration::from_secs(9), Input::Busy([SIBLING].into()));
         answer(&mut consensus, 10, PRIMARY, 9, NEAR);
         answer(&mut consensus, 10, SIBLING, 9, NEAR);

@@ -26,6 +26,7 @@ use crate::set::{MemberId, Set};
 use crate::step::{Effect, Moment, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A claim, as a primary knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,11 @@ impl Register {
     /// Whether anybody asks, or has been confirmed.
     pub fn is_asked(&self) -> bool {
         !self.queue.is_empty() || !self.grants.is_empty()
+    }
+
+    /// Whether anything is confirmed.
+    pub fn is_granting(&self) -> bool {
+        !self.grants.is_empty()
     }
 
     /// What is confirmed.
@@ -101,8 +107,8 @@ impl Leadership {
 
     /// What the others are told of the register.
     pub(crate) fn grants(&self) -> Vec<Grant> {
-        let is_heard = self.set.as_ref().is_some_and(|set| self.is_heard_by_majority(set));
-        if !is_heard {
+        let may_tell = |set: &Arc<Set>| self.register.is_granting() && self.is_heard_by_majority(set);
+        if !self.set.as_ref().is_some_and(may_tell) {
             return Vec::new();
         }
         let heard_made_at = |member| self.peers.get(&member).map_or(Moment::ZERO, |peer| peer.gossip.made_at);

@@ -39,7 +39,7 @@ impl Leadership {
     }
 
     fn running(&self) -> Option<baton_types::TaskKind> {
-        self.tasks.gossip(self.now).into_iter().find(|task| task.is_running).map(|task| task.kind)
+        self.tasks.running().map(|task| task.work.kind)
     }
 }
 

@@ -307,7 +307,7 @@ impl Leadership {
     }
 
     fn digest(&self) -> Digest {
-        let tasks = self.tasks.gossip(self.now).iter().map(|task| (task.kind, task.is_running)).collect();
+        let tasks = self.tasks.told().map(|(task, is_running)| (task.work.kind, is_running)).collect();
         (self.term, self.is_primary(), tasks, self.claim, self.register.granted(), self.returns_to, self.asks_to_end)
     }
 

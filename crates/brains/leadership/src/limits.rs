@@ -93,7 +93,8 @@ impl Limits {
     pub fn begun_last_hour(&self, now: Moment) -> u32 {
         let Some((_, last)) = self.terms.back() else { return 0 };
         // Of the first term that it heard of, this process does not know when it began.
-        let before = self.terms.iter().rev().find(|(at, _)| now.saturating_sub(*at) >= HOUR).or(self.terms.front());
+        let old = self.terms.partition_point(|(at, _)| now.saturating_sub(*at) >= HOUR);
+        let before = self.terms.get(old.saturating_sub(1));
         let terms = before.map_or(0, |(_, before)| last - before);
         let failed = self.failed.iter().filter(|at| now.saturating_sub(**at) < HOUR).count();
         u32::try_from(terms).unwrap_or(u32::MAX).saturating_add(failed as u32)

@@ -332,13 +332,16 @@ impl Leadership {
 
     /// Whether the primary of this member's term said lately that its disk fills, and that this member is to end its tasks.
     fn is_needed_as_primary(&self, set: &Set) -> bool {
+        if self.role != Role::Secondary {
+            return false;
+        }
         self.peers.values().any(|peer| {
             let gossip = &peer.gossip;
+            let Some(asked) = gossip.asks_to_end else { return false };
             let is_of_primary = gossip.is_primary && gossip.term == self.term;
-            let is_mine = gossip.asks_to_end == Some(set.me)
-                || (gossip.asks_to_end.is_some() && self.is_mutant(Mutant::EndsTasksForAnybody));
+            let is_mine = asked == set.me || self.is_mutant(Mutant::EndsTasksForAnybody);
             let is_fresh = self.now.saturating_sub(peer.heard_at) <= set.gossip_age_max();
-            self.role == Role::Secondary && is_of_primary && is_mine && is_fresh
+            is_of_primary && is_mine && is_fresh
         })
     }
 

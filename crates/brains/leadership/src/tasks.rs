@@ -143,22 +143,28 @@ impl Tasks {
         self.0.values().any(|task| task.is_heavy && !task.waits())
     }
 
-    /// What others are told: some of the heavy tasks that run and some of those that wait and do not stand aside, those that were
-    /// named first.
-    pub fn gossip(&self, now: Moment) -> Vec<GossipedTask> {
+    /// Of which tasks others are told: some of the heavy ones that run and some of those that wait and do not stand aside, those that
+    /// were named first. Each with whether it runs.
+    pub fn told(&self) -> impl Iterator<Item = (&Task, bool)> {
         let is_told = |task: &&Task| task.is_heavy && !task.stands_aside();
-        let heavy = |waits: bool| self.0.values().filter(is_told).filter(move |task| task.waits() == waits);
-        let told = heavy(false).take(GOSSIPED_MAX).chain(heavy(true).take(GOSSIPED_MAX));
-        told.map(|task| {
+        let heavy = move |waits: bool| self.0.values().filter(is_told).filter(move |task| task.waits() == waits);
+        let (running, waiting) = (heavy(false).take(GOSSIPED_MAX), heavy(true).take(GOSSIPED_MAX));
+        running.map(|task| (task, true)).chain(waiting.map(|task| (task, false)))
+    }
+
+    /// What they are told of them.
+    pub fn gossip(&self, now: Moment) -> Vec<GossipedTask> {
+        let gossiped = self.told().map(|(task, is_running)| {
             let age = now.saturating_sub(task.since);
-            GossipedTask {
-                kind: task.work.kind,
-                is_running: !task.waits(),
-                age,
-                ends_in: (!task.waits()).then(|| task.predicted.saturating_sub(age)),
-            }
-        })
-        .collect()
+            let ends_in = is_running.then(|| task.predicted.saturating_sub(age));
+            GossipedTask { kind: task.work.kind, is_running, age, ends_in }
+        });
+        gossiped.collect()
+    }
+
+    /// The first heavy task that runs or is about to.
+    pub fn running(&self) -> Option<&Task> {
+        self.told().find(|(_, is_running)| *is_running).map(|(task, _)| task)
     }
 }
 

@@ -1,14 +1,19 @@
 //! Simulated worlds: replica sets of the real step machines, with time, network, disks and faults from one seed.
 //!
 //! [`run`] takes a seed through a [`World`] and has every step judged by every checker. What it finds is a [`Failure`], which names
-//! the seed: the same seed gives the same world. [`replay`] steps the machines of a real member again through what it wrote down.
+//! the seed: the same seed gives the same world. [`Worlds`] runs many, on several threads. [`replay`] steps the machines of a real member again through what it wrote down.
 
+mod by_member;
 pub mod checkers;
 pub mod disk;
 pub mod replay;
 pub mod world;
+mod worlds;
 
+pub use by_member::ByMember;
+use checkers::Checkers;
 pub use world::{Shape, Tally, Weather, World};
+pub use worlds::Worlds;
 
 use std::fmt;
 use std::time::Duration;
@@ -37,7 +42,7 @@ impl fmt::Display for Failure {
 /// Runs the world of a seed to its end.
 pub fn run(seed: u64, weather: Weather) -> Result<Tally, Box<Failure>> {
     let mut world = World::new(seed, weather);
-    let mut checkers = checkers::all();
+    let mut checkers = Checkers::default();
     loop {
         let failure = |world: &World, property: &'static str, what: String| {
             Err(Box::new(Failure { seed, property, what, at: world.now(), members: world.describe() }))
@@ -47,10 +52,8 @@ pub fn run(seed: u64, weather: Weather) -> Result<Tally, Box<Failure>> {
             Ok(false) => return Ok(world.tally),
             Ok(true) => {}
         }
-        for checker in &mut checkers {
-            if let Err(what) = checker.check(&world) {
-                return failure(&world, checker.name(), what);
-            }
+        if let Err((property, what)) = checkers.check(&world) {
+            return failure(&world, property, what);
         }
     }
 }

@@ -1,14 +1,18 @@
-//! `baton-sim`: runs worlds, one seed after another, and stops at the first that breaks a property; or replays what a member wrote down.
+//! `baton-sim`: runs worlds, one seed after another on every processor, and stops at the first that breaks a property; or replays what a member wrote down.
 
 use baton_replay::Seen;
 use baton_sim::replay::{MACHINES, Report, replay_file};
-use baton_sim::{Shape, Tally, Weather, run};
+use baton_sim::{Shape, Weather, Worlds};
 use clap::{Arg, ArgAction, Command, value_parser};
 use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+// The one that members run with: worlds allocate much and keep little.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let matches = Command::new("baton-sim")
@@ -28,6 +32,18 @@ fn main() -> ExitCode {
                 .help("Run for so long instead of so many"),
         )
         .arg(
+            Arg::new("threads")
+                .long("threads")
+                .value_parser(value_parser!(usize))
+                .help("On so many threads (by default as many as there are processors)"),
+        )
+        .arg(
+            Arg::new("members")
+                .long("members")
+                .value_parser(value_parser!(u8).range(1..=7))
+                .help("With so many members in the first configuration (by default drawn, 1 to 7)"),
+        )
+        .arg(
             Arg::new("leadership")
                 .long("leadership")
                 .value_parser(["drawn", "storm", "together", "claims", "hour", "none"])
@@ -38,14 +54,14 @@ fn main() -> ExitCode {
             Arg::new("trace")
                 .long("trace")
                 .action(ArgAction::SetTrue)
-                .help("Tell every step of every member on stderr"),
+                .help("Tell every step of every member on stderr, one world after the other"),
         )
         .arg(
             Arg::new("replay")
                 .long("replay")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
-                .conflicts_with_all(["seed", "from", "worlds", "seconds", "leadership", "trace"])
+                .conflicts_with_all(["seed", "from", "worlds", "seconds", "threads", "members", "leadership", "trace"])
                 .help("Step the machines of a member again through what it wrote down (replSetWriteSteps, SIGUSR2), and compare"),
         )
         .arg(
@@ -69,8 +85,15 @@ fn main() -> ExitCode {
     }
     let single = matches.get_one::<u64>("seed").copied();
     let from = single.or_else(|| matches.get_one::<u64>("from").copied()).unwrap_or_else(seed_from_clock);
-    let worlds = if single.is_some() { 1 } else { *matches.get_one::<u64>("worlds").unwrap_or(&1000) };
-    let limit = matches.get_one::<u64>("seconds").map(|seconds| Duration::from_secs(*seconds));
+    let begin_within = matches.get_one::<u64>("seconds").map(|seconds| Duration::from_secs(*seconds));
+    let count = match (single, begin_within) {
+        (Some(_), _) => 1,
+        (None, Some(_)) => u64::MAX,
+        (None, None) => *matches.get_one::<u64>("worlds").unwrap_or(&1000),
+    };
+    let trace = matches.get_flag("trace");
+    let threads = matches.get_one::<usize>("threads").copied().unwrap_or_else(processors);
+    let threads = if trace { 1 } else { threads };
     let leadership = match matches.get_one::<String>("leadership").map(String::as_str) {
         Some("none") => None,
         Some("storm") => Some(Some(Shape::Storm)),
@@ -79,21 +102,20 @@ fn main() -> ExitCode {
         Some("hour") => Some(Some(Shape::Hour)),
         _ => Some(None),
     };
-    let weather = Weather { trace: matches.get_flag("trace"), leadership, ..Weather::default() };
+    let members = matches.get_one::<u8>("members").map(|members| usize::from(*members));
+    let weather = Weather { members, trace, leadership, ..Weather::default() };
     let begun = Instant::now();
-    let mut sum = Tally::default();
-    let mut done = 0;
-    while limit.map_or(done < worlds, |limit| begun.elapsed() < limit) {
-        match run(from.wrapping_add(done), weather) {
-            Ok(tally) => sum.add(&tally),
-            Err(failure) => {
-                eprintln!("{failure}");
-                eprintln!("again: baton-sim --seed {}", failure.seed);
-                return ExitCode::FAILURE;
-            }
+    let (done, sum) = match (Worlds { from, count, begin_within, threads, weather }).run() {
+        Ok(done) => done,
+        Err(failure) => {
+            eprintln!("{failure}");
+            let kind = matches.get_one::<String>("leadership").filter(|kind| *kind != "drawn");
+            let kind = kind.map_or_else(String::new, |kind| format!(" --leadership {kind}"));
+            let members = members.map_or_else(String::new, |members| format!(" --members {members}"));
+            eprintln!("again: baton-sim --seed {}{kind}{members}", failure.seed);
+            return ExitCode::FAILURE;
         }
-        done += 1;
-    }
+    };
     let rate = done as f64 / begun.elapsed().as_secs_f64() * 60.0;
     println!("{done} worlds from seed {from}, {rate:.0} a minute, every property held: {sum:?}");
     ExitCode::SUCCESS
@@ -129,6 +151,10 @@ fn replay(path: &Path, only: Option<&str>, tells: bool) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn seed_from_clock() -> u64 {

@@ -1,7 +1,8 @@
 //! Worlds in which every property holds: seeds that once failed, and a few that the commit draws (BATON_SEED of build/env.sh).
 
+use baton_consensus::Mutant;
 use baton_leadership::Rule;
-use baton_sim::{Shape, Tally, Weather, run};
+use baton_sim::{Shape, Tally, Weather, Worlds, run};
 
 /// Seeds that show a fault if it is built in again, whether in worlds with leadership, and what it was.
 const KEPT: [(u64, bool, &str); 2] = [
@@ -91,6 +92,16 @@ fn the_same_seed_gives_the_same_world() {
     for seed in 7..12 {
         assert_eq!(tally(seed), tally(seed));
     }
+}
+
+#[test]
+fn on_several_threads_the_worlds_are_the_same_and_the_first_that_fails_is_told() {
+    let worlds = Worlds { from: 7, count: 12, begin_within: None, threads: 1, weather: Weather::default() };
+    let tally = |threads| Worlds { threads, ..worlds }.run().map(|(done, sum)| (done, format!("{sum:?}"))).unwrap();
+    assert_eq!(tally(1), tally(3));
+    let weather = Weather { mutant: Mutant::OlderTermsCommit, leadership: None, ..Weather::default() };
+    let failure = |threads| Worlds { count: 400, threads, weather, ..worlds }.run().unwrap_err().to_string();
+    assert_eq!(failure(1), failure(3));
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Driver {
             self.told.led_by = Some(primary);
         }
         if is_sign {
-            steward.tell(leadership::Input::Followers(followers_of(&self.consensus.succession())));
+            steward.tell(leadership::Input::Followers(followers_of(self.consensus.candidates())));
         }
     }
 

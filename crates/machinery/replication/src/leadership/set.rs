@@ -40,9 +40,9 @@ pub(crate) fn role_of(state: MemberState, handed_by: Option<MemberId>) -> Role {
     }
 }
 
-/// How well the others follow, from who would succeed this member.
-pub(crate) fn followers_of(succession: &[consensus::Candidate]) -> BTreeMap<MemberId, Follower> {
-    let follower = |candidate: &consensus::Candidate| {
+/// How well the others follow, from whether they could succeed this member.
+pub(crate) fn followers_of(candidates: impl Iterator<Item = consensus::Candidate>) -> BTreeMap<MemberId, Follower> {
+    let follower = |candidate: consensus::Candidate| {
         let (is_reachable, is_secondary) = match candidate.obstacle {
             Some(consensus::Obstacle::Unreachable) => (false, false),
             Some(consensus::Obstacle::NotSecondary(_)) => (true, false),
@@ -53,7 +53,7 @@ pub(crate) fn followers_of(succession: &[consensus::Candidate]) -> BTreeMap<Memb
         let lag = Duration::from_secs(candidate.lag_secs.into());
         (candidate.member.0, Follower { is_reachable, is_secondary, lag })
     };
-    succession.iter().map(follower).collect()
+    candidates.map(follower).collect()
 }
 
 #[cfg(test)]
@@ -72,13 +72,13 @@ mod tests {
             is_level: false,
             obstacle,
         };
-        let succession = [
+        let candidates = [
             candidate(1, None),
             candidate(2, Some(consensus::Obstacle::Unreachable)),
             candidate(3, Some(consensus::Obstacle::NotSecondary(MemberState::Rollback))),
             candidate(4, Some(consensus::Obstacle::NoPriority)),
         ];
-        let followers = followers_of(&succession);
+        let followers = followers_of(candidates.into_iter());
         let shown = |id| (followers[&id].is_reachable, followers[&id].is_secondary);
         assert_eq!([1, 2, 3, 4].map(shown), [(true, true), (false, false), (true, false), (true, true)]);
         assert_eq!(followers[&1].lag, Duration::from_secs(3));

@@ -6,6 +6,7 @@
 //! checker of commit points sees to).
 
 use super::Checker;
+use crate::ByMember;
 use crate::disk::Entry;
 use crate::world::World;
 use baton_types::{OpTime, Term};
@@ -17,6 +18,8 @@ pub struct CommittedStays {
     committed: Vec<Entry>,
     /// The terms in which it was: where the log ended then.
     terms: Vec<(usize, Term)>,
+    /// The revision of each log, and the commit point, that were looked at last.
+    seen: ByMember<(u64, OpTime)>,
 }
 
 impl Checker for CommittedStays {
@@ -27,10 +30,10 @@ impl Checker for CommittedStays {
     fn check(&mut self, world: &World) -> Result<(), String> {
         let known_before = self.committed.last().map_or(OpTime::ZERO, |entry| entry.optime);
         for (id, view) in world.touched_views() {
-            if view.commit_point == OpTime::ZERO {
+            let (log, now) = (&world.disk(id).log, (world.disk(id).revision, view.commit_point));
+            if std::mem::replace(self.seen.of(id), now) == now || view.commit_point == OpTime::ZERO {
                 continue;
             }
-            let log = &world.disk(id).log;
             let len = log.partition_point(|entry| entry.optime <= view.commit_point);
             // Compare the end; that the beginnings agree is log matching.
             let shared = len.min(self.committed.len());
@@ -42,7 +45,7 @@ impl Checker for CommittedStays {
                 ));
             }
             if len > self.committed.len() {
-                self.committed = log[..len].to_vec();
+                self.committed.extend_from_slice(&log[shared..len]);
                 // Only an entry of the primary's own term is ever the last that it commits.
                 self.terms.push((len, view.commit_point.term));
             }

@@ -2,9 +2,9 @@
 //! or found after a crash.
 
 use super::Checker;
+use crate::ByMember;
 use crate::disk::Documents;
 use crate::world::World;
-use baton_consensus::MemberId;
 use baton_types::OpTime;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct EqualDocuments {
     /// What the documents were when somebody was first seen with this as its last entry.
     seen: BTreeMap<OpTime, Documents>,
     /// The revision of each store that was looked at last.
-    revisions: BTreeMap<MemberId, u64>,
+    revisions: ByMember<Option<u64>>,
 }
 
 impl Checker for EqualDocuments {
@@ -25,7 +25,7 @@ impl Checker for EqualDocuments {
     fn check(&mut self, world: &World) -> Result<(), String> {
         for &id in world.touched() {
             let disk = world.disk(id);
-            if self.revisions.insert(id, disk.revision) == Some(disk.revision) || !disk.is_whole {
+            if self.revisions.of(id).replace(disk.revision) == Some(disk.revision) || !disk.is_whole {
                 continue;
             }
             let seen = self.seen.entry(disk.last()).or_insert(disk.documents);

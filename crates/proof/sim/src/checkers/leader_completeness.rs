@@ -4,10 +4,11 @@
 //! term is committed along with the first of a later one.
 
 use super::Checker;
+use crate::ByMember;
 use crate::disk::Entry;
 use crate::world::World;
 use baton_consensus::MemberState;
-use baton_types::Term;
+use baton_types::{OpTime, Term};
 use std::collections::BTreeMap;
 
 /// See the file's header.
@@ -15,6 +16,8 @@ use std::collections::BTreeMap;
 pub struct LeaderCompleteness {
     /// The last entry that a primary committed, by the term in which it did.
     committed_in: BTreeMap<Term, Entry>,
+    /// What each primary was when it was looked at last: its term, its commit point and its log's revision.
+    seen: ByMember<(Term, OpTime, u64)>,
 }
 
 impl Checker for LeaderCompleteness {
@@ -24,6 +27,10 @@ impl Checker for LeaderCompleteness {
 
     fn check(&mut self, world: &World) -> Result<(), String> {
         for (id, view) in world.touched_views().filter(|(_, view)| view.state == MemberState::Primary) {
+            let now = (view.term, view.commit_point, world.disk(id).revision);
+            if std::mem::replace(self.seen.of(id), now) == now {
+                continue;
+            }
             let log = &world.disk(id).log;
             if view.commit_point.term == view.term {
                 let at = log.partition_point(|entry| entry.optime < view.commit_point);

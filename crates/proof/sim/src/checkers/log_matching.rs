@@ -1,16 +1,28 @@
 //! Two logs that have an entry of the same OpTime are the same up to it.
+//!
+//! What two logs were found to share is not looked at again until one of them is cut.
 
 use super::Checker;
-use crate::disk::{Disk, common_prefix};
+use crate::ByMember;
+use crate::disk::{Disk, Entry, common_prefix};
 use crate::world::World;
-use baton_consensus::MemberId;
-use std::collections::BTreeMap;
+
+/// What two logs were found to share.
+#[derive(Clone, Copy, Default)]
+struct Shared {
+    /// So many entries from the beginning.
+    entries: usize,
+    /// The cuts of both since then, the lower `_id`'s first.
+    cuts: (u64, u64),
+}
 
 /// See the file's header.
 #[derive(Default)]
 pub struct LogMatching {
     /// The revision of each log that was compared last.
-    seen: BTreeMap<MemberId, u64>,
+    seen: ByMember<Option<u64>>,
+    /// By the lower `_id` and the higher one.
+    shared: ByMember<ByMember<Shared>>,
 }
 
 impl Checker for LogMatching {
@@ -20,28 +32,32 @@ impl Checker for LogMatching {
 
     fn check(&mut self, world: &World) -> Result<(), String> {
         for &id in world.touched() {
-            let Disk { log: mine, revision, .. } = world.disk(id);
-            if self.seen.insert(id, *revision) == Some(*revision) {
+            let revision = world.disk(id).revision;
+            if self.seen.of(id).replace(revision) == Some(revision) {
                 continue;
             }
             for other in world.ids().filter(|other| *other != id) {
-                let theirs = &world.disk(other).log;
-                let common = common_prefix(mine, theirs);
-                if let Some(at) = (0..common).rev().take(16).find(|at| mine[*at].value != theirs[*at].value) {
-                    return Err(format!("members {id} and {other} differ in the entry {}", mine[at].optime));
-                }
-                let mut rest = theirs[common..].iter();
-                for entry in &mine[common..] {
-                    if rest.any(|other| other.optime == entry.optime) {
-                        return Err(format!(
-                            "members {id} and {other} both have {}, and differ before it at place {common}",
-                            entry.optime
-                        ));
-                    }
-                    rest = theirs[common..].iter();
-                }
+                let (low, high) = (id.min(other), id.max(other));
+                let shared = self.shared.of(low).of(high);
+                compare(world.disk(low), world.disk(high), shared)
+                    .map_err(|what| format!("members {low} and {high} {what}"))?;
             }
         }
         Ok(())
+    }
+}
+
+fn compare(low: &Disk, high: &Disk, shared: &mut Shared) -> Result<(), String> {
+    let cuts = (low.cuts, high.cuts);
+    let known = if shared.cuts == cuts { shared.entries } else { 0 };
+    let common = known + common_prefix(&low.log[known..], &high.log[known..]);
+    *shared = Shared { entries: common, cuts };
+    if let Some(at) = (known..common).find(|at| low.log[*at].value != high.log[*at].value) {
+        return Err(format!("differ in the entry {}", low.log[at].optime));
+    }
+    let (rest, others): (&[Entry], &[Entry]) = (&low.log[common..], &high.log[common..]);
+    match rest.iter().find(|entry| others.iter().any(|other| other.optime == entry.optime)) {
+        Some(entry) => Err(format!("both have {}, and differ before it at place {common}", entry.optime)),
+        None => Ok(()),
     }
 }

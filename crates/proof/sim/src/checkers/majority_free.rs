@@ -6,7 +6,7 @@
 //! likes.
 
 use super::Checker;
-use crate::world::World;
+use crate::world::{Brain, World};
 use baton_consensus::MemberId;
 use baton_leadership::Set;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,10 @@ pub struct MajorityFree {
     given_up: BTreeSet<MemberId>,
     /// The most slots that any configuration had while these were busy.
     slots: usize,
+    /// The world's changes of tasks that were looked at last.
+    changes: u64,
+    /// Who is busy by a claim, and since when.
+    busy: BTreeMap<MemberId, Duration>,
 }
 
 impl Checker for MajorityFree {
@@ -30,25 +34,30 @@ impl Checker for MajorityFree {
         if world.duties().is_none_or(|duties| !duties.liars.is_empty()) {
             return Ok(());
         }
-        let since: BTreeMap<MemberId, Duration> = world
-            .brains()
-            .filter_map(|(id, brain)| Some((id, brain.tasks().filter_map(|task| task.in_slot_since).max()?)))
-            .collect();
-        let busy: BTreeSet<MemberId> = since.keys().copied().collect();
-        self.given_up.retain(|id| busy.contains(id));
-        let slots = world.brains().filter_map(|(_, brain)| brain.set().map(Set::slots)).max().unwrap_or(0);
-        self.slots = if busy.is_empty() { slots } else { self.slots.max(slots) };
-        for (id, since) in &since {
+        if std::mem::replace(&mut self.changes, world.task_changes()) != world.task_changes() {
+            let since = |brain: &Brain| brain.tasks().filter_map(|task| task.in_slot_since).max();
+            self.busy = world.brains().filter_map(|(id, brain)| Some((id, since(brain)?))).collect();
+            self.given_up.retain(|id| self.busy.contains_key(id));
+            let slots = world.brains().filter_map(|(_, brain)| brain.set().map(Set::slots)).max().unwrap_or(0);
+            self.slots = if self.busy.is_empty() { slots } else { self.slots.max(slots) };
+        }
+        for (id, since) in self.busy.iter() {
+            if self.given_up.contains(id) {
+                continue;
+            }
             // Any primary, one that is none any more but does not know it too, may have taken the member for gone.
             if world.silences(*id).any(|silence| silence.gone_at > *since) {
                 self.given_up.insert(*id);
             }
         }
+        if self.busy.len() <= self.slots {
+            return Ok(());
+        }
         let is_voter = |id: &&MemberId| {
             let votes = |set: &Set| set.member(id.0).is_some_and(|member| member.is_voter);
             world.brains().all(|(_, brain)| brain.set().is_none_or(votes))
         };
-        let honoured: Vec<_> = busy.difference(&self.given_up).filter(is_voter).collect();
+        let honoured: Vec<_> = self.busy.keys().filter(|id| !self.given_up.contains(id)).filter(is_voter).collect();
         if honoured.len() > self.slots {
             return Err(format!("members {honoured:?} are busy, where {} may be", self.slots));
         }

@@ -1,5 +1,5 @@
 //! What must hold at every step of every world. One property, one file; a checker sees the whole world and keeps what it needs
-//! to remember.
+//! to remember, so that it looks only at what has changed since.
 
 mod always_a_primary;
 mod committed_stays;
@@ -39,37 +39,74 @@ pub trait Checker {
     fn check(&mut self, world: &World) -> Result<(), String>;
 }
 
-/// All of them, fresh.
-pub fn all() -> Vec<Box<dyn Checker>> {
-    vec![
-        Box::new(one_primary::OnePrimaryPerTerm::default()),
-        Box::new(votes::VoteBeforeReply::default()),
-        Box::new(log_order::OpTimesIncrease),
-        Box::new(log_matching::LogMatching::default()),
-        Box::new(own_log::CommitPointWithinOwnLog::default()),
-        Box::new(committed_stays::CommittedStays::default()),
-        Box::new(leader_completeness::LeaderCompleteness::default()),
-        // Of following.
-        Box::new(documents::EqualDocuments::default()),
-        Box::new(each_once::EachOnce::default()),
-        Box::new(says_why::SaysWhy::default()),
-        Box::new(went_back::BackForWhoIsAhead),
-        Box::new(spared::SparedCopies::default()),
-        Box::new(whole::WholeBeforeItServes::default()),
-        // Of leadership.
-        Box::new(deadlines::Deadlines),
-        Box::new(ended_for_need::EndedForNeed),
-        Box::new(majority_free::MajorityFree::default()),
-        Box::new(target::Target),
-        Box::new(spacing::Spacing),
-        Box::new(ping_pong::PingPong),
-        Box::new(moves_bounded::MovesBounded::default()),
-        Box::new(quiet::Quiet),
-        Box::new(windows::Windows),
-        Box::new(mode_off::ModeOff),
-        Box::new(priorities::Priorities),
-        Box::new(explained::Explained),
-        Box::new(figure1::Figure1::default()),
-        Box::new(always_a_primary::AlwaysAPrimary::default()),
-    ]
+/// All of them, by what must have come about in a step for their property to break. Most steps bring little.
+pub struct Checkers {
+    /// A member has changed: [`World::touched`].
+    of_members: [Box<dyn Checker>; 13],
+    /// A brain has asked for something: [`World::acted`].
+    of_acts: [Box<dyn Checker>; 10],
+    /// Time has passed.
+    of_time: [Box<dyn Checker>; 4],
+}
+
+impl Default for Checkers {
+    fn default() -> Self {
+        Self {
+            of_members: [
+                Box::new(one_primary::OnePrimaryPerTerm::default()),
+                Box::new(votes::VoteBeforeReply::default()),
+                Box::new(log_order::OpTimesIncrease::default()),
+                Box::new(log_matching::LogMatching::default()),
+                Box::new(own_log::CommitPointWithinOwnLog::default()),
+                Box::new(committed_stays::CommittedStays::default()),
+                Box::new(leader_completeness::LeaderCompleteness::default()),
+                // Of following.
+                Box::new(documents::EqualDocuments::default()),
+                Box::new(each_once::EachOnce::default()),
+                Box::new(went_back::BackForWhoIsAhead),
+                Box::new(spared::SparedCopies::default()),
+                Box::new(whole::WholeBeforeItServes::default()),
+                // Of leadership.
+                Box::new(moves_bounded::MovesBounded::default()),
+            ],
+            of_acts: [
+                Box::new(ended_for_need::EndedForNeed),
+                Box::new(target::Target),
+                Box::new(spacing::Spacing),
+                Box::new(ping_pong::PingPong),
+                Box::new(quiet::Quiet),
+                Box::new(windows::Windows),
+                Box::new(mode_off::ModeOff),
+                Box::new(priorities::Priorities),
+                Box::new(explained::Explained),
+                Box::new(figure1::Figure1::default()),
+            ],
+            of_time: [
+                Box::new(says_why::SaysWhy::default()),
+                Box::new(deadlines::Deadlines::default()),
+                Box::new(majority_free::MajorityFree::default()),
+                Box::new(always_a_primary::AlwaysAPrimary::default()),
+            ],
+        }
+    }
+}
+
+impl Checkers {
+    /// Looks at the world after a step.
+    ///
+    /// # Errors
+    /// The first property that is broken, and what was seen.
+    pub fn check(&mut self, world: &World) -> Result<(), (&'static str, String)> {
+        if !world.touched().is_empty() {
+            check(&mut self.of_members, world)?;
+        }
+        if !world.acted().is_empty() {
+            check(&mut self.of_acts, world)?;
+        }
+        check(&mut self.of_time, world)
+    }
+}
+
+fn check(checkers: &mut [Box<dyn Checker>], world: &World) -> Result<(), (&'static str, String)> {
+    checkers.iter_mut().try_for_each(|checker| checker.check(world).map_err(|what| (checker.name(), what)))
 }

@@ -1,15 +1,15 @@
 //! No member's commit point lies beyond its own log, and while the process lives it never falls.
 
 use super::Checker;
+use crate::ByMember;
 use crate::world::World;
-use baton_consensus::MemberId;
 use baton_types::OpTime;
-use std::collections::BTreeMap;
 
 /// See the file's header.
 #[derive(Default)]
 pub struct CommitPointWithinOwnLog {
-    highest: BTreeMap<(MemberId, u64), OpTime>,
+    /// The boot of each member's process, and its highest commit point.
+    highest: ByMember<(u64, OpTime)>,
 }
 
 impl Checker for CommitPointWithinOwnLog {
@@ -25,11 +25,11 @@ impl Checker for CommitPointWithinOwnLog {
                     view.commit_point, view.position.written
                 ));
             }
-            let highest = self.highest.entry((id, world.boot(id))).or_default();
-            if view.commit_point < *highest {
+            let boot = world.boot(id);
+            let (of, highest) = std::mem::replace(self.highest.of(id), (boot, view.commit_point));
+            if of == boot && view.commit_point < highest {
                 return Err(format!("the commit point of member {id} fell from {highest} to {}", view.commit_point));
             }
-            *highest = view.commit_point;
         }
         Ok(())
     }

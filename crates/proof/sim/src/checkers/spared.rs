@@ -4,14 +4,15 @@
 //! What is not counted: a member that some configuration in use gives no vote.
 
 use super::Checker;
+use crate::ByMember;
 use crate::world::World;
 use baton_consensus::{MemberId, MemberState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// See the file's header.
 #[derive(Default)]
 pub struct SparedCopies {
-    before: BTreeMap<MemberId, MemberState>,
+    before: ByMember<Option<MemberState>>,
     given_up: BTreeSet<MemberId>,
 }
 
@@ -23,7 +24,7 @@ impl Checker for SparedCopies {
     fn check(&mut self, world: &World) -> Result<(), String> {
         for (id, view) in world.touched_views() {
             // A member that cannot apply an entry says so, and is RECOVERING, before it does anything about it.
-            let before = self.before.insert(id, view.state);
+            let before = self.before.of(id).replace(view.state);
             match view.state {
                 MemberState::Startup2 if before == Some(MemberState::Recovering) => {
                     self.given_up.insert(id);
@@ -33,6 +34,9 @@ impl Checker for SparedCopies {
                 }
                 _ => {}
             }
+        }
+        if self.given_up.len() < 2 {
+            return Ok(());
         }
         let voters: Vec<_> = self.given_up.iter().filter(|id| world.is_voter(**id)).collect();
         if voters.len() > 1 {

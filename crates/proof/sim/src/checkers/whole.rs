@@ -3,16 +3,15 @@
 //! A vote of the term in which it gave its data up may be told later: it was decided while it had them.
 
 use super::Checker;
+use crate::ByMember;
 use crate::world::World;
-use baton_consensus::MemberId;
 use baton_types::Term;
-use std::collections::BTreeMap;
 
 /// See the file's header.
 #[derive(Default)]
 pub struct WholeBeforeItServes {
     /// The term of each member that is not whole when it was first seen so.
-    since: BTreeMap<MemberId, Term>,
+    since: ByMember<Option<Term>>,
 }
 
 impl Checker for WholeBeforeItServes {
@@ -23,16 +22,16 @@ impl Checker for WholeBeforeItServes {
     fn check(&mut self, world: &World) -> Result<(), String> {
         for (id, view) in world.touched_views() {
             if world.disk(id).is_whole {
-                self.since.remove(&id);
+                *self.since.of(id) = None;
                 continue;
             }
-            self.since.entry(id).or_insert(view.term);
+            self.since.of(id).get_or_insert(view.term);
             if view.state.is_readable() || view.is_writable {
                 return Err(format!("member {id} is {} and its data are not whole", view.state.name()));
             }
         }
-        let is_late = |voter: &MemberId, term: Term| self.since.get(voter).is_some_and(|since| term > *since);
-        match world.votes_told().iter().find(|vote| is_late(&vote.voter, vote.term)) {
+        let since = |voter| self.since.get(voter).copied().flatten();
+        match world.votes_told().iter().find(|vote| since(&vote.voter).is_some_and(|since| vote.term > since)) {
             Some(vote) => Err(format!("member {} voted in term {} without whole data", vote.voter, vote.term)),
             None => Ok(()),
         }

@@ -39,7 +39,7 @@ impl World {
             .members
             .iter()
             .filter(|(_, m)| m.consensus.is_some() && m.takes_writes && m.paused_until <= self.now)
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
             .collect();
         if !writers.is_empty() && self.next_value < self.writes_max() && !self.healed {
             let id = writers[self.random.random_range(0..writers.len())];

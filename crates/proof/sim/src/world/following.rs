@@ -83,6 +83,7 @@ impl World {
         let recorder = self.rings.as_mut().and_then(|rings| rings.following.get_mut(&id));
         let effects = baton_replay::step(recorder, &mut follower.machine, now, input);
         follower.effects.extend(effects);
+        self.tally.stepped(now, id);
         if follower.is_carrying_out {
             return;
         }

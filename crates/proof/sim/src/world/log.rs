@@ -18,6 +18,7 @@ impl World {
     }
 
     pub(super) fn persisted(&mut self, id: MemberId, what: Persisted) {
+        self.touch(id);
         let Some(member) = self.members.get_mut(&id) else { return };
         match what {
             Persisted::Vote(vote) => {
@@ -36,6 +37,7 @@ impl World {
     }
 
     pub(super) fn append(&mut self, id: MemberId, entries: &[Entry]) {
+        self.touch(id);
         let Some(member) = self.members.get_mut(&id) else { return };
         for entry in entries {
             let after = member.disk.last();

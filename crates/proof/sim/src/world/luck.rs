@@ -14,7 +14,7 @@ impl World {
         self.cut.clear();
         self.loss = 0.0;
         self.delay_ms_max = self.delay_ms_max.min(20);
-        let ids: Vec<MemberId> = self.members.keys().copied().collect();
+        let ids: Vec<MemberId> = self.members.ids().collect();
         for id in ids {
             if let Some(member) = self.members.get_mut(&id) {
                 member.paused_until = self.now;
@@ -44,6 +44,7 @@ impl World {
             return;
         }
         member.brain = None;
+        self.leading.task_changes += 1;
         member.disk.crash(&mut self.random);
         member.takes_writes = false;
         self.waiting.remove(&id);
@@ -56,7 +57,7 @@ impl World {
         if self.healed || self.leading.duties.as_ref().is_some_and(|duties| duties.is_calm) {
             return;
         }
-        let ids: Vec<MemberId> = self.members.keys().copied().collect();
+        let ids: Vec<MemberId> = self.members.ids().collect();
         let victim = ids[self.random.random_range(0..ids.len())];
         match self.random.random_range(0..100) {
             0..20 => self.crash(victim),

@@ -10,6 +10,7 @@
 //!
 //! What it deliberately does not do: judge. The checkers do, after every step.
 
+mod agenda;
 mod clients;
 mod configuration;
 mod copying;
@@ -28,7 +29,9 @@ pub use leading::{Acted, Brain, Duties, Move, Seen, Shape, Silence, SimTask};
 pub use observing::{Applied, WentBack};
 pub use tally::Tally;
 
+use crate::ByMember;
 use crate::disk::{Disk, Entry};
+use agenda::Agenda;
 use baton_consensus::{
     Configuration, Consensus, DataState, Effect, Input, MemberId, Moment, Mutant, Request, RequestId, Start, Summary,
 };
@@ -37,11 +40,11 @@ use configuration::{first_configuration, host};
 use event::{Event, Persisted};
 use following::Follower;
 use leading::{Condition, Leading};
+use network::Unanswered;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rings::Rings;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use trouble::Trouble;
 
@@ -136,8 +139,9 @@ struct SimMember {
     /// Stays that far behind.
     delay: Duration,
     tick_at: Moment,
-    /// Requests it has not answered: who is to be told.
-    unanswered: BTreeMap<RequestId, (MemberId, u64, Moment, Request)>,
+    /// The time of the tick that was put down last.
+    ticks_at: Moment,
+    unanswered: Vec<Unanswered>,
 }
 
 /// See the file's header.
@@ -156,13 +160,8 @@ pub struct World {
     leading: Leading,
     rings: Option<Rings>,
     now: Moment,
-    /// When what happens: in the order of time, and of scheduling. The last number is a place in `pending`.
-    events: BinaryHeap<Reverse<(Moment, u64, usize)>>,
-    pending: Vec<Option<Event>>,
-    /// Places of `pending` that are free.
-    vacant: Vec<usize>,
-    sequence: u64,
-    members: BTreeMap<MemberId, SimMember>,
+    agenda: Agenda,
+    members: ByMember<SimMember>,
     /// Links that lose everything, from and to.
     cut: BTreeSet<(MemberId, MemberId)>,
     loss: f64,
@@ -215,11 +214,8 @@ impl World {
             leading,
             rings: weather.records.then(Rings::default),
             now: Moment::ZERO,
-            events: BinaryHeap::new(),
-            pending: Vec::new(),
-            vacant: Vec::new(),
-            sequence: 0,
-            members: BTreeMap::new(),
+            agenda: Agenda::default(),
+            members: ByMember::default(),
             cut: BTreeSet::new(),
             loss,
             delay_ms_max,
@@ -289,9 +285,10 @@ impl World {
             trouble: Trouble::default(),
             delay,
             tick_at: Moment::MAX,
-            unanswered: BTreeMap::new(),
+            ticks_at: Moment::ZERO,
+            unanswered: Vec::new(),
         };
-        self.members.insert(id, member);
+        self.members.push(member);
         self.boot_member(id);
     }
 
@@ -320,14 +317,11 @@ impl World {
         if self.now > self.weather.unsafe_for + self.weather.heal_within {
             return Err(format!("the healed world did not come to rest within {:?}", self.weather.heal_within));
         }
-        let Some(Reverse((at, _, place))) = self.events.pop() else {
+        let Some((at, event)) = self.agenda.next() else {
             return Err("nothing happens any more".to_owned());
         };
         self.now = self.now.max(at);
-        self.vacant.push(place);
-        if let Some(event) = self.pending[place].take() {
-            self.happen(event);
-        }
+        self.happen(event);
         Ok(true)
     }
 
@@ -349,18 +343,7 @@ impl World {
     }
 
     fn schedule(&mut self, after: Duration, event: Event) {
-        self.sequence += 1;
-        let place = match self.vacant.pop() {
-            Some(place) => {
-                self.pending[place] = Some(event);
-                place
-            }
-            None => {
-                self.pending.push(Some(event));
-                self.pending.len() - 1
-            }
-        };
-        self.events.push(Reverse((self.now + after, self.sequence, place)));
+        self.agenda.put_down(self.now + after, event);
     }
 
     fn schedule_ms(&mut self, after_ms: u64, event: Event) {
@@ -440,6 +423,7 @@ impl World {
         member.follower.machine.mutate(self.weather.following_mutant);
         member.follower.moved_at = now;
         member.tick_at = now;
+        member.ticks_at = Moment::ZERO;
         member.unanswered.clear();
         let start = Start {
             host: host(id),
@@ -460,6 +444,7 @@ impl World {
         consensus.mutate(mutant);
         member.summary = consensus.summary();
         member.consensus = Some(consensus);
+        self.touch(id);
         self.boot_brain(id);
         self.begin_rings(id);
         self.boot_follower(id);
@@ -479,12 +464,20 @@ impl World {
             effects.iter().for_each(|effect| eprintln!("    -> {effect:?}"));
         }
         let deadline = consensus.next_deadline();
-        member.summary = consensus.summary();
+        let before = std::mem::replace(&mut member.summary, consensus.summary());
+        let has_changed = before != member.summary;
         member.tick_at = deadline;
         let boot = member.boot;
-        self.touch(id);
+        // Most steps leave the deadline where it was.
+        let ticks_then = deadline > self.now && std::mem::replace(&mut member.ticks_at, deadline) == deadline;
+        if has_changed {
+            self.touch(id);
+        }
         self.tally.steps += 1;
-        self.schedule(deadline.saturating_sub(self.now), Event::Tick { to: id, boot });
+        self.tally.stepped(self.now, id);
+        if !ticks_then {
+            self.schedule(deadline.saturating_sub(self.now), Event::Tick { to: id, boot });
+        }
         self.tell_brain(id, &effects, is_sign);
         for effect in effects {
             self.carry_out(id, effect);

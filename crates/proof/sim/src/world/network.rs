@@ -3,10 +3,21 @@
 use super::configuration::host;
 use super::event::Event;
 use super::{ToldVote, World};
-use baton_consensus::{Input, MemberId, Moment, Request, RequestId, Response};
+use baton_consensus::{Input, MemberId, Moment, Request, RequestId, RequestKind, Response};
 use baton_types::Error;
 use rand::Rng;
 use std::time::Duration;
+
+/// A request that a member has not answered: who is to be told.
+pub(super) struct Unanswered {
+    id: RequestId,
+    asker: MemberId,
+    boot: u64,
+    sent: Moment,
+    kind: RequestKind,
+    /// Of one for a vote: who stands.
+    candidate: Option<MemberId>,
+}
 
 impl World {
     pub(super) fn network_delay(&mut self) -> Duration {
@@ -24,7 +35,7 @@ impl World {
         let kind = request.kind();
         let boot = self.members[&from].boot;
         let sent = self.now;
-        if !self.members.contains_key(&to) {
+        if self.members.get(&to).is_none() {
             return;
         }
         let timeout_ms = self.random.random_range(300..1500);
@@ -57,22 +68,26 @@ impl World {
         self.next_request += 1;
         let id = self.next_request;
         if let Some(member) = self.members.get_mut(&to) {
-            member.unanswered.insert(id, (asker, asker_boot, sent, request.clone()));
+            let candidate = match &request {
+                Request::RequestVotes(asked) => Some(asked.candidate),
+                Request::Heartbeat(_) | Request::UpdatePosition(_) | Request::StepUp { .. } => None,
+            };
+            member.unanswered.push(Unanswered { id, asker, boot: asker_boot, sent, kind, candidate });
         }
         self.deliver(to, Input::Request { id, request });
     }
 
     pub(super) fn respond(&mut self, from: MemberId, id: RequestId, response: Result<Response, Error>) {
-        let Some((to, boot, sent, request)) = self.members.get_mut(&from).and_then(|m| m.unanswered.remove(&id)) else {
-            return;
-        };
-        if let (Ok(Response::RequestVotes(vote)), Request::RequestVotes(asked)) = (&response, &request)
+        let Some(unanswered) = self.members.get_mut(&from).map(|member| &mut member.unanswered) else { return };
+        let Some(place) = unanswered.iter().position(|asked| asked.id == id) else { return };
+        let Unanswered { asker: to, boot, sent, kind, candidate, .. } = unanswered.swap_remove(place);
+        if let (Ok(Response::RequestVotes(vote)), Some(candidate)) = (&response, candidate)
             && vote.granted
             && !vote.dry_run
         {
-            self.told.push(ToldVote { voter: from, term: vote.term, candidate: asked.candidate });
+            self.touch(from);
+            self.told.push(ToldVote { voter: from, term: vote.term, candidate });
         }
-        let kind = request.kind();
         let lost = self.is_lost(from, to);
         let wait = self.network_delay();
         match response {
@@ -82,7 +97,7 @@ impl World {
     }
 
     pub(super) fn fetch_configuration(&mut self, id: MemberId, at: &str) {
-        let Some(from) = self.members.keys().copied().find(|other| host(*other) == at) else { return };
+        let Some(from) = self.members.ids().find(|other| host(*other) == at) else { return };
         if self.is_lost(id, from) || self.is_lost(from, id) {
             return;
         }

@@ -38,12 +38,12 @@ pub struct WentBack {
 impl World {
     /// All members, up or down.
     pub fn ids(&self) -> impl Iterator<Item = MemberId> {
-        self.members.keys().copied()
+        self.members.ids()
     }
 
     /// Members whose process lives, and what they are.
     pub fn views(&self) -> impl Iterator<Item = (MemberId, &Summary)> {
-        self.members.iter().filter(|(_, member)| member.consensus.is_some()).map(|(id, member)| (*id, &member.summary))
+        self.members.iter().filter(|(_, member)| member.consensus.is_some()).map(|(id, member)| (id, &member.summary))
     }
 
     /// A member's disk.
@@ -62,7 +62,8 @@ impl World {
         self.members[&id].boot
     }
 
-    /// The members that the last step changed, each once.
+    /// The members that the last step changed, each once: their process, what they are, their disk, what they follow; and those who
+    /// told a vote. A step of a machine alone is no change: most leave everything as it was.
     pub fn touched(&self) -> &[MemberId] {
         &self.touched
     }

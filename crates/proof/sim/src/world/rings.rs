@@ -62,7 +62,7 @@ impl World {
 
     /// The file of every process so far, if the weather has it that they are kept. Ends the recording.
     pub fn recordings(&mut self) -> Vec<Vec<u8>> {
-        let ids: Vec<MemberId> = self.members.keys().copied().collect();
+        let ids: Vec<MemberId> = self.members.ids().collect();
         ids.into_iter().for_each(|id| self.end_rings(id));
         self.rings.take().map_or_else(Vec::new, |rings| rings.files)
     }

@@ -1,6 +1,8 @@
 //! Counts of what a world went through.
 
+use baton_consensus::MemberId;
 use baton_leadership::Rule;
+use std::time::Duration;
 
 /// What a world went through.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +45,8 @@ pub struct Tally {
     pub moves: u64,
     /// The rules by which leadership has decided: a bit for each place in [`Rule::ALL`].
     pub rules: u64,
+    /// Of who took a step when, in the order of the steps: two worlds that differ in it were not the same.
+    pub fingerprint: u64,
 }
 
 impl Tally {
@@ -67,6 +71,17 @@ impl Tally {
         self.claims += other.claims;
         self.moves += other.moves;
         self.rules |= other.rules;
+        // In whatever order worlds are added.
+        self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
+    }
+
+    /// A machine of this member takes a step.
+    pub(super) fn stepped(&mut self, at: Duration, member: MemberId) {
+        /// An odd number whose bits are as good as drawn (that of `rustc-hash`).
+        const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
+        for part in [at.as_nanos() as u64, u64::from(member.0.unsigned_abs())] {
+            self.fingerprint = (self.fingerprint.rotate_left(5) ^ part).wrapping_mul(FACTOR);
+        }
     }
 
     pub(super) fn decided(&mut self, rule: Rule) {

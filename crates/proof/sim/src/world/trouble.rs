@@ -64,7 +64,7 @@ impl World {
             return;
         }
         let now = self.now;
-        let ids: Vec<MemberId> = self.members.keys().copied().collect();
+        let ids: Vec<MemberId> = self.members.ids().collect();
         let id = ids[self.troubling.random_range(0..ids.len())];
         let one_needs_copy = self.members.values().any(|member| member.trouble.needs_copy());
         let kind = self.troubling.random_range(0..6);
@@ -90,7 +90,7 @@ impl World {
     /// What ends by itself has ended.
     pub(super) fn end_troubles(&mut self) {
         let now = self.now;
-        let ids: Vec<MemberId> = self.members.keys().copied().collect();
+        let ids: Vec<MemberId> = self.members.ids().collect();
         for id in ids {
             let Some(member) = self.members.get_mut(&id) else { continue };
             let trouble = &mut member.trouble;

@@ -49,6 +49,8 @@ pub(crate) struct Leading {
     next_task: u64,
     /// Who has been told to stand by a primary that hands over because of its brain: by whom, and when.
     entrusted: BTreeMap<MemberId, (MemberId, Duration)>,
+    /// Grows whenever a task, a brain's set, or a brain comes, changes or goes.
+    pub task_changes: u64,
     pub moves: Vec<Move>,
     /// When processes began anew.
     pub restarts: Vec<Duration>,
@@ -69,6 +71,7 @@ impl Leading {
             words: Words::default(),
             next_task: 0,
             entrusted: BTreeMap::new(),
+            task_changes: 0,
             moves: Vec::new(),
             restarts: Vec::new(),
             acted: Vec::new(),
@@ -124,6 +127,7 @@ impl World {
         }
         self.leading.entrusted.remove(&id);
         member.brain = Some(Brain::new(machine, now, behind));
+        self.leading.task_changes += 1;
         self.schedule_ms(first_ms, Event::Measure { to: id, boot });
     }
 
@@ -154,6 +158,7 @@ impl World {
                 };
                 brain.known.retain(|id, _| set.member(*id).is_some());
                 brain.set = Some(set.clone());
+                self.leading.task_changes += 1;
                 news.push(Input::Configured(Box::new(set)));
             }
         }
@@ -174,10 +179,15 @@ impl World {
             brain.led_by = Some(primary);
         }
         if is_sign || has_won {
-            let followers = followers_of(&consensus.succession());
-            if followers != brain.followers {
-                brain.followers = followers.clone();
-                news.push(Input::Followers(followers));
+            let mut followers = consensus.candidates().map(|candidate| follower_of(&candidate));
+            let mut known = 0;
+            let are_known = followers.all(|(id, follower)| {
+                known += 1;
+                brain.followers.get(&id) == Some(&follower)
+            });
+            if !are_known || known != brain.followers.len() {
+                brain.followers = consensus.candidates().map(|candidate| follower_of(&candidate)).collect();
+                news.push(Input::Followers(brain.followers.clone()));
             }
         }
         if has_won {
@@ -221,6 +231,7 @@ impl World {
             eprintln!("{told}\n    {}", brain.machine.state().name());
             effects.iter().for_each(|effect| eprintln!("    -> {effect:?}"));
         }
+        self.tally.stepped(now, id);
         let mut errands = Vec::new();
         for effect in effects {
             let Some(brain) = self.brain_mut(id) else { return };
@@ -354,6 +365,12 @@ impl World {
         self.step_brain(id, Input::Handoff(outcome));
     }
 
+    /// A brain whose tasks are about to change: checkers look at them anew.
+    pub(super) fn brain_to_change(&mut self, id: MemberId) -> Option<&mut Brain> {
+        self.leading.task_changes += 1;
+        self.brain_mut(id)
+    }
+
     pub(super) fn brain_mut(&mut self, id: MemberId) -> Option<&mut Brain> {
         self.members.get_mut(&id)?.brain.as_mut()
     }
@@ -374,18 +391,15 @@ fn role_of(state: MemberState, handed_by: Option<i32>) -> Role {
     }
 }
 
-fn followers_of(succession: &[baton_consensus::Candidate]) -> BTreeMap<i32, Follower> {
+fn follower_of(candidate: &baton_consensus::Candidate) -> (i32, Follower) {
     use baton_consensus::Obstacle;
-    let follower = |candidate: &baton_consensus::Candidate| {
-        let (is_reachable, is_secondary) = match candidate.obstacle {
-            Some(Obstacle::Unreachable) => (false, false),
-            Some(Obstacle::NotSecondary(_)) => (true, false),
-            Some(Obstacle::Arbiter | Obstacle::NoPriority | Obstacle::NoVote) | None => (true, true),
-        };
-        let lag = Duration::from_secs(candidate.lag_secs.into());
-        (candidate.member.0, Follower { is_reachable, is_secondary, lag })
+    let (is_reachable, is_secondary) = match candidate.obstacle {
+        Some(Obstacle::Unreachable) => (false, false),
+        Some(Obstacle::NotSecondary(_)) => (true, false),
+        Some(Obstacle::Arbiter | Obstacle::NoPriority | Obstacle::NoVote) | None => (true, true),
     };
-    succession.iter().map(follower).collect()
+    let lag = Duration::from_secs(candidate.lag_secs.into());
+    (candidate.member.0, Follower { is_reachable, is_secondary, lag })
 }
 
 impl Default for Brain {

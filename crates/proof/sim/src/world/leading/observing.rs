@@ -6,6 +6,7 @@ use super::{Duties, HandingOver, Shape, World};
 use baton_consensus::{ConfigurationVersion, MemberId, Occupation};
 use baton_leadership::{Effect, Follower, Gossip, History, Leadership, Member, Role, Set, State, TaskId, Work};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A task of a member, as it is.
@@ -23,7 +24,7 @@ pub struct SimTask {
 
 /// What a member was told last by another.
 pub struct Known {
-    pub gossip: Gossip,
+    pub gossip: Rc<Gossip>,
     pub heard: Duration,
     /// The process before: what comes from that is late.
     pub previous: Option<u64>,
@@ -115,7 +116,7 @@ impl Brain {
 
     /// What it was told last by others.
     pub fn heard(&self) -> impl Iterator<Item = &Gossip> {
-        self.known.values().map(|known| &known.gossip)
+        self.known.values().map(|known| &*known.gossip)
     }
 
     /// What it decided lately.
@@ -180,7 +181,12 @@ impl World {
 
     /// All of them.
     pub fn brains(&self) -> impl Iterator<Item = (MemberId, &Brain)> {
-        self.members.iter().filter_map(|(id, member)| Some((*id, member.brain.as_ref()?)))
+        self.members.iter().filter_map(|(id, member)| Some((id, member.brain.as_ref()?)))
+    }
+
+    /// Grows whenever some task comes, changes or goes, or what brains there are and what they know of their set.
+    pub fn task_changes(&self) -> u64 {
+        self.leading.task_changes
     }
 
     /// What brains asked for in the last step.
@@ -191,7 +197,7 @@ impl World {
     /// Members that some primary takes for gone, or took until the last step.
     pub fn silences(&self, member: MemberId) -> impl Iterator<Item = Silence> {
         let ended = self.leading.silences.iter().copied().filter(move |silence| silence.member == member);
-        let last = self.brains().filter(move |(id, _)| *id != member);
+        let last = self.brains().filter(move |(id, brain)| brain.is_primary() && *id != member);
         ended.chain(last.filter_map(move |(_, primary)| primary.silence(member, self.now)))
     }
 

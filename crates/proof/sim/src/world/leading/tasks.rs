@@ -34,7 +34,7 @@ impl World {
             self.schedule(base, Event::Due { member: None });
             return;
         }
-        let ids: Vec<MemberId> = self.members.keys().copied().collect();
+        let ids: Vec<MemberId> = self.members.ids().collect();
         for id in ids {
             let wait = interval(base, self.leading.random.random());
             self.schedule(wait, Event::Due { member: Some(id) });
@@ -107,7 +107,7 @@ impl World {
     /// Whoever does not pause.
     fn awake(&self) -> Vec<MemberId> {
         let awake = self.members.iter().filter(|(_, member)| member.paused_until <= self.now);
-        awake.map(|(id, _)| *id).collect()
+        awake.map(|(id, _)| id).collect()
     }
 
     fn change_condition(&mut self, id: MemberId, sick_disk: f64, nonsense: f64, lag: f64) {
@@ -129,7 +129,7 @@ impl World {
         }
         /// Longer than the world.
         const FOR_EVER_MS: u64 = 3_600_000;
-        let ids: Vec<MemberId> = self.members.keys().copied().collect();
+        let ids: Vec<MemberId> = self.members.ids().collect();
         ids.into_iter().for_each(|id| self.begin_unasked(id, work(TaskKind::Backup, 0), FOR_EVER_MS));
         let primary = self.views().find(|(_, summary)| summary.is_writable).map(|(id, _)| id);
         if let Some(primary) = primary {
@@ -147,7 +147,7 @@ impl World {
         let task = self.leading.next_task;
         let gives_up = self.leading.random.random_bool(0.02).then(|| self.leading.random.random_range(0..5_000));
         let Some(boot) = self.members.get(&id).map(|member| member.boot) else { return };
-        let Some(brain) = self.brain_mut(id) else { return };
+        let Some(brain) = self.brain_to_change(id) else { return };
         let postpone = brain.set.as_ref().map_or(Duration::ZERO, |set| set.settings.postpone_max);
         let deadline = now + postpone.min(wait_max.unwrap_or(Duration::MAX));
         let known = SimTask { work, deadline: Some(deadline), is_waiting: true, in_slot_since: None };
@@ -164,7 +164,7 @@ impl World {
         let random = &mut self.leading.random;
         let wait_ms = if random.random_bool(0.5) { 0 } else { random.random_range(0..300) };
         let Some(boot) = self.members.get(&id).map(|member| member.boot) else { return };
-        let Some(known) = self.brain_mut(id).and_then(|brain| brain.tasks.get_mut(&task)) else { return };
+        let Some(known) = self.brain_to_change(id).and_then(|brain| brain.tasks.get_mut(&task)) else { return };
         known.is_waiting = false;
         let is_in_slot =
             matches!(why, Rule::SlotConfirmed | Rule::NotWorthwhile | Rule::NoMoveInTime | Rule::NoOtherMember);
@@ -176,7 +176,7 @@ impl World {
         self.leading.next_task += 1;
         let task = self.leading.next_task;
         let Some(boot) = self.members.get(&id).map(|member| member.boot) else { return };
-        let Some(brain) = self.brain_mut(id) else { return };
+        let Some(brain) = self.brain_to_change(id) else { return };
         brain.tasks.insert(task, SimTask { work, deadline: None, is_waiting: false, in_slot_since: None });
         self.schedule_ms(takes_ms, Event::TaskEnds { to: id, boot, task, has_run: true });
         self.step_brain(id, Input::Begun { task, work });
@@ -209,7 +209,7 @@ impl World {
     /// Ends a task; one that gives up only while it waits still, unless it is `certain`.
     pub(in crate::world) fn task_ends(&mut self, id: MemberId, task: TaskId, has_run: bool, certain: bool) {
         let factor = self.leading.random.random_range(0.5..1.5);
-        let Some(brain) = self.brain_mut(id) else { return };
+        let Some(brain) = self.brain_to_change(id) else { return };
         let Some(known) = brain.tasks.get(&task).copied() else { return };
         if !has_run && !known.is_waiting && !certain {
             return;

@@ -7,10 +7,11 @@ use super::{Input, MemberId, World};
 use baton_consensus::{Request, Response};
 use baton_leadership::{Call, CallOutcome, Claim, Figures, Gossip, GossipedTask, Grant};
 use baton_types::TaskKind;
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf};
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// More are never on their way.
@@ -18,7 +19,7 @@ const WORDS_MAX: usize = 8192;
 
 /// What was said, and how many moves its speaker had taken part in or was told of: what an honest one's hearer knows then, too.
 struct Word {
-    gossip: Gossip,
+    gossip: Rc<Gossip>,
     moves_known: usize,
 }
 
@@ -42,6 +43,19 @@ impl Words {
     fn get(&self, number: i64) -> Option<&Word> {
         self.kept.get(usize::try_from(number - self.first).ok()?)
     }
+}
+
+/// `{word: NumberLong}` up to the number: a document's length, the type of its only field, and that one's name.
+const BEFORE_NUMBER: [u8; 10] = *b"\x13\0\0\0\x12word\0";
+
+/// The document that stands for a word. It is made and read so often that it is written down by the byte.
+fn numbered(number: i64) -> Option<RawDocumentBuf> {
+    RawDocumentBuf::from_bytes([BEFORE_NUMBER.as_slice(), &number.to_le_bytes(), &[0]].concat()).ok()
+}
+
+fn number_of(said: &RawDocument) -> Option<i64> {
+    let number = said.as_bytes().strip_prefix(&BEFORE_NUMBER)?;
+    Some(i64::from_le_bytes(*number.first_chunk()?))
 }
 
 impl World {
@@ -73,20 +87,20 @@ impl World {
             None => brain.machine.gossip(clock),
         };
         let word = if lies && self.leading.random.random_bool(0.7) {
-            Word { gossip: lie(&mut self.leading.random, gossip), moves_known: 0 }
+            Word { gossip: Rc::new(lie(&mut self.leading.random, gossip)), moves_known: 0 }
         } else {
-            Word { gossip, moves_known: brain.moves_known }
+            Word { gossip: Rc::new(gossip), moves_known: brain.moves_known }
         };
         let number = self.leading.words.keep(word);
-        Some(rawdoc! { "word": number })
+        numbered(number)
     }
 
     /// A word that consensus passed on.
     pub(in crate::world) fn hear(&mut self, id: MemberId, from: MemberId, said: &RawDocument) {
         let now = self.now;
-        let Ok(number) = said.get_i64("word") else { return };
+        let Some(number) = number_of(said) else { return };
         let Some(Word { gossip, moves_known }) = self.leading.words.get(number) else { return };
-        let (gossip, moves_known) = (gossip.clone(), *moves_known);
+        let (gossip, moves_known) = (Rc::clone(gossip), *moves_known);
         let Some(brain) = self.brain_mut(id) else { return };
         let is_of_set = brain.set.as_ref().is_some_and(|set| set.me != from.0 && set.member(from.0).is_some());
         let silence = brain.silence(from, now);
@@ -96,14 +110,14 @@ impl World {
         }
         let heard_at = brain.clock(now);
         self.leading.silences.extend(silence);
-        self.step_brain(id, Input::Gossip { from: from.0, gossip: Box::new(gossip), heard_at });
+        self.step_brain(id, Input::Gossip { from: from.0, gossip: Box::new(Gossip::clone(&gossip)), heard_at });
     }
 }
 
 impl super::Brain {
     /// What can be known of a member from then on: of two words of one process the one that was said later.
-    fn note(&mut self, from: i32, gossip: &Gossip, now: Duration) {
-        let fresh = |previous| Known { gossip: gossip.clone(), heard: now, previous };
+    fn note(&mut self, from: i32, gossip: &Rc<Gossip>, now: Duration) {
+        let fresh = |previous| Known { gossip: Rc::clone(gossip), heard: now, previous };
         match self.known.get_mut(&from) {
             Some(known) if known.gossip.incarnation == gossip.incarnation => {
                 if gossip.sequence > known.gossip.sequence {
