@@ -293,7 +293,10 @@ mod tests {
             one.view().can_spare_my_copy
         };
         assert!(spared((MemberState::Secondary, 9)));
-        assert!(!spared((MemberState::Secondary, 5)), "it may be about to refuse the same, or lose what it has beyond that");
+        assert!(
+            !spared((MemberState::Secondary, 5)),
+            "it may be about to refuse the same, or lose what it has beyond that"
+        );
         assert!(!spared((MemberState::Recovering, 9)));
         assert!(!member().view().can_spare_my_copy, "nobody was heard of");
     }
