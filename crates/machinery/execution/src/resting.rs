@@ -1,7 +1,8 @@
 //! A request that runs for long rests between its steps, if others want the processors: see [`baton_storage::tasks::GivingWay`].
 //!
-//! Invariants: a request never rests in its first milliseconds, so a small one costs its clock at the most; and who rests holds
-//! nothing that others wait for. The latter is the caller's to know: [`Resting::never`] is for who cannot say so.
+//! Invariants: a request never rests in its first milliseconds, so a small one costs its clock at the most; and who rests holds no
+//! lock that others wait for. The latter is the caller's to know: [`Resting::never`] is for who cannot say so. What it has of the
+//! shared pools of memory it keeps.
 //! What it deliberately does not do: ask who the others are. Classes of requests are no matter of this file.
 
 use baton_storage::tasks::{GivingWay, Rests, Share};
