@@ -40,6 +40,8 @@ pub struct Start {
     pub commit_point: OpTime,
     /// What state the data is in.
     pub data: DataState,
+    /// Where the log ended that was given up for a copy which is not whole yet. Zero if there was none.
+    pub given_up: OpTime,
     /// Seeds this member's draws.
     pub seed: u64,
 }
@@ -74,6 +76,8 @@ pub struct Consensus {
     pub(crate) unpersisted_votes: Vec<(LastVote, RequestId)>,
     pub(crate) position: Position,
     pub(crate) data: DataState,
+    /// Where the log ended that this member gave up, until it has a copy: it may have acknowledged all of it.
+    pub(crate) given_up: OpTime,
     pub(crate) maintenance: bool,
     pub(crate) occupation: Occupation,
     /// Since when this member has looked for somebody to copy.
@@ -143,6 +147,7 @@ impl Consensus {
             unpersisted_votes: Vec::new(),
             position: start.position,
             data: start.data,
+            given_up: start.given_up,
             maintenance: false,
             occupation: Occupation::default(),
             copy_wanted_at: None,
@@ -242,6 +247,9 @@ impl Consensus {
     fn take_data_state(&mut self, state: DataState) {
         // What counts for nothing without data counts with it.
         self.positions_dirty |= self.data != state;
+        if state == DataState::Ready {
+            self.given_up = OpTime::ZERO;
+        }
         self.data = state;
         // Its votes were for a log that it is about to shorten.
         if state == DataState::Rollback && matches!(self.role, Role::Candidate(_)) {
@@ -662,6 +670,7 @@ mod tests {
             position,
             commit_point: OpTime::ZERO,
             data: DataState::Ready,
+            given_up: OpTime::ZERO,
             seed: 1,
         };
         Consensus::new(Moment::ZERO, start)

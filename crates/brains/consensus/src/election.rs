@@ -607,6 +607,7 @@ mod tests {
             position: end_of_log(),
             commit_point: OpTime::ZERO,
             data: DataState::Ready,
+            given_up: OpTime::ZERO,
             seed,
         };
         let mut consensus = Consensus::new(Duration::ZERO, start);

@@ -356,6 +356,7 @@ mod tests {
             position,
             commit_point: at(1, 5).written,
             data: DataState::Ready,
+            given_up: OpTime::ZERO,
             seed: 1,
         };
         let mut consensus = Consensus::new(Duration::ZERO, start);

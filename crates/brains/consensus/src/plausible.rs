@@ -150,6 +150,7 @@ mod tests {
             position: position(1),
             commit_point: optime(1),
             data: DataState::Ready,
+            given_up: OpTime::ZERO,
             seed: 1,
         };
         Consensus::new(Duration::ZERO, start)

@@ -86,6 +86,7 @@ mod tests {
             position: end_of_log(),
             commit_point: OpTime::ZERO,
             data: DataState::Ready,
+            given_up: OpTime::ZERO,
             seed: 1,
         };
         Consensus::new(Duration::ZERO, start)

@@ -8,7 +8,8 @@
 //! `maxNumSyncSourceChangesPerHour`, with the same values.)
 //!
 //! Who copies all data of a source takes the primary only if there is no other, and a member in heavy work only before that; and nobody
-//! whose log ends before what this member, which may have had data before, knows to be committed: it has told readers of that.
+//! whose log ends before the one that this member gave up, if it had data before: it may have acknowledged all of that, and what it
+//! acknowledged may be committed. Nor anybody who lacks what it knows to be committed: it has told readers of that.
 //!
 //! A log is kept for so long only. A member that comes back later than that finds sources that lack what follows its own log;
 //! when all that it could fetch from do, it is too stale: RECOVERING, for all to see, until somebody turns up whose log
@@ -182,7 +183,7 @@ impl Consensus {
     /// Whether the peer has what this member lacks: entries, or data at all.
     fn is_behind(&self, peer: &Peer) -> bool {
         match self.data {
-            DataState::InitialSync => peer.position.written >= self.commit_point,
+            DataState::InitialSync => peer.position.written >= self.given_up.max(self.commit_point),
             _ => peer.position.written > self.position.written,
         }
     }
@@ -279,13 +280,15 @@ impl Consensus {
         let Some(member) = configuration.member(id) else { return false };
         let is_primary = self.primary == Some(id) && peer.state() == MemberState::Primary;
         let is_ahead = self.is_behind(peer);
+        let is_level_primary =
+            is_primary && self.data != DataState::InitialSync && peer.position.written == self.position.written;
         let catches_up = matches!(self.role, Role::Leader(_));
         if !member.bears_data()
             || !peer.state().is_readable()
             || peer.unreachable
             || !peer.is_alive(self.now, configuration.settings.heartbeat_timeout)
             || (me.builds_indexes && !member.builds_indexes)
-            || !(is_ahead || is_primary && peer.position.written == self.position.written)
+            || !(is_ahead || is_level_primary)
             || (!configuration.settings.chaining_allowed && !is_primary && self.primary.is_some() && !catches_up)
         {
             return false;
@@ -327,25 +330,28 @@ mod tests {
         Position { written: entry, applied: entry, durable: entry }
     }
 
-    /// Member 2 of a set of three, which fetches from the far primary.
-    fn follower(chaining_allowed: bool) -> Consensus {
+    /// What member 2 of a set of three begins with.
+    fn start(chaining_allowed: bool) -> Start {
         let mut configuration = Configuration::initial("rs0", "a:100", ObjectId::from_bytes([1; 12])).unwrap();
         configuration.members = (0..3).map(|id| Member::new(MemberId(id), format!("a:10{id}"))).collect();
         configuration.settings.chaining_allowed = chaining_allowed;
-        let mut consensus = Consensus::new(
-            Duration::ZERO,
-            Start {
-                protocol_version: crate::PROTOCOL_VERSION,
-                host: "a:102".into(),
-                set_name: "rs0".into(),
-                configuration: Some(configuration),
-                vote: LastVote::default(),
-                position: at(5),
-                commit_point: at(5).written,
-                data: DataState::Ready,
-                seed: 1,
-            },
-        );
+        Start {
+            protocol_version: crate::PROTOCOL_VERSION,
+            host: "a:102".into(),
+            set_name: "rs0".into(),
+            configuration: Some(configuration),
+            vote: LastVote::default(),
+            position: at(5),
+            commit_point: at(5).written,
+            data: DataState::Ready,
+            given_up: OpTime::ZERO,
+            seed: 1,
+        }
+    }
+
+    /// That member, which fetches from the far primary.
+    fn follower(chaining_allowed: bool) -> Consensus {
+        let mut consensus = Consensus::new(Duration::ZERO, start(chaining_allowed));
         answer(&mut consensus, 1, PRIMARY, 9, FAR);
         assert_eq!(consensus.sync_source, Some(PRIMARY));
         consensus
@@ -413,7 +419,24 @@ mod tests {
         consensus.commit_point = at(8).written;
         answer(&mut consensus, 10, SIBLING, 7, NEAR);
         answer(&mut consensus, 10, PRIMARY, 7, FAR);
-        consensus.step(Duration::from_secs(20), Input::Tick);
+        consensus.step(Duration::from_secs(16), Input::Tick);
+        assert_eq!(consensus.sync_source, None);
+        answer(&mut consensus, 21, SIBLING, 8, NEAR);
+        assert_eq!(consensus.sync_source, Some(SIBLING));
+    }
+
+    #[test]
+    fn a_start_in_the_middle_of_a_copy_asks_a_source_for_all_that_this_member_had() {
+        let start = Start {
+            position: Position::default(),
+            data: DataState::InitialSync,
+            given_up: at(8).written,
+            ..start(true)
+        };
+        let mut consensus = Consensus::new(Duration::ZERO, start);
+        answer(&mut consensus, 10, SIBLING, 7, NEAR);
+        answer(&mut consensus, 10, PRIMARY, 7, FAR);
+        consensus.step(Duration::from_secs(16), Input::Tick);
         assert_eq!(consensus.sync_source, None);
         answer(&mut consensus, 21, SIBLING, 8, NEAR);
         assert_eq!(consensus.sync_source, Some(SIBLING));

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - From [`Storage::begin_clone`] until [`Storage::end_clone`] a fact says that what is here is not whole; a start in between
 //!   finds it and begins anew.
+//! - That fact tells where the log ended that was given up, until the copy is whole: this member may have acknowledged all of it.
 //! - What is cloned is not logged: the log begins with the entry at which the clone began, and goes on with those after it.
 //!
 //! Not here: asking the other member, and the order of the steps (`baton-replication`).
@@ -16,7 +17,7 @@ use crate::format::family;
 use crate::replay;
 use crate::storage::Storage;
 use crate::transaction::{Transaction, Truncation};
-use baton_types::{Error, OpTime, Result, Timestamp};
+use baton_types::{Error, ErrorCode, OpTime, Result, Term, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::IteratorMode;
 use std::sync::Arc;
@@ -30,9 +31,34 @@ impl Storage {
         Ok(self.fact(Fact::Cloning)?.is_some())
     }
 
-    /// Says that what is here is of no use any more, so that it is cloned anew, by the next start too.
-    pub fn note_not_whole(&self) {
-        self.put_fact(Fact::Cloning, b"");
+    /// If what is here is not whole: where the log ended that this member gave up for a copy; zero if it had none that counted.
+    ///
+    /// # Errors
+    /// `DataCorruptionDetected` if what is noted is no OpTime.
+    pub fn given_up(&self) -> Result<Option<OpTime>> {
+        let Some(noted) = self.fact(Fact::Cloning)? else { return Ok(None) };
+        if noted.is_empty() {
+            // Older versions do not note it.
+            return Ok(Some(OpTime::ZERO));
+        }
+        let halves = noted.split_first_chunk().and_then(|(timestamp, term)| Some((*timestamp, term.try_into().ok()?)));
+        let (timestamp, term) = halves.ok_or_else(|| {
+            let message = "where the log ended that was given up is damaged on disk";
+            Error::new(ErrorCode::DataCorruptionDetected, message)
+        })?;
+        Ok(Some(OpTime {
+            timestamp: Timestamp::from_u64(u64::from_le_bytes(timestamp)),
+            term: Term::from_le_bytes(term),
+        }))
+    }
+
+    /// Says that what is here is of no use any more, so that it is cloned anew, by the next start too; and where the log ends that is
+    /// given up, if it counted for anything. What was noted before stays: of a copy that is not whole nothing counted.
+    pub fn note_not_whole(&self, end: OpTime) {
+        if !matches!(self.fact(Fact::Cloning), Ok(Some(_))) {
+            let (timestamp, term) = (end.timestamp.as_u64().to_le_bytes(), end.term.to_le_bytes());
+            self.put_fact(Fact::Cloning, &[timestamp, term].concat());
+        }
     }
 
     /// Removes everything that belongs to the set's data: collections, sessions, the log.
@@ -41,7 +67,7 @@ impl Storage {
     /// `IllegalOperation` (20) unless the gate is closed to this member's own writes.
     pub fn begin_clone(&self) -> Result<()> {
         let _turn = self.follow()?;
-        self.note_not_whole();
+        self.note_not_whole(self.last_entry());
         let mut transaction = Transaction::replicating();
         for row in self.db().iterator_cf(self.family(family::SESSIONS), IteratorMode::Start) {
             let (key, _) = row.map_err(crate::machine::read_failure)?;

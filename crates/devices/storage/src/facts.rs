@@ -34,7 +34,7 @@ pub enum Fact {
     RollbackId,
     /// As which start of the machine this member's data were opened last.
     MachineStart,
-    /// There while this member is being filled from another: what it has is not whole.
+    /// There while this member is being filled from another: what it has is not whole. Where the log ended that it gave up for that.
     Cloning,
     /// Where an initial sync became whole: of the time before that nothing can be brought back.
     WholeFrom,

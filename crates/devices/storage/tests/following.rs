@@ -337,6 +337,39 @@ fn a_member_of_a_set_logs_nothing_when_it_opens() {
     assert!(storage.last_entry() > last);
 }
 
+/// What this member acknowledged counts for the set: a start in the middle of a copy must not forget it.
+#[test]
+fn where_the_log_ended_that_was_given_up_is_known_until_a_copy_is_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let given_up = |storage: &Storage| storage.given_up().expect("readable");
+    let (entries, last) = {
+        let storage = open(folder.path());
+        create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+        assert_eq!(given_up(&storage), None);
+        let last = storage.last_entry();
+        storage.note_not_whole(last);
+        (log(&storage), last)
+    };
+    {
+        let storage = open_to_follow(folder.path());
+        assert_eq!(given_up(&storage), Some(last));
+        storage.begin_clone().expect("begun");
+        storage.begin_log_with(&entries[0]).expect("begun");
+    }
+    let storage = open_to_follow(folder.path());
+    storage.begin_clone().expect("begun anew");
+    storage.note_not_whole(OpTime::ZERO);
+    assert_eq!((given_up(&storage), storage.last_entry()), (Some(last), OpTime::ZERO));
+    storage.begin_log_with(&entries[0]).expect("begun");
+    storage.end_clone();
+    assert_eq!(given_up(&storage), None);
+    // As a version wrote it that did not ask.
+    storage.put_fact(Fact::Cloning, b"");
+    assert_eq!(given_up(&storage), Some(OpTime::ZERO));
+    storage.put_fact(Fact::Cloning, b"12345678");
+    assert_eq!(storage.given_up().expect_err("damaged").code, ErrorCode::DataCorruptionDetected);
+}
+
 /// What an entry of a write with this number in a session says, for documents of `c`.
 fn retryable(storage: &Storage, c: &Arc<Collection>, lsid: &RawDocument, number: i64, id: i32) {
     let session = lsid.get_binary("id").expect("an id").bytes;

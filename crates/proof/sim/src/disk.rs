@@ -85,6 +85,8 @@ pub struct Disk {
     pub documents: Documents,
     /// Whether they are of use. If not, a member begins with a copy.
     pub is_whole: bool,
+    /// If not: where the log ended that was given up for a copy.
+    pub given_up: OpTime,
     /// A copy was begun, and is not whole: of the log here nobody was told.
     pub is_half_copied: bool,
     /// The end of the source's log when each document of the copy was read.
@@ -109,6 +111,7 @@ impl Default for Disk {
             log: Vec::new(),
             documents: Documents::default(),
             is_whole: true,
+            given_up: OpTime::ZERO,
             is_half_copied: false,
             seen: [OpTime::ZERO; DOCUMENTS],
             revision: 0,
@@ -195,12 +198,21 @@ impl Disk {
         self.cuts += 1;
     }
 
+    /// What is here is of no use any more. Survives a crash.
+    pub fn note_not_whole(&mut self) {
+        if self.is_whole {
+            (self.is_whole, self.given_up) = (false, self.last());
+        }
+    }
+
     /// Gives up what is here, for a copy that is made piece by piece.
     pub fn begin_clone(&mut self) {
-        let Self { configuration, vote, revision, cuts, .. } = self;
-        let (configuration, vote) = (configuration.take(), *vote);
+        self.note_not_whole();
+        let Self { configuration, vote, revision, cuts, given_up, .. } = self;
+        let (configuration, vote, given_up) = (configuration.take(), *vote, *given_up);
         let (revision, cuts) = (*revision + 1, *cuts + 1);
-        *self = Self { configuration, vote, revision, cuts, is_whole: false, is_half_copied: true, ..Self::default() };
+        let kept = Self { configuration, vote, revision, cuts, given_up, ..Self::default() };
+        *self = Self { is_whole: false, is_half_copied: true, ..kept };
     }
 
     /// Begins the log of a copy. (All of it is kept for the checkers.)
@@ -218,7 +230,7 @@ impl Disk {
 
     /// The copy is whole, and synced.
     pub fn end_clone(&mut self) {
-        (self.is_whole, self.is_half_copied) = (true, false);
+        (self.is_whole, self.is_half_copied, self.given_up) = (true, false, OpTime::ZERO);
         self.seen = [OpTime::ZERO; DOCUMENTS];
         self.revision += 1;
         self.durable = self.log.len();

@@ -100,6 +100,7 @@ impl Member {
                 true => DataState::InitialSync,
                 false => DataState::Ready,
             }),
+            given_up: OpTime::ZERO,
             seed: self.seed + u64::from(self.boot),
         };
         let mut machine = Consensus::new(now, start);

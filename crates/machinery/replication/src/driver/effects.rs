@@ -257,9 +257,9 @@ impl Driver {
         self.settle_host(&configuration);
         let is_told = self.consensus.configuration().is_none() && self.reconfiguring.is_none();
         if is_told && self.storage.last_entry() != OpTime::ZERO {
-            // Its log is of no set, or of another one: it must not count for anything here.
+            // Its log is of no set, or of another one: it must not count for anything here, and nobody here need have that.
             tracing::warn!(target: "REPL", "This member has data that is not of the set it is told to join; copying the set's");
-            self.storage.note_not_whole();
+            self.storage.note_not_whole(OpTime::ZERO);
             self.inputs.push_back(Input::Data(DataState::InitialSync));
         }
         self.lanes.retain(|id| configuration.member(id).is_some());

@@ -26,7 +26,8 @@ pub(super) fn start_of(parts: &Parts) -> Result<Start> {
         None => OpTime::ZERO,
     };
     let last = storage.last_entry();
-    let is_whole = last != OpTime::ZERO && !storage.is_cloning()?;
+    let given_up = storage.given_up()?;
+    let is_whole = last != OpTime::ZERO && given_up.is_none();
     let data = if is_whole { DataState::Ready } else { DataState::InitialSync };
     if let Some(theirs) =
         configuration.as_ref().map(|configuration| &configuration.set_name).filter(|name| **name != parts.set_name)
@@ -49,6 +50,7 @@ pub(super) fn start_of(parts: &Parts) -> Result<Start> {
         position: Position { written: last, applied: last, durable: last },
         commit_point,
         data,
+        given_up: given_up.unwrap_or(OpTime::ZERO),
         seed: rand::random(),
     })
 }

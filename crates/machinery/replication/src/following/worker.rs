@@ -113,7 +113,8 @@ impl<'a> Worker<'a> {
             }
             Effect::TakeAway { common } => Some(self.take_away(common)),
             Effect::NoteNotWhole => {
-                shared.parts.storage.note_not_whole();
+                let storage = &shared.parts.storage;
+                storage.note_not_whole(storage.last_entry());
                 None
             }
             Effect::Tell(told) => {

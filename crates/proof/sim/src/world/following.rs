@@ -194,7 +194,7 @@ impl World {
             Effect::Rested => self.rested(id),
             Effect::NoteNotWhole => {
                 if let Some(member) = self.members.get_mut(&id) {
-                    member.disk.is_whole = false;
+                    member.disk.note_not_whole();
                 }
             }
             Effect::Tell(told) => {

@@ -438,6 +438,7 @@ impl World {
             } else {
                 DataState::Ready
             },
+            given_up: member.disk.given_up,
             seed,
         };
         let mut consensus = Consensus::new(now, start);
