@@ -247,8 +247,15 @@ impl Consensus {
     fn take_data_state(&mut self, state: DataState) {
         // What counts for nothing without data counts with it.
         self.positions_dirty |= self.data != state;
-        if state == DataState::Ready {
-            self.given_up = OpTime::ZERO;
+        match (self.data, state) {
+            (_, DataState::Ready) => self.given_up = OpTime::ZERO,
+            // Whoever is in no set yet has acknowledged nothing in it.
+            (DataState::Ready | DataState::Recovering | DataState::Rollback, DataState::InitialSync)
+                if self.configuration.is_some() =>
+            {
+                self.given_up = self.position.written;
+            }
+            (_, DataState::InitialSync | DataState::Recovering | DataState::Rollback) => {}
         }
         self.data = state;
         // Its votes were for a log that it is about to shorten.

@@ -426,6 +426,27 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_is_of_nobody_whose_log_ends_before_the_one_that_was_given_up() {
+        let mut consensus = follower(true);
+        consensus.step(Duration::from_secs(1), Input::Log(at(8)));
+        consensus.step(Duration::from_secs(1), Input::Data(DataState::InitialSync));
+        consensus.set_sync_source(None);
+        consensus.step(Duration::from_secs(1), Input::Log(Position::default()));
+        consensus.peers.values_mut().for_each(|peer| *peer = Peer::default());
+        answer(&mut consensus, 10, SIBLING, 7, NEAR);
+        answer(&mut consensus, 10, PRIMARY, 7, FAR);
+        consensus.step(Duration::from_secs(16), Input::Tick);
+        assert_eq!(
+            consensus.sync_source, None,
+            "they have what is known to be committed, and not all that was acknowledged"
+        );
+        answer(&mut consensus, 21, SIBLING, 8, NEAR);
+        assert_eq!(consensus.sync_source, Some(SIBLING));
+        consensus.step(Duration::from_secs(22), Input::Data(DataState::Ready));
+        assert_eq!(consensus.given_up, OpTime::ZERO);
+    }
+
+    #[test]
     fn a_start_in_the_middle_of_a_copy_asks_a_source_for_all_that_this_member_had() {
         let start = Start {
             position: Position::default(),

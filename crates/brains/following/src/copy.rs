@@ -11,9 +11,10 @@ use crate::initial_sync::{ATTEMPTS_MAX, Answer, InitialSync, Lane, Progress};
 use crate::mutant::Mutant;
 use crate::step::{Copying, Effect, Here};
 use baton_consensus::{DataState, Input as Told};
+use baton_types::OpTime;
 
 impl Following {
-    pub(crate) fn take_connected(&mut self, here: Here, is_whole: bool) {
+    pub(crate) fn take_connected(&mut self, here: Here, is_whole: bool, given_up: OpTime) {
         match self.current() {
             None => self.begin(),
             Some(_) if is_whole => self.open(here),
@@ -23,7 +24,7 @@ impl Following {
                 if self.is_mutant(Mutant::ReadyWhileItCopies) {
                     self.tell(Told::Data(DataState::Ready));
                 }
-                self.copy = Some(Box::new(InitialSync::begin(self.now, source, what, self.mutant())));
+                self.copy = Some(Box::new(InitialSync::begin(self.now, source, what, given_up, self.mutant())));
                 self.go_on_copying(None);
             }
         }

@@ -121,7 +121,9 @@ impl Following {
             }
             (Input::Tick { wall }, Phase::Waiting { until, .. }) if until <= self.now => self.go_on_taking(wall),
             (Input::Tick { .. }, Phase::AwaitingBuild { until }) if until <= self.now => self.try_again(),
-            (Input::Connected { here, is_whole }, Phase::Connecting) => self.take_connected(here, is_whole),
+            (Input::Connected { here, is_whole, given_up }, Phase::Connecting) => {
+                self.take_connected(here, is_whole, given_up);
+            }
             (Input::Tick { .. }, Phase::Copying) => self.tick_copy(),
             (Input::Copied { here, lane, answer }, Phase::Copying) => self.take_copied(here, lane, answer),
             (Input::Fetched { here, batch }, Phase::Opening) => self.take_first(here, batch),

@@ -98,6 +98,8 @@ pub enum Input {
         here: Here,
         /// Whether it has data, and they are whole.
         is_whole: bool,
+        /// If they are not whole, where the log ended that this member gave up for a copy. Zero, if none that counted.
+        given_up: OpTime,
     },
     /// Answers [`Effect::Copy`].
     Copied {

@@ -28,8 +28,8 @@ impl InitialSync {
                 Some(_) => self.fail_for_rollback(),
             },
             (Task::AskNewest, Answer::Newest(newest)) => match (self.from == OpTime::ZERO, self.what) {
-                (true, Copying::Everything) if newest.timestamp < here.committed => {
-                    self.fail("the source does not have all that this member knows to be committed".to_owned());
+                (true, Copying::Everything) if newest < self.given_up || newest.timestamp < here.committed => {
+                    self.fail("the source does not have all that this member had".to_owned());
                 }
                 (true, Copying::Everything) => self.choose_method(newest),
                 (true, Copying::CollectionOf(refused)) => self.begin_collection(here, refused, newest),

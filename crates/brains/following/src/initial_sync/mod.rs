@@ -27,7 +27,8 @@
 //! - The data count as whole once everything up to `s` is applied, and no sooner; `s` is the source's newest entry once the last document
 //!   has come.
 //! - The copy, the log and `s` are of one source, and that has not rolled back meanwhile: what it took back could be in the copy.
-//! - What this member knows to be committed it does not lose by a copy: a source whose log ends before that is not copied.
+//! - What this member acknowledged, or knows to be committed, is not lost by a copy: a source whose log ends before that, or before the
+//!   log that was given up, is not copied.
 //! - The entries that are applied follow `b` without a gap: a stream that was lost is opened again at the last entry that came, and
 //!   must begin with it.
 //! - What is asked again only asks: nothing at the source is changed by it.
@@ -72,6 +73,8 @@ pub(crate) struct InitialSync {
     now: Moment,
     source: MemberId,
     what: Copying,
+    /// The end of the log that this member gave up: the source's must reach it.
+    given_up: OpTime,
     settings: Settings,
     rollback_id: i32,
     /// `b`, or `p`.
@@ -106,11 +109,12 @@ pub(crate) struct InitialSync {
 
 impl InitialSync {
     /// Begins an attempt.
-    pub fn begin(now: Moment, source: MemberId, what: Copying, mutant: Mutant) -> Self {
+    pub fn begin(now: Moment, source: MemberId, what: Copying, given_up: OpTime, mutant: Mutant) -> Self {
         let mut copy = Self {
             now,
             source,
             what,
+            given_up,
             settings: Settings { method: Method::Cloning, can_restart: false, copiers: 1 },
             rollback_id: 0,
             from: OpTime::ZERO,

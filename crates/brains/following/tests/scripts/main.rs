@@ -17,6 +17,7 @@ struct Script {
     now: Duration,
     here: Here,
     is_whole: bool,
+    given_up: OpTime,
     /// What came last, and which part of it was to be applied last.
     batch: Vec<OpTime>,
     applying: (usize, usize),
@@ -79,6 +80,7 @@ impl Script {
             now: Duration::ZERO,
             here,
             is_whole: true,
+            given_up: OpTime::ZERO,
             batch: Vec::new(),
             applying: (0, 0),
             common: last,
@@ -132,6 +134,7 @@ impl Script {
                 self.here.committed = words.value("committed").map_or(here.committed, |word| optime(word).timestamp);
                 self.here.leads = words.has("primary");
                 self.is_whole = !words.has("incomplete");
+                self.given_up = words.value("given-up").map_or(self.given_up, optime);
                 return None;
             }
             "source" => Input::Source(first().parse().ok().map(MemberId)),
@@ -140,7 +143,7 @@ impl Script {
             "release" => Input::Hold(false),
             "rest" => Input::Rest,
             "tick" => Input::Tick { wall: self.now },
-            "connected" => Input::Connected { here, is_whole: self.is_whole },
+            "connected" => Input::Connected { here, is_whole: self.is_whole, given_up: self.given_up },
             "fetched" => {
                 self.batch = words.optimes();
                 let last = self.batch.last().copied().unwrap_or(here.last);

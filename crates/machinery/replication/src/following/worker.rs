@@ -155,8 +155,9 @@ impl<'a> Worker<'a> {
         self.shared.opened(closings, None, connection.closer());
         self.stream = Some(Stream::new(connection));
         let storage = &self.shared.parts.storage;
-        let is_whole = storage.last_entry() != OpTime::ZERO && !storage.is_cloning()?;
-        Ok(Input::Connected { here: self.here(), is_whole })
+        let given_up = storage.given_up()?;
+        let is_whole = storage.last_entry() != OpTime::ZERO && given_up.is_none();
+        Ok(Input::Connected { here: self.here(), is_whole, given_up: given_up.unwrap_or(OpTime::ZERO) })
     }
 
     fn fetched(

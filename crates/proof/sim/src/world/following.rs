@@ -388,7 +388,8 @@ impl World {
         let input = match answer {
             Answer::Connected => {
                 let disk = self.disk(id);
-                Input::Connected { here, is_whole: disk.is_whole && !disk.log.is_empty() }
+                let is_whole = disk.is_whole && !disk.log.is_empty();
+                Input::Connected { here, is_whole, given_up: disk.given_up }
             }
             Answer::Failed(reason) if copies => {
                 let fault = Fault { kind: FaultKind::Other, reason: reason.to_owned() };
