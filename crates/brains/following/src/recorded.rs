@@ -21,7 +21,7 @@ impl Machine for Following {
             Input::Copied { answer, .. } => match answer {
                 Answer::LogRead { optimes, .. } | Answer::Taken { optimes } => size_of_val(optimes.as_slice()),
                 Answer::Listed(listed) => size_of_val(listed.as_slice()),
-                Answer::Checkpoint { file_bytes } => size_of_val(file_bytes.as_slice()),
+                Answer::Checkpoint { file_bytes, .. } => size_of_val(file_bytes.as_slice()),
                 Answer::Failed(fault) => fault.reason.len(),
                 Answer::Damaged { file } => file.len(),
                 Answer::Applied(Attempt::Failed { reason, .. } | Attempt::Passing { reason }) => reason.len(),

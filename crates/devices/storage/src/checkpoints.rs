@@ -6,6 +6,7 @@
 //! Invariants:
 //! - No file of a checkpoint is one that the database writes to again: tables are linked, all else is copied. Logs are written
 //!   over when they are done with, so they above all.
+//! - The log of a checkpoint reaches the OpTime that is told with it: it is not made while the log is cut off.
 //! - What nobody has read from for [`IDLE_MAX`] goes; so does, at the start, what a crash left. Old files take space only as long.
 //!
 //! What it deliberately does not do: say what is in the files ([`crate::incoming`] makes a member's own of them).
@@ -13,7 +14,7 @@
 use crate::machine::read_failure;
 use crate::storage::Storage;
 use crate::tasks::{Meter, Spent, TaskGuard, TaskKind};
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode, OpTime, Result};
 use parking_lot::Mutex;
 use rust_rocksdb::{FileType, LiveFileStorageInfoEntry, LiveFilesStorageInfoOptions};
 use std::collections::BTreeMap;
@@ -55,6 +56,8 @@ pub struct CheckpointInfo {
     pub id: i64,
     /// Its files with their sizes in bytes.
     pub files: Vec<(String, u64)>,
+    /// An entry that its log has. Zero, if the log is empty.
+    pub newest: OpTime,
 }
 
 /// The folder of a database's checkpoints.
@@ -94,11 +97,26 @@ impl Storage {
         let directory = folder.join(id.to_string());
         // Its reader comes on whichever connection.
         let task = self.tasks().admit_now(TaskKind::InitialSyncSource, reader, 0).charged(Spent::NOTHING);
-        let gathered = self.gather_files(&directory);
+        let stretch = self.log_stretch()?;
+        let newest = self.last_entry();
+        let gathered = self.gather_files(&directory).and_then(|sizes| {
+            let has_newest = newest == OpTime::ZERO || self.entry_at(newest)?.is_some();
+            if has_newest && self.log_stretch()? == stretch {
+                Ok(sizes)
+            } else {
+                let message = "No checkpoint: this member's log was cut off meanwhile";
+                Err(Error::new(ErrorCode::ConflictingOperationInProgress, message))
+            }
+        });
         let sizes = gathered.inspect_err(|_| drop(std::fs::remove_dir_all(&directory)))?;
         let files = sizes.iter().map(|(name, size)| (name.clone(), *size)).collect();
         held.insert(id, Held { directory, sizes, used: Instant::now(), bytes_read: 0, task });
-        Ok(CheckpointInfo { id, files })
+        Ok(CheckpointInfo { id, files, newest })
+    }
+
+    /// Changes when the log does anything but grow: when a rollback cuts it off, or a copy that begins.
+    fn log_stretch(&self) -> Result<(i32, bool)> {
+        Ok((self.rollback_id()?, self.is_cloning()?))
     }
 
     /// Puts everything into a new folder that makes the database what it is now; tells the files' sizes. Memtables are written

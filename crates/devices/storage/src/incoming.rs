@@ -171,7 +171,7 @@ fn carry_facts_over(from: &Path, to: &Path, options: &StorageOptions) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_types::Namespace;
+    use baton_types::{Namespace, OpTime};
     use bson::rawdoc;
     use std::sync::Arc;
 
@@ -188,8 +188,8 @@ mod tests {
         storage.fact(Fact::LastVote).unwrap().unwrap_or_default()
     }
 
-    /// A source with a checkpoint whose files have come to another member's folder, not yet said to be whole.
-    fn gather(directory: &Path) -> (PathBuf, PathBuf) {
+    /// A source with a checkpoint whose files have come to another member's folder, not yet said to be whole; and an entry that it has.
+    fn gather(directory: &Path) -> (PathBuf, OpTime) {
         let (source, member) = (directory.join("source"), directory.join("member"));
         let from = open(&source);
         from.put_fact(Fact::LastVote, b"theirs");
@@ -198,9 +198,11 @@ mod tests {
         let storage = open(&member);
         storage.put_fact(Fact::LastVote, b"ours");
         storage.put_fact(Fact::Cloning, b"");
+        let before = from.last_entry();
         let checkpoint = from.begin_checkpoint("a test").unwrap();
         // After it: not in the copy.
         from.note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "later" }).unwrap();
+        assert_eq!(checkpoint.newest, before);
         let incoming = Incoming::begin(&storage).unwrap();
         for (name, size) in &checkpoint.files {
             let mut at = 0;
@@ -214,13 +216,13 @@ mod tests {
         }
         from.end_checkpoint(checkpoint.id);
         assert_eq!(from.read_checkpoint(checkpoint.id, "CURRENT", 0, 1).unwrap_err().code, ErrorCode::CursorNotFound);
-        (member, source)
+        (member, checkpoint.newest)
     }
 
     #[test]
     fn what_has_arrived_takes_the_place_of_what_was_but_the_vote_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let (member, _) = gather(directory.path());
+        let (member, newest) = gather(directory.path());
         Incoming { database: member.clone() }.arrived().unwrap();
         assert!(take_over(&member, &options()).unwrap());
         let storage = open(&member);
@@ -228,6 +230,7 @@ mod tests {
         assert_eq!(storage.fact(Fact::WholeFrom).unwrap().unwrap(), [7; 8]);
         assert!(!storage.is_cloning().unwrap());
         assert_eq!(storage.entries_from(baton_types::Timestamp::ZERO, usize::MAX).unwrap().len(), 1);
+        assert_eq!(storage.last_entry(), newest, "the log that was told of");
         drop(storage);
         let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 3, "source, its folder of checkpoints, member: {left:?}");
@@ -243,7 +246,7 @@ mod tests {
         let storage = open(&member);
         assert_eq!(vote_of(&storage), b"ours");
         assert!(storage.is_cloning().unwrap());
-        assert_eq!(storage.last_entry(), baton_types::OpTime::ZERO);
+        assert_eq!(storage.last_entry(), OpTime::ZERO);
     }
 
     #[test]
@@ -264,7 +267,7 @@ mod tests {
             assert!(take_over(&member, &options()).unwrap());
             let storage = open(&member);
             assert_eq!(vote_of(&storage), b"ours", "step {step}");
-            assert_ne!(storage.last_entry(), baton_types::OpTime::ZERO, "step {step}");
+            assert_ne!(storage.last_entry(), OpTime::ZERO, "step {step}");
             assert!(!outgoing_of(&member).exists() && !arrived_of(&member).exists());
         }
     }

@@ -28,7 +28,7 @@ impl InitialSync {
                 Some(_) => self.fail_for_rollback(),
             },
             (Task::AskNewest, Answer::Newest(newest)) => match (self.from == OpTime::ZERO, self.what) {
-                (true, Copying::Everything) if newest < self.given_up || newest.timestamp < here.committed => {
+                (true, Copying::Everything) if self.is_behind(here, newest) => {
                     self.fail("the source does not have all that this member had".to_owned());
                 }
                 (true, Copying::Everything) => self.choose_method(newest),
@@ -69,7 +69,11 @@ impl InitialSync {
             (Task::LookUp { .. }, Answer::Found(true)) => self.give(Lane::Main, Task::AskRollbackId),
             (Task::LookUp { .. }, _) => self.fail_for_rollback(),
             (Task::EndClone, _) => self.end_with(Ok(())),
-            (Task::BeginCheckpoint, Answer::Checkpoint { file_bytes }) => {
+            (Task::BeginCheckpoint, Answer::Checkpoint { newest, .. }) if self.is_behind(here, newest) => {
+                self.has_checkpoint = true;
+                self.fail("the source's checkpoint does not have all that this member had".to_owned());
+            }
+            (Task::BeginCheckpoint, Answer::Checkpoint { file_bytes, .. }) => {
                 self.has_checkpoint = true;
                 self.pieces = file_bytes.into_iter().map(|bytes| Piece { bytes, is_capped: false }).collect();
                 self.give(Lane::Main, Task::BeginIncoming);
@@ -109,6 +113,11 @@ impl InitialSync {
         let whole = format!("{answer:?}");
         let kind = whole.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
         self.fail(format!("{task:?} was answered with {kind}"));
+    }
+
+    /// Whether a log that ends there may lack what this member counted for, or knows to be committed.
+    fn is_behind(&self, here: Here, newest: OpTime) -> bool {
+        newest < self.given_up || newest.timestamp < here.committed
     }
 
     fn fail_for_rollback(&mut self) {

@@ -28,7 +28,8 @@
 //!   has come.
 //! - The copy, the log and `s` are of one source, and that has not rolled back meanwhile: what it took back could be in the copy.
 //! - What this member acknowledged, or knows to be committed, is not lost by a copy: a source whose log ends before that, or before the
-//!   log that was given up, is not copied.
+//!   log that was given up, is not copied. Of a copy by file the checkpoint's log must reach that: the source may have lost what it had
+//!   when it was asked.
 //! - The entries that are applied follow `b` without a gap: a stream that was lost is opened again at the last entry that came, and
 //!   must begin with it.
 //! - What is asked again only asks: nothing at the source is changed by it.

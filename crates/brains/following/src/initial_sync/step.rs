@@ -288,6 +288,8 @@ pub enum Answer {
     Found(bool),
     /// Answers [`Task::BeginCheckpoint`].
     Checkpoint {
+        /// An entry that its log has.
+        newest: OpTime,
         /// The sizes of its files.
         file_bytes: Vec<u64>,
     },

@@ -71,7 +71,10 @@ impl Script {
                 Answer::Done
             }
             "found" => Answer::Found(first() == "yes"),
-            "checkpoint" => Answer::Checkpoint { file_bytes: words.0.iter().map(|word| number(word)).collect() },
+            "checkpoint" => Answer::Checkpoint {
+                newest: words.value("newest").map_or(optime("1:9"), optime),
+                file_bytes: words.0.iter().filter(|word| !word.contains('=')).map(|word| number(word)).collect(),
+            },
             "part" => Answer::Part { bytes: number(first()) },
             "damaged" => Answer::Damaged { file: "000007.sst".to_owned() },
             _ => unreachable!("{command} is no answer"),

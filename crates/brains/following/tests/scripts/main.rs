@@ -315,6 +315,7 @@ mod initial_sync {
         source_stays_away
         source_restarts
         source_behind
+        checkpoint_behind
         source_rolled_back
         collection_dropped
         log_stream_lost

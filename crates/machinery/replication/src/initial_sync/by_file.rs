@@ -5,8 +5,8 @@
 use super::lane::{Context, LaneWorker, hold};
 use super::session::ListedFile;
 use baton_following::Answer;
-use baton_storage::Incoming;
-use baton_types::{Error, ErrorCode, Result};
+use baton_storage::{Incoming, optime_of};
+use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::{RawBsonRef, RawDocument, rawdoc};
 use std::sync::Arc;
 
@@ -20,10 +20,12 @@ impl LaneWorker {
         let reply = self.source()?.ask(&begin)?;
         let files = files_of(&reply)?;
         let file_bytes = files.iter().map(|file| file.bytes).collect();
+        // A member of an older version does not tell: then nothing is known of its log.
+        let newest = reply.get_document("newest").ok().and_then(optime_of).unwrap_or(OpTime::ZERO);
         let mut there = self.session.there.lock();
         there.checkpoint = reply.get_i64("checkpoint")?;
         there.files = files;
-        Ok(Answer::Checkpoint { file_bytes })
+        Ok(Answer::Checkpoint { newest, file_bytes })
     }
 
     pub(super) fn begin_incoming(&mut self, context: &Context<'_>) -> Result<Answer> {

@@ -372,11 +372,11 @@ impl World {
                 answer
             }
             Task::BeginCheckpoint => {
-                let checkpoint = Box::new(there.clone());
+                let (newest, checkpoint) = (there.last(), Box::new(there.clone()));
                 if let Some(copy) = self.copy(id) {
                     copy.checkpoint = Some(checkpoint);
                 }
-                Answer::Checkpoint { file_bytes: vec![100, 1_200_000, 0] }
+                Answer::Checkpoint { newest, file_bytes: vec![100, 1_200_000, 0] }
             }
             Task::ReadPart { offset, bytes_max, .. } => {
                 let is_damaged = !self.healed && self.copying.random_bool(0.05);

@@ -7,6 +7,7 @@ use crate::call::{Call, Reply};
 use crate::commands::repl_set_get_config::set_of;
 use crate::fields::{number_as_i64, wrong_type};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_storage::optime_document;
 use baton_types::{Error, ErrorCode, Result};
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, cstr};
@@ -52,6 +53,7 @@ fn begin(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     let checkpoint = call.server.storage.begin_checkpoint(&reader)?;
     reply.append(cstr!("checkpoint"), checkpoint.id);
+    reply.append(cstr!("newest"), &*optime_document(checkpoint.newest));
     reply.begin_array(cstr!("files"));
     for (name, size) in &checkpoint.files {
         reply.push_document();
