@@ -200,7 +200,9 @@ impl Configuration {
 
     /// The member with this `_id`.
     pub fn member(&self, id: MemberId) -> Option<&Member> {
-        self.members.iter().find(|member| member.id == id)
+        // Where members are numbered from zero on, as they are in most sets, it is there.
+        let there = usize::try_from(id.0).ok().and_then(|place| self.members.get(place));
+        there.filter(|member| member.id == id).or_else(|| self.members.iter().find(|member| member.id == id))
     }
 
     /// The member with this `host`.

@@ -6,7 +6,7 @@
 //! likes.
 
 use super::Checker;
-use crate::world::{Brain, World};
+use crate::world::{Brain, Silence, World};
 use baton_consensus::MemberId;
 use baton_leadership::Set;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,13 +41,17 @@ impl Checker for MajorityFree {
             let slots = world.brains().filter_map(|(_, brain)| brain.set().map(Set::slots)).max().unwrap_or(0);
             self.slots = if self.busy.is_empty() { slots } else { self.slots.max(slots) };
         }
-        for (id, since) in self.busy.iter() {
-            if self.given_up.contains(id) {
-                continue;
+        // Any primary, one that is none any more but does not know it too, may have taken a member for gone.
+        let mut give_up = |silence: Silence| {
+            if self.busy.get(&silence.member).is_some_and(|since| silence.gone_at > *since) {
+                self.given_up.insert(silence.member);
             }
-            // Any primary, one that is none any more but does not know it too, may have taken the member for gone.
-            if world.silences(*id).any(|silence| silence.gone_at > *since) {
-                self.given_up.insert(*id);
+        };
+        if !self.busy.is_empty() {
+            world.ended_silences().iter().copied().for_each(&mut give_up);
+            for (id, primary) in world.brains().filter(|(_, brain)| brain.is_primary()) {
+                let others = self.busy.keys().filter(|busy| **busy != id);
+                others.filter_map(|busy| primary.silence(*busy, world.now())).for_each(&mut give_up);
             }
         }
         if self.busy.len() <= self.slots {

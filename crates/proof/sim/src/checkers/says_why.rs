@@ -12,7 +12,7 @@ use std::time::Duration;
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// How often all members are looked at, changed or not.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// See the file's header.
 #[derive(Default)]

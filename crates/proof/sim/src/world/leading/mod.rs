@@ -179,15 +179,10 @@ impl World {
             brain.led_by = Some(primary);
         }
         if is_sign || has_won {
-            let mut followers = consensus.candidates().map(|candidate| follower_of(&candidate));
-            let mut known = 0;
-            let are_known = followers.all(|(id, follower)| {
-                known += 1;
-                brain.followers.get(&id) == Some(&follower)
-            });
-            if !are_known || known != brain.followers.len() {
-                brain.followers = consensus.candidates().map(|candidate| follower_of(&candidate)).collect();
-                news.push(Input::Followers(brain.followers.clone()));
+            let followers = || consensus.candidates().map(|candidate| follower_of(&candidate));
+            if !followers().eq(brain.followers.iter().copied()) {
+                brain.followers = followers().collect();
+                news.push(Input::Followers(brain.followers.iter().copied().collect()));
             }
         }
         if has_won {
@@ -419,7 +414,7 @@ impl Brain {
             role: (Role::Other, -1),
             led_by: None,
             won_at: Duration::ZERO,
-            followers: BTreeMap::new(),
+            followers: Vec::new(),
             known: BTreeMap::new(),
             moves_known: 0,
             tasks: BTreeMap::new(),

@@ -93,7 +93,8 @@ pub struct Brain {
     pub(super) role: (Role, i64),
     pub(super) led_by: Option<MemberId>,
     pub(super) won_at: Duration,
-    pub(super) followers: BTreeMap<i32, Follower>,
+    /// In the configuration's order.
+    pub(super) followers: Vec<(i32, Follower)>,
     pub(super) known: BTreeMap<i32, Known>,
     pub(super) moves_known: usize,
     pub(super) tasks: BTreeMap<TaskId, SimTask>,
@@ -157,7 +158,7 @@ impl Brain {
         let set = self.set.as_ref();
         Seen {
             heard,
-            follower: self.followers.get(&to).copied(),
+            follower: self.followers.iter().find(|(id, _)| *id == to).map(|(_, follower)| *follower),
             is_electable: set.and_then(|set| set.member(to)).is_some_and(Member::is_electable),
             won_at: self.won_at,
             moves_known: self.moves_known,
@@ -194,11 +195,9 @@ impl World {
         &self.leading.acted
     }
 
-    /// Members that some primary takes for gone, or took until the last step.
-    pub fn silences(&self, member: MemberId) -> impl Iterator<Item = Silence> {
-        let ended = self.leading.silences.iter().copied().filter(move |silence| silence.member == member);
-        let last = self.brains().filter(move |(id, brain)| brain.is_primary() && *id != member);
-        ended.chain(last.filter_map(move |(_, primary)| primary.silence(member, self.now)))
+    /// Silences of members that some primary took for gone, which ended in the last step. For those that go on: [`Brain::silence`].
+    pub fn ended_silences(&self) -> &[Silence] {
+        &self.leading.silences
     }
 
     /// The moves so far.
