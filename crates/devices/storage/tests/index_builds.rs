@@ -204,9 +204,11 @@ fn a_build_that_is_given_up_leaves_nothing_and_a_pass_under_way_ends() {
     // The same build can be had, and nothing of the first is in its way.
     start(&storage);
     let of = under_way(&storage);
+    assert!(!storage.is_build_filled(&of));
     storage
         .fill_build(&of, Pass::Decide, &mut FillPosition::default(), &Arc::default(), &mut |_, _| Ok(()))
         .expect("filled");
+    assert!(storage.is_build_filled(&of));
     assert!(commit(&storage));
     assert_valid(&storage);
 }

@@ -15,7 +15,7 @@
 use super::index_build::aborted;
 use super::index_fill::{Filling, Pass};
 use super::{DroppedPart, FillPosition, Held, IndexBuildProgress, LoggedCommand};
-use crate::catalog::{Collection, Index, IndexBuild, IndexDefinition};
+use crate::catalog::{BuildPhase, Collection, Index, IndexBuild, IndexDefinition};
 use crate::commit::Durability;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
@@ -203,6 +203,16 @@ impl Storage {
         let filling = Filling { collection: &collection, indexes: &indexes, pass, is_lasting: true, asked };
         let outcome = self.fill(&filling, at, &mut |done, total| find().and_then(|_| progress(done, total)));
         find().and(outcome).inspect_err(|_| self.remove_build_files())
+    }
+
+    /// Whether the indexes of a build that is under way have all their entries, so that they can be complete. A rollback and a copy
+    /// have indexes that had them filled anew.
+    pub fn is_build_filled(&self, of: &BuildOfSet) -> bool {
+        let catalog = self.catalog();
+        let Some(collection) = catalog.by_uuid(of.collection) else { return false };
+        let indexes = collection.indexes();
+        let mut of_build = indexes.iter().filter(|index| index.is_of_build(of.build.uuid));
+        of_build.all(|index| index.phase() == BuildPhase::Checking)
     }
 
     /// How far the filling of a build was when it was last written down: where a restart goes on.

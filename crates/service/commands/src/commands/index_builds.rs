@@ -112,9 +112,10 @@ fn set_commit_quorum(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
         return Err(Error::new(ErrorCode::IndexNotFound, message));
     };
     held.set_commit_quorum(&IndexBuild { uuid: build.uuid, commit_quorum: quorum.to_bson() })?;
-    drop(catalog);
+    // While it has the catalog: whoever completes the build looks under that lock whether its quorum has built.
     if let Some(build) = server.index_builds.find(build.uuid) {
         build.tell(BuildInput::Quorum(quorum));
     }
+    drop(catalog);
     Ok(())
 }

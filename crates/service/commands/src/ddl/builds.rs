@@ -407,8 +407,11 @@ impl Builder<'_> {
                 self.show(operation, "Index Build: committing", None);
                 let of = &self.build.of;
                 let catalog = server.storage.lock_catalog();
-                // Who has the catalog applies nothing of another primary's.
+                // Who has the catalog applies nothing of another primary's, and gives the build no other quorum.
                 let is_of_term = self.leads() == Some(term);
+                if !matches!(self.build.state.lock().machine.task(), BuildTask::Commit(_)) {
+                    return None;
+                }
                 let committed = match catalog.by_uuid(of.collection) {
                     _ if !is_of_term => Err(Error::new(ErrorCode::NotWritablePrimary, "not primary")),
                     Some(held) => held.commit_build(of.build.uuid),
@@ -555,7 +558,9 @@ impl Builder<'_> {
         let Some(collection) = catalog.by_uuid(of.collection) else { return Fate::Gone };
         let indexes = collection.indexes();
         if indexes.iter().any(|index| index.build().is_some_and(|build| build.uuid == of.build.uuid)) {
-            return Fate::UnderWay;
+            // What this thread has built a rollback or a copy has begun anew: so does the supervisor, with a machine that knows.
+            let is_begun_anew = self.build.is_filled() && !self.server.storage.is_build_filled(of);
+            return if is_begun_anew { Fate::Gone } else { Fate::UnderWay };
         }
         let is_there = |name: &str| {
             indexes.iter().any(|index| index.definition.name == name && index.state() == IndexState::Ready)

@@ -3,6 +3,7 @@
 use crate::testing::Member;
 use baton_consensus::index_build::IndexBuild;
 use baton_replay::{FORMAT, Header, Recording, read, replay, write};
+use baton_types::{Error, ErrorCode};
 use bson::{RawBsonRef, doc};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -78,4 +79,34 @@ fn so_many_builds_are_recorded_at_a_time_and_what_has_ended_is_kept() {
     assert_eq!(ended.len(), 16);
     let (of, recording) = &ended[15];
     assert!(of.ends_with(" shop.last") && recording.steps() >= 3, "{of}");
+}
+
+/// As by a rollback of its end, or by a copy. The thread took the index for filled, could not complete it, and tried for ever.
+#[test]
+fn a_build_that_is_begun_anew_between_two_looks_is_filled_anew() {
+    let member = Member::new();
+    member.ok("shop", doc! { "insert": "carts", "documents": [{ "_id": 1, "n": 1 }] });
+    let storage = &member.server.storage;
+    let hangs = |mode| member.server.fail_points.configure(HANGS, RawBsonRef::String(mode), None).unwrap();
+    hangs("alwaysOn");
+    std::thread::scope(|scope| {
+        let index = doc! { "key": { "n": 1 }, "name": "n_1" };
+        let command = doc! { "createIndexes": "carts", "indexes": [index] };
+        scope.spawn(|| member.send("shop", command));
+        await_that("build that waits to end", || {
+            let is_filled = |of| storage.is_build_filled(&of);
+            storage.builds_of_set().pop().is_some_and(is_filled)
+        });
+        let of = storage.builds_of_set().remove(0);
+        let killed = Error::new(ErrorCode::Interrupted, "killed");
+        assert!(storage.abort_build(of.collection, of.build.uuid, &killed).unwrap());
+        let catalog = storage.lock_catalog();
+        catalog.by_uuid(of.collection).unwrap().start_build(&of.build, &of.definitions, false).unwrap();
+        drop(catalog);
+        assert!(!storage.is_build_filled(&of));
+        hangs("off");
+        await_that("end of the build", || storage.builds_of_set().is_empty());
+    });
+    let listed = member.ok("shop", doc! { "listIndexes": "carts" });
+    assert!(listed.to_string().contains("n_1"), "{listed}");
 }

@@ -227,7 +227,7 @@ fn commit_build(
     if let Some(of) = under_way {
         let running = server.index_builds.enter(server, &of);
         running.tell(BuildInput::Committed);
-        if !running.is_filled() {
+        if !running.is_filled() || !storage.is_build_filled(&of) {
             let message = format!("the index build {} is not done here", bson::Uuid::from_bytes(build));
             return Err(Error::new(ErrorCode::IndexBuildAlreadyInProgress, message));
         }
