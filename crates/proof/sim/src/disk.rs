@@ -5,6 +5,7 @@
 //!
 //! It stands for `baton-storage` over RocksDB: one suite of laws holds for both (`tests/laws.rs`).
 
+use crate::catalog::{BuildEntry, Catalog, Index};
 use baton_consensus::{Configuration, LastVote, Position};
 use baton_types::{OpTime, Timestamp};
 use rand::Rng;
@@ -16,6 +17,8 @@ pub struct Entry {
     pub optime: OpTime,
     /// Its content: no two entries that were ever written share one.
     pub value: u64,
+    /// What it says of an index build. Then it changes no document.
+    pub build: Option<BuildEntry>,
 }
 
 /// How many documents there are.
@@ -29,14 +32,24 @@ pub struct Documents {
 }
 
 impl Entry {
-    /// Which document it sets.
+    /// An entry that sets a document.
+    pub fn new(optime: OpTime, value: u64) -> Self {
+        Self { optime, value, build: None }
+    }
+
+    /// Which document it sets, or is about.
     pub fn document(&self) -> usize {
-        (self.value % DOCUMENTS as u64) as usize
+        self.build.map_or((self.value % DOCUMENTS as u64) as usize, |entry| entry.document.into())
+    }
+
+    /// Whether a document that was set to this is what an index does not allow.
+    pub fn is_of_violation(value: u64) -> bool {
+        value % 7 == 5
     }
 
     /// Whether it drops the document.
     pub fn is_drop(&self) -> bool {
-        self.value.is_multiple_of(11)
+        self.build.is_none() && self.value.is_multiple_of(11)
     }
 }
 
@@ -45,7 +58,7 @@ impl Documents {
         let document = entry.document();
         if entry.is_drop() {
             self.remove(document);
-        } else {
+        } else if entry.build.is_none() {
             self.values[document] = entry.value;
             self.writes[document] += 1;
         }
@@ -83,6 +96,8 @@ pub struct Disk {
     pub log: Vec<Entry>,
     /// What the log made of the documents.
     pub documents: Documents,
+    /// What it made of the indexes, and how far this member has filled them.
+    pub catalog: Catalog,
     /// Whether they are of use. If not, a member begins with a copy.
     pub is_whole: bool,
     /// If not: where the log ended that was given up for a copy.
@@ -110,6 +125,7 @@ impl Default for Disk {
             configuration: None,
             log: Vec::new(),
             documents: Documents::default(),
+            catalog: Catalog::default(),
             is_whole: true,
             given_up: OpTime::ZERO,
             is_half_copied: false,
@@ -144,8 +160,20 @@ impl Disk {
     pub fn apply(&mut self, entry: Entry) {
         if !self.has_seen(&entry) {
             self.documents.set(&entry);
+            match &entry.build {
+                // Of a collection that is not there nothing is built.
+                Some(change) if self.documents.exists(entry.document()) => self.catalog.apply(change),
+                None if entry.is_drop() => self.catalog.drop_collection(entry.document()),
+                Some(_) | None => {}
+            }
         }
         self.pass_over(entry);
+    }
+
+    /// Drops a document, and the indexes of the collection it stands for.
+    pub fn remove(&mut self, document: usize) {
+        self.documents.remove(document);
+        self.catalog.drop_collection(document);
     }
 
     /// Adds an entry alone.
@@ -163,6 +191,7 @@ impl Disk {
     pub fn crash(&mut self, random: &mut impl Rng) {
         let kept = random.random_range(self.durable..=self.log.len());
         self.cut(kept);
+        self.catalog.crash(kept, random);
         // What is found after a crash is on disk.
         self.durable = self.log.len();
     }
@@ -174,6 +203,11 @@ impl Disk {
             self.documents.remove(document);
             self.log.iter().filter(|entry| entry.document() == document).for_each(|entry| self.documents.set(entry));
         }
+        let concerns_indexes = |entry: &Entry| entry.build.is_some() || entry.is_drop();
+        let documents: Vec<usize> = gone.iter().filter(|entry| concerns_indexes(entry)).map(Entry::document).collect();
+        if !documents.is_empty() {
+            self.catalog.replay(&documents, &self.log);
+        }
         self.revision += 1;
         self.cuts += u64::from(!gone.is_empty());
         self.durable = self.durable.min(len);
@@ -184,7 +218,9 @@ impl Disk {
         if !self.has(common) {
             return false;
         }
+        let before = self.catalog.clone();
         self.cut(self.place(common.timestamp) + 1);
+        self.catalog.rolled_back(&before, self.log.len());
         self.durable = self.log.len();
         true
     }
@@ -193,6 +229,7 @@ impl Disk {
     pub fn copy(&mut self, source: &Self) {
         self.log.clone_from(&source.log);
         self.documents = source.documents;
+        self.catalog.clone_from(&source.catalog);
         self.end_clone();
         self.revision += 1;
         self.cuts += 1;
@@ -221,8 +258,9 @@ impl Disk {
         self.revision += 1;
     }
 
-    /// Takes over a document of a source whose log ends there.
-    pub fn copy_document(&mut self, document: usize, source: &Documents, last: OpTime) {
+    /// Takes over a document of a source whose log ends there, and the indexes of the collection it stands for.
+    pub fn copy_document(&mut self, document: usize, source: &Documents, indexes: &[Index], last: OpTime) {
+        self.catalog.copy_collection(document, indexes, self.log.len());
         self.documents.values[document] = source.values[document];
         self.documents.writes[document] = source.writes[document];
         self.seen[document] = last;

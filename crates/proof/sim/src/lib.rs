@@ -4,6 +4,7 @@
 //! the seed: the same seed gives the same world. [`Worlds`] runs many, on several threads. [`replay`] steps the machines of a real member again through what it wrote down.
 
 mod by_member;
+pub mod catalog;
 pub mod checkers;
 pub mod disk;
 pub mod replay;

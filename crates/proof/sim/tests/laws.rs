@@ -65,7 +65,7 @@ impl Store for Disk {
     fn apply(&mut self, entries: &[Logged]) {
         if self.log.is_empty() {
             // One that drops a document which is not there.
-            Self::apply(self, Entry { optime: Store::beginning(self), value: 0 });
+            Self::apply(self, Entry::new(Store::beginning(self), 0));
         }
         for Logged { entry, .. } in entries {
             if self.lacks(entry) {
@@ -310,7 +310,7 @@ impl Run<'_> {
         let seconds = self.seconds.max(last.seconds);
         let increment = if seconds == last.seconds { last.increment + 1 } else { 1 };
         let optime = OpTime { term: self.term, timestamp: Timestamp { seconds, increment } };
-        let entry = Entry { optime, value: self.next_value };
+        let entry = Entry::new(optime, self.next_value);
         let before = made_by(&self.log)[entry.document()];
         Logged { entry, writes: before.map_or(1, |(_, writes)| writes + 1) }
     }

@@ -1,8 +1,10 @@
 //! The checkers find every fault that is built in: a checker that finds nothing proves nothing.
 
 use baton_consensus::Mutant;
+use baton_consensus::index_build::Mutant as BuildMutant;
 use baton_following::Mutant as FollowingMutant;
 use baton_leadership::Mutant as BrainMutant;
+use baton_sim::world::BuildingMutant;
 use baton_sim::{Shape, Weather, run};
 use std::ops::Range;
 
@@ -16,9 +18,17 @@ fn is_caught(mutant: Mutant, properties: &[&str]) {
 
 /// The same with the worlds from `first` on: for a fault that few worlds show, near one that does.
 fn is_caught_from(first: u64, mutant: Mutant, properties: &[&str]) {
-    // Near the seeds that show them; truncation, leadership and copies that take their time would make other worlds of those.
-    let weather =
-        Weather { mutant, truncates: false, troubles: false, copies: false, leadership: None, ..Weather::default() };
+    // Near the seeds that show them; truncation, leadership, index builds and copies that take their time would make other worlds
+    // of those.
+    let weather = Weather {
+        mutant,
+        truncates: false,
+        troubles: false,
+        copies: false,
+        builds: false,
+        leadership: None,
+        ..Weather::default()
+    };
     let failure = (first..first + WORLDS_MAX).find_map(|seed| run(seed, weather).err());
     let failure = failure.unwrap_or_else(|| unreachable!("{mutant:?} was not caught in {WORLDS_MAX} worlds"));
     println!("{mutant:?}: seed {}: {}", failure.seed, failure.property);
@@ -88,13 +98,13 @@ const COPYING_WORLDS_MAX: u64 = 2000;
 
 /// Whether some world shows the fault, by one of the properties that it must break, and holds without it.
 fn is_caught_following(first: u64, following_mutant: FollowingMutant, properties: &[&str]) {
-    let sound = Weather { copies: false, leadership: None, ..Weather::default() };
+    let sound = Weather { copies: false, builds: false, leadership: None, ..Weather::default() };
     is_caught_in(sound, first..first + FOLLOWING_WORLDS_MAX, following_mutant, properties);
 }
 
 /// The same of a fault in how a member copies, where copies take their time.
 fn is_caught_copying(following_mutant: FollowingMutant, properties: &[&str]) {
-    let sound = Weather { leadership: None, ..Weather::default() };
+    let sound = Weather { builds: false, leadership: None, ..Weather::default() };
     is_caught_in(sound, 0..COPYING_WORLDS_MAX, following_mutant, properties);
 }
 
@@ -214,7 +224,7 @@ fn never_ending_a_copy() {
 
 /// Whether some world of this kind shows the fault, by the property that it must break, and holds without it.
 fn is_caught_leading(shape: Option<Shape>, first: u64, brain_mutant: BrainMutant, property: &str) {
-    let sound = Weather { copies: false, leadership: Some(shape), ..Weather::default() };
+    let sound = Weather { copies: false, builds: false, leadership: Some(shape), ..Weather::default() };
     let weather = Weather { brain_mutant, ..sound };
     let failure = (first..first + WORLDS_MAX).find_map(|seed| run(seed, weather).err());
     let failure = failure.unwrap_or_else(|| unreachable!("{brain_mutant:?} was not caught in {WORLDS_MAX} worlds"));
@@ -342,8 +352,126 @@ fn skipping_the_state_between_two() {
 
 #[test]
 fn leaving_it_to_others_to_stand_when_everybody_is_busy() {
-    let weather = Weather { mutant: Mutant::LeavesStandingForEver, ..Weather::default() };
+    let weather = Weather { mutant: Mutant::LeavesStandingForEver, builds: false, ..Weather::default() };
     let failure = (0..WORLDS_MAX).find_map(|seed| run(seed, weather).err());
     let failure = failure.unwrap_or_else(|| unreachable!("it was not caught in {WORLDS_MAX} worlds"));
     assert_eq!(failure.property, PRIMARY, "something else broke: {failure}");
+}
+
+// ---- index builds ----
+
+/// Worlds that a fault in index builds may survive. A third of them has any.
+const BUILDING_WORLDS_MAX: u64 = 2000;
+
+/// Whether some world from `first` on shows the fault, by one of the properties that it must break, and holds without it.
+fn is_caught_building(first: u64, faulty: Weather, properties: &[&str]) {
+    let what = (faulty.build_mutant, faulty.building_mutant);
+    let failure = (first..first + BUILDING_WORLDS_MAX).find_map(|seed| run(seed, faulty).err());
+    let failure = failure.unwrap_or_else(|| unreachable!("{what:?} was not caught in {BUILDING_WORLDS_MAX} worlds"));
+    println!("{what:?}: seed {}: {}", failure.seed, failure.property);
+    assert!(properties.contains(&failure.property), "{what:?} broke something else: {failure}");
+    if let Err(without) = run(failure.seed, Weather::default()) {
+        unreachable!("it is not the mutant's fault: {without}");
+    }
+}
+
+fn machine(build_mutant: BuildMutant) -> Weather {
+    Weather { build_mutant, ..Weather::default() }
+}
+
+fn driver(building_mutant: BuildingMutant) -> Weather {
+    Weather { building_mutant, ..Weather::default() }
+}
+
+const QUORUM: &str = "a build is completed once its commit quorum has built";
+const VOTED: &str = "who votes for a build has built";
+const GIVEN_UP: &str = "a primary gives up a build that is to end";
+const ASKED: &str = "who completes a build has asked every document in its term";
+const INDEXES: &str = "who has applied the same entry has the same indexes, and whole ones";
+const ENDS: &str = "a build ends in bounded time after healing";
+const BUILDS_SAY: &str = "whoever has an index build under way says what it is at";
+
+#[test]
+fn completing_without_the_quorum() {
+    is_caught_building(0, machine(BuildMutant::QuorumUnasked), &[QUORUM]);
+}
+
+#[test]
+fn completing_what_was_taken_for_facts() {
+    is_caught_building(0, machine(BuildMutant::FactsUnverified), &[ASKED]);
+}
+
+#[test]
+fn completing_what_was_asked_before_another_led() {
+    is_caught_building(0, machine(BuildMutant::StaysChecked), &[ASKED]);
+}
+
+#[test]
+fn completing_what_was_half_taken_for_facts() {
+    is_caught_building(0, machine(BuildMutant::ForgetsHalfAPass), &[ASKED]);
+}
+
+#[test]
+fn voting_for_what_is_not_built() {
+    is_caught_building(0, machine(BuildMutant::VotesEarly), &[VOTED]);
+}
+
+#[test]
+fn counting_votes_of_strangers() {
+    is_caught_building(0, machine(BuildMutant::StrangersCount), &[QUORUM]);
+}
+
+#[test]
+fn ending_what_is_committed() {
+    is_caught_building(0, machine(BuildMutant::EndsWhatIsCommitted), &[ENDS, AT_REST]);
+}
+
+#[test]
+fn taking_for_committed_what_another_primary_wrote_in_vain() {
+    is_caught_building(16_000, machine(BuildMutant::StaysCommitted), &[GIVEN_UP, ENDS]);
+}
+
+#[test]
+fn voting_once() {
+    is_caught_building(0, driver(BuildingMutant::VotesOnce), &[ENDS, AT_REST]);
+}
+
+#[test]
+fn passing_the_completion_of_what_is_not_built() {
+    is_caught_building(0, driver(BuildingMutant::PassesWhatIsNotBuilt), &[INDEXES]);
+}
+
+#[test]
+fn keeping_a_build_whose_start_is_rolled_back() {
+    is_caught_building(0, driver(BuildingMutant::KeepsRolledBackStarts), &[INDEXES]);
+}
+
+#[test]
+fn leaving_builds_to_the_primary_that_began_them() {
+    is_caught_building(0, driver(BuildingMutant::LeavesBuildsToWhoBeganThem), &[ENDS, AT_REST]);
+}
+
+#[test]
+fn counting_votes_of_earlier_builds() {
+    is_caught_building(0, driver(BuildingMutant::CountsVotesOfEarlierBuilds), &[QUORUM]);
+}
+
+#[test]
+fn completing_in_a_term_in_which_nothing_was_asked() {
+    is_caught_building(1800, driver(BuildingMutant::CommitsInAnyTerm), &[ASKED]);
+}
+
+#[test]
+fn completing_as_decided_before_the_quorum_was_changed() {
+    is_caught_building(0, driver(BuildingMutant::CommitsAsDecidedBefore), &[QUORUM]);
+}
+
+#[test]
+fn building_on_what_is_begun_anew() {
+    is_caught_building(0, driver(BuildingMutant::BuildsOnWhatIsBegunAnew), &[VOTED, INDEXES]);
+}
+
+#[test]
+fn forgetting_builds_at_a_restart() {
+    is_caught_building(0, driver(BuildingMutant::ForgetsBuildsAtRestart), &[BUILDS_SAY]);
 }

@@ -20,7 +20,7 @@ const DRAWN: u64 = 150;
 #[test]
 fn kept_seeds_hold() {
     for (seed, with_leadership, story) in KEPT {
-        let drawn = Weather { copies: false, ..Weather::default() };
+        let drawn = Weather { copies: false, builds: false, ..Weather::default() };
         let weather = Weather { leadership: drawn.leadership.filter(|_| with_leadership), ..drawn };
         if let Err(failure) = run(seed, weather) {
             panic!("{story}, again: {failure}");
@@ -68,7 +68,7 @@ fn every_rule_of_leadership_decides_in_some_world() {
         (Shape::Hour, 4..5),
     ] {
         for seed in worlds {
-            let weather = Weather { copies: false, leadership: Some(Some(shape)), ..Weather::default() };
+            let weather = Weather { copies: false, builds: false, leadership: Some(Some(shape)), ..Weather::default() };
             match run(seed, weather) {
                 Ok(tally) => sum.add(&tally),
                 Err(failure) => panic!("{failure}"),
@@ -115,4 +115,21 @@ fn copies_are_interrupted_in_every_way_and_come_about() {
     }
     let happens = [sum.copies > 60, sum.copies_by_file > 10, sum.failed_copies > 30, sum.gone_collections > 10];
     assert_eq!(happens, [true; 4], "hardly anything happens: {sum:?}");
+}
+
+#[test]
+fn indexes_are_built_and_given_up_in_a_third_of_the_worlds() {
+    let (mut sum, mut with_builds) = (Tally::default(), 0);
+    for seed in 0..60 {
+        match run(seed, Weather { leadership: None, ..Weather::default() }) {
+            Ok(tally) => {
+                with_builds += u32::from(tally.builds_begun > 0);
+                sum.add(&tally);
+            }
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    let happens = [sum.builds_begun > 100, sum.builds_completed > 40, sum.builds_given_up > 10, with_builds > 10];
+    assert_eq!(happens, [true; 4], "hardly anything happens in {with_builds}: {sum:?}");
+    assert!(with_builds < 30, "{with_builds}");
 }

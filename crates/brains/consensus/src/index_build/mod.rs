@@ -11,23 +11,26 @@
 //! by nobody: whoever has built goes on voting until the build has ended, so that every new primary hears of them, and none is lost
 //! for good.
 //!
-//! Invariants, each with a checker in the simulation beside this file:
+//! Invariants, each with a checker in the worlds of `baton-sim`:
 //! - Only a primary ends a build, by an entry. It commits only what it has itself built, and asked of every document what the index
 //!   demands, without another primary in between: as a follower it takes documents as facts.
 //! - It commits only when those whom the commit quorum asks for have said that they have built, in the configuration of that moment.
 //! - A member votes only for what it has built.
-//! - What was committed nobody ends any more: a member that was asked to, and has not built, builds.
+//! - What was committed nobody ends any more: a member that was asked to, and has not built, builds. Whoever leads decides anew: the
+//!   entry that it waited for was another primary's, and is lost.
 //! - What is to be done depends on what the member was told alone, so that a recording can be stepped through again.
 //! - If the set has a primary for long enough, and those whom the quorum asks for are there, every build ends on all members, and
 //!   ends alike.
 //!
 //! Not here: filling an index, logging, asking the primary (the commands' driver); what was committed before a rollback (storage).
 
+mod mutant;
 mod quorum;
 mod recorded;
 #[cfg(test)]
-mod simulation;
+mod tests;
 
+pub use mutant::Mutant;
 pub use quorum::CommitQuorum;
 
 use crate::configuration::{Configuration, MemberId};
@@ -97,28 +100,6 @@ pub enum BuildTask {
     AwaitVotes,
 }
 
-/// Ways to be wrong, for the simulation to find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
-    /// Commits without votes.
-    QuorumUnasked,
-    /// Commits what it put in as a follower.
-    FactsUnverified,
-    /// Takes for asked what it asked before another led.
-    StaysChecked,
-    /// Takes a pass for asked whose beginning it made as a follower.
-    ForgetsHalfAPass,
-    /// Votes before it has built.
-    VotesEarly,
-    /// Counts votes of members that the configuration no longer has.
-    StrangersCount,
-    /// Ends a build that was committed.
-    EndsWhatIsCommitted,
-    /// Keeps to itself that it has built once it has said so: a driver's fault.
-    #[cfg(test)]
-    VotesOnce,
-}
-
 /// See the file's header.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IndexBuild {
@@ -137,9 +118,9 @@ pub struct IndexBuild {
     end: Option<Error>,
     /// An entry says that it does not.
     is_committed: bool,
-    #[cfg(test)]
+    #[cfg(feature = "mutants")]
     #[serde(skip)]
-    wrong: Option<Wrong>,
+    mutant: Mutant,
 }
 
 impl IndexBuild {
@@ -155,24 +136,25 @@ impl IndexBuild {
             votes: BTreeSet::new(),
             end: None,
             is_committed: false,
-            #[cfg(test)]
-            wrong: None,
+            #[cfg(feature = "mutants")]
+            mutant: Mutant::None,
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn going_wrong(mut self, wrong: Option<Wrong>) -> Self {
-        self.wrong = wrong;
-        self
+    /// Builds a fault in.
+    #[cfg(feature = "mutants")]
+    pub fn mutate(&mut self, mutant: Mutant) {
+        self.mutant = mutant;
     }
 
-    #[cfg(test)]
-    fn goes(&self, wrong: Wrong) -> bool {
-        self.wrong == Some(wrong)
+    /// Whether this is the mutant that the checkers are to catch. Never, in a member that anybody runs.
+    #[cfg(feature = "mutants")]
+    fn is_mutant(&self, mutant: Mutant) -> bool {
+        self.mutant == mutant
     }
 
-    #[cfg(not(test))]
-    fn goes(&self, _: Wrong) -> bool {
+    #[cfg(not(feature = "mutants"))]
+    fn is_mutant(&self, _: Mutant) -> bool {
         false
     }
 
@@ -183,7 +165,7 @@ impl IndexBuild {
             BuildInput::Leads(leads) => self.lead(leads),
             BuildInput::Passed(pass) => self.passed(pass),
             BuildInput::Failed(error) | BuildInput::Objection(error) | BuildInput::Killed(error) => {
-                if !self.is_committed || self.goes(Wrong::EndsWhatIsCommitted) {
+                if !self.is_committed || self.is_mutant(Mutant::EndsWhatIsCommitted) {
                     self.end.get_or_insert(error);
                 }
             }
@@ -196,7 +178,7 @@ impl IndexBuild {
             BuildInput::Quorum(quorum) => self.quorum = quorum,
             BuildInput::Committed => {
                 self.is_committed = true;
-                self.end = self.end.take().filter(|_| self.goes(Wrong::EndsWhatIsCommitted));
+                self.end = self.end.take().filter(|_| self.is_mutant(Mutant::EndsWhatIsCommitted));
             }
             BuildInput::Refused => self.lead(None),
         }
@@ -204,7 +186,7 @@ impl IndexBuild {
 
     fn lead(&mut self, leads: Option<Term>) {
         // What it puts in from now on it does not ask, from the first document on.
-        self.has_followed |= leads.is_none() && !self.goes(Wrong::ForgetsHalfAPass);
+        self.has_followed |= leads.is_none() && !self.is_mutant(Mutant::ForgetsHalfAPass);
         if self.leads == leads {
             return;
         }
@@ -212,7 +194,9 @@ impl IndexBuild {
         self.votes.clear();
         // What other primaries let in they have asked of the index as far as they had built it.
         self.has_followed |= has_led;
-        self.is_checked &= self.goes(Wrong::StaysChecked);
+        self.is_checked &= self.is_mutant(Mutant::StaysChecked);
+        // Were the entry that it has waited for in its own log, the build were over: the set has lost it.
+        self.is_committed &= leads.is_none() || self.is_mutant(Mutant::StaysCommitted);
         if leads.is_none() && self.end.as_ref().is_some_and(|error| !is_will(error)) {
             // What this member found as primary the next one finds, if it is still so.
             self.end = None;
@@ -257,13 +241,13 @@ impl IndexBuild {
                 BuildTask::Object(error.clone())
             };
         }
-        let votes_early = self.goes(Wrong::VotesEarly) && self.leads.is_none();
+        let votes_early = self.is_mutant(Mutant::VotesEarly) && self.leads.is_none();
         if !self.is_filled && !votes_early {
             let decides = self.leads.is_some() && !self.has_followed;
             return BuildTask::Pass(if decides { BuildPass::Decide } else { BuildPass::Follow });
         }
         let Some(term) = self.leads else { return BuildTask::Vote };
-        if !self.is_checked && !self.goes(Wrong::FactsUnverified) {
+        if !self.is_checked && !self.is_mutant(Mutant::FactsUnverified) {
             return BuildTask::Pass(BuildPass::Verify);
         }
         if self.is_quorum_met() { BuildTask::Commit(term) } else { BuildTask::AwaitVotes }
@@ -271,12 +255,12 @@ impl IndexBuild {
 
     fn is_quorum_met(&self) -> bool {
         let Some(BuildSet { me, configuration }) = self.set.as_deref() else { return false };
-        let Some(configuration) = configuration.as_ref().filter(|_| !self.goes(Wrong::QuorumUnasked)) else {
+        let Some(configuration) = configuration.as_ref().filter(|_| !self.is_mutant(Mutant::QuorumUnasked)) else {
             return true;
         };
         let mut built: BTreeSet<MemberId> = self.votes.clone();
         built.extend(me);
-        if self.goes(Wrong::StrangersCount) {
+        if self.is_mutant(Mutant::StrangersCount) {
             return built.len() >= configuration.commit_voters().count();
         }
         configuration.is_commit_quorum_met(&self.quorum, &built)

@@ -2,6 +2,9 @@
 //! to remember, so that it looks only at what has changed since.
 
 mod always_a_primary;
+mod asked_all;
+mod builds_end;
+mod builds_say_why;
 mod committed_stays;
 mod deadlines;
 mod documents;
@@ -9,6 +12,7 @@ mod each_once;
 mod ended_for_need;
 mod explained;
 mod figure1;
+mod given_up;
 mod leader_completeness;
 mod log_matching;
 mod log_order;
@@ -20,11 +24,14 @@ mod own_log;
 mod ping_pong;
 mod priorities;
 mod quiet;
+mod quorum_has_built;
+mod same_indexes;
 mod says_why;
 mod spacing;
 mod spared;
 mod target;
 mod votes;
+mod votes_for_built;
 mod went_back;
 mod whole;
 mod windows;
@@ -43,6 +50,8 @@ pub trait Checker {
 pub struct Checkers {
     /// A member has changed: [`World::touched`].
     of_members: [Box<dyn Checker>; 13],
+    /// The same, where indexes are built.
+    of_builds: [Box<dyn Checker>; 7],
     /// A brain has asked for something: [`World::acted`].
     of_acts: [Box<dyn Checker>; 10],
     /// Time has passed.
@@ -68,6 +77,15 @@ impl Default for Checkers {
                 Box::new(whole::WholeBeforeItServes::default()),
                 // Of leadership.
                 Box::new(moves_bounded::MovesBounded::default()),
+            ],
+            of_builds: [
+                Box::new(same_indexes::SameIndexes::default()),
+                Box::new(quorum_has_built::QuorumHasBuilt::default()),
+                Box::new(asked_all::AskedAll),
+                Box::new(votes_for_built::VotesForBuilt),
+                Box::new(given_up::GivenUp),
+                Box::new(builds_end::BuildsEnd::default()),
+                Box::new(builds_say_why::BuildsSayWhy::default()),
             ],
             of_acts: [
                 Box::new(ended_for_need::EndedForNeed),
@@ -99,6 +117,9 @@ impl Checkers {
     pub fn check(&mut self, world: &World) -> Result<(), (&'static str, String)> {
         if !world.touched().is_empty() {
             check(&mut self.of_members, world)?;
+            if world.builds_indexes() {
+                check(&mut self.of_builds, world)?;
+            }
         }
         if !world.acted().is_empty() {
             check(&mut self.of_acts, world)?;

@@ -2,8 +2,8 @@
 //!
 //! A write counts as acknowledged when its member says that its entry is committed, in the term in which it was taken.
 
-use super::World;
 use super::event::Event;
+use super::{SimMember, World};
 use baton_consensus::{MemberId, MemberState};
 use baton_types::OpTime;
 use rand::Rng;
@@ -34,18 +34,22 @@ impl World {
         self.newly_acknowledged.extend(done.into_iter().map(|(_, entry)| entry));
     }
 
+    /// Who takes writes.
+    pub(super) fn writers(&self) -> Vec<MemberId> {
+        let takes_writes = |m: &SimMember| m.consensus.is_some() && m.takes_writes && m.paused_until <= self.now;
+        self.members.iter().filter(|(_, member)| takes_writes(member)).map(|(id, _)| id).collect()
+    }
+
     pub(super) fn client(&mut self) {
-        let writers: Vec<MemberId> = self
-            .members
-            .iter()
-            .filter(|(_, m)| m.consensus.is_some() && m.takes_writes && m.paused_until <= self.now)
-            .map(|(id, _)| id)
-            .collect();
+        let writers = self.writers();
         if !writers.is_empty() && self.next_value < self.writes_max() && !self.healed {
             let id = writers[self.random.random_range(0..writers.len())];
             let term = self.members[&id].summary.term;
             for _ in 0..self.random.random_range(1..4) {
                 let entry = self.next_entry(id);
+                if self.is_refused_by_index(id, &entry) {
+                    continue;
+                }
                 self.tally.writes += 1;
                 self.waiting.entry(id).or_default().push((term, entry));
                 self.append(id, &[entry]);

@@ -10,6 +10,7 @@
 use super::World;
 use super::event::{Answer as Worked, Event};
 use super::observing::Applied;
+use crate::catalog::Index;
 use crate::disk::{Disk, Entry};
 use baton_consensus::{Input as Told, MemberId};
 use baton_following::{
@@ -334,7 +335,7 @@ impl World {
             }
             Task::Drop { place } => {
                 let document = place_of(*place);
-                self.change_disk(id, |disk| disk.documents.remove(document))
+                self.change_disk(id, |disk| disk.remove(document))
             }
             Task::Open { after, .. } => {
                 let (at, cuts) = (there.place(after.timestamp), there.cuts);
@@ -441,7 +442,7 @@ impl World {
         member.trouble.copied(what);
         match (all, document) {
             (Some(all), _) => member.disk.copy(&all),
-            (None, Some(document)) => member.disk.documents.remove(document),
+            (None, Some(document)) => member.disk.remove(document),
             (None, None) => {}
         }
         Answer::Done
@@ -453,10 +454,11 @@ impl World {
             return failed(FaultKind::Gone, "it was dropped");
         }
         let (documents, last) = (there.documents, there.last());
+        let indexes: Vec<Index> = there.catalog.of(document).cloned().collect();
         // The first batches may be empty.
         let is_last = from == ReadFrom::Cursor && self.copying.random_bool(0.5);
         if is_last {
-            self.change_disk(id, |disk| disk.copy_document(document, &documents, last));
+            self.change_disk(id, |disk| disk.copy_document(document, &documents, &indexes, last));
         }
         Answer::Batch { is_last }
     }
@@ -486,16 +488,24 @@ impl World {
         if is_unlucky {
             return Attempt::NotYet;
         }
-        for entry in copy.hand.get(from..until).unwrap_or_default() {
-            if entry.optime.timestamp <= member.disk.last().timestamp {
+        let (what, hand) = (copy.what, copy.hand.get(from..until).unwrap_or_default().to_vec());
+        for entry in &hand {
+            let disk = self.disk(id);
+            if entry.optime.timestamp <= disk.last().timestamp {
                 continue;
             }
-            if copy.what != Copying::Everything && member.disk.has_seen(entry) {
+            let is_seen = disk.has_seen(entry);
+            if what != Copying::Everything && is_seen {
                 return Attempt::Failed { reason: "it is not so".to_owned(), is_of_collection: true };
             }
+            if !is_seen && self.is_unbuilt(id, std::slice::from_ref(entry), 0) {
+                return Attempt::NotYet;
+            }
+            let Some(member) = self.members.get_mut(&id) else { return Attempt::Done };
             let after = member.disk.last();
             member.disk.apply(*entry);
             self.applied.push(Applied { member: id, entry: *entry, after, is_own: false });
+            self.note_quorum(id, entry);
         }
         Attempt::Done
     }

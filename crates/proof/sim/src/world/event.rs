@@ -1,6 +1,8 @@
 //! What can happen in a world.
 
+use super::building::{Word, Work};
 use super::leading::Errand;
+use crate::catalog::BuildId;
 use crate::disk::Entry;
 use baton_consensus::{Configuration, MemberId, Moment, Request, RequestKind, Response, SourceState};
 use baton_following::{Copying, Lane};
@@ -129,6 +131,23 @@ pub(super) enum Event {
     },
     /// Works are given out.
     Works,
+    /// Work at an index build is done, or due.
+    BuildWork {
+        by: MemberId,
+        boot: u64,
+        build: BuildId,
+        work: u64,
+        what: Work,
+    },
+    /// A member hears another say something of an index build.
+    BuildWord {
+        to: MemberId,
+        from: MemberId,
+        build: BuildId,
+        word: Word,
+    },
+    /// Somebody wants an index, or does not any more.
+    BuildLuck,
     /// What recurs is due: of one member, or of all.
     Due {
         member: Option<MemberId>,
@@ -173,8 +192,9 @@ impl Event {
             | Self::Worked { by, boot, .. }
             | Self::CopyWorked { by, boot, .. }
             | Self::ProcessEnds { by, boot }
+            | Self::BuildWork { by, boot, .. }
             | Self::FollowTick { by, boot } => Some((*by, Some(*boot))),
-            Self::Request { to, .. } => Some((*to, None)),
+            Self::Request { to, .. } | Self::BuildWord { to, .. } => Some((*to, None)),
             Self::Client
             | Self::Fault
             | Self::Truncate
@@ -182,6 +202,7 @@ impl Event {
             | Self::Restart { .. }
             | Self::Resume { .. }
             | Self::Works
+            | Self::BuildLuck
             | Self::Due { .. } => None,
         }
     }

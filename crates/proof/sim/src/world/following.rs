@@ -5,6 +5,7 @@
 //! while its member writes: that nothing comes then is the machine's to see to.
 
 use super::World;
+use super::building::BuildingMutant;
 use super::copying::Copy;
 use super::event::{Answer, Event};
 use super::observing::{Applied, WentBack};
@@ -430,14 +431,15 @@ impl World {
         let Some(member) = self.members.get_mut(&id) else { return Attempt::Done };
         let due: Vec<Entry> = member.follower.batch.get(from..until).unwrap_or_default().to_vec();
         let lacked: Vec<Entry> = due.into_iter().filter(|entry| member.disk.lacks(entry)).collect();
-        let new = || lacked.iter();
-        let complaint = new().find_map(|entry| member.trouble.complaint(now, entry).map(|why| (*entry, why)));
-        let good = match complaint {
-            Some(_) if fails_whole => 0,
-            Some((bad, _)) => new().take_while(|entry| **entry != bad).count(),
-            None => new().count(),
+        let complains = |(at, entry)| member.trouble.complaint(now, entry).map(|why| (at, why));
+        let troubled = lacked.iter().enumerate().find_map(complains);
+        let before = troubled.map_or(lacked.len(), |(at, _)| at);
+        let (good, complaint) = match (0..before).find(|at| self.is_unbuilt(id, &lacked, *at)) {
+            Some(at) => (at, Some(Complaint::NotYet)),
+            None => (if troubled.is_some() && fails_whole { 0 } else { before }, troubled.map(|(_, why)| why)),
         };
-        for entry in new().take(good) {
+        let Some(member) = self.members.get_mut(&id) else { return Attempt::Done };
+        for entry in &lacked[..good] {
             let after = member.disk.last();
             member.disk.apply(*entry);
             self.applied.push(Applied { member: id, entry: *entry, after, is_own: false });
@@ -445,11 +447,12 @@ impl World {
         if good > 0 {
             let position = member.disk.position();
             self.deliver(id, Told::Log(position));
+            lacked[..good].iter().for_each(|entry| self.note_quorum(id, entry));
         }
         match complaint {
             None => Attempt::Done,
-            Some((_, Complaint::NotYet)) => Attempt::NotYet,
-            Some((_, Complaint::Refused { is_of_collection })) => {
+            Some(Complaint::NotYet) => Attempt::NotYet,
+            Some(Complaint::Refused { is_of_collection }) => {
                 Attempt::Failed { reason: "the store is in trouble".to_owned(), is_of_collection }
             }
         }
@@ -469,7 +472,11 @@ impl World {
         if let Some((here, source)) = member.follower.page.take() {
             self.went_back.push(WentBack { member: id, here, source, common });
         }
+        let before = member.disk.catalog.clone();
         member.disk.roll_back(common);
+        if self.weather.building_mutant == BuildingMutant::KeepsRolledBackStarts {
+            member.disk.catalog.keep_builds(&before);
+        }
         self.tally.rollbacks += 1;
         TakenAway::Done
     }

@@ -85,7 +85,7 @@ impl World {
         } else {
             Timestamp { seconds: last.seconds, increment: last.increment + 1 }
         };
-        Entry { optime: OpTime { term: member.summary.term, timestamp }, value: self.next_value }
+        Entry::new(OpTime { term: member.summary.term, timestamp }, self.next_value)
     }
 
     pub(super) fn begin_term(&mut self, id: MemberId, term: Term) {

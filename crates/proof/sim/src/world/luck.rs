@@ -45,6 +45,7 @@ impl World {
         }
         member.brain = None;
         self.leading.task_changes += 1;
+        member.builders.clear();
         member.disk.crash(&mut self.random);
         member.takes_writes = false;
         self.waiting.remove(&id);

@@ -1,7 +1,7 @@
 //! One simulated world: some members, the network between them, their disks, clients, and bad luck, all from one seed.
 //!
-//! The members run the step machines of `baton-consensus`, `baton-leadership` and `baton-following` as a real member does; what is
-//! simulated is what those do not do themselves: time, sending, the store, tasks. Nothing here depends on anything but the seed, so a
+//! The members run the step machines of `baton-consensus` (that of index builds too), `baton-leadership` and `baton-following` as a
+//! real member does; what is simulated is what those do not do themselves: time, sending, the store, tasks. Nothing here depends on anything but the seed, so a
 //! seed is a reproduction.
 //!
 //! A world has two phases. While it is *unsafe*, messages are lost, delayed and repeated, links fail one way or both, members crash and
@@ -11,6 +11,7 @@
 //! What it deliberately does not do: judge. The checkers do, after every step.
 
 mod agenda;
+mod building;
 mod clients;
 mod configuration;
 mod copying;
@@ -25,17 +26,20 @@ mod rings;
 mod tally;
 mod trouble;
 
+pub use building::{Builder, BuildingMutant, Ended};
 pub use leading::{Acted, Brain, Duties, Move, Seen, Shape, Silence, SimTask};
 pub use observing::{Applied, WentBack};
 pub use tally::Tally;
 
 use crate::ByMember;
+use crate::catalog::BuildId;
 use crate::disk::{Disk, Entry};
 use agenda::Agenda;
 use baton_consensus::{
     Configuration, Consensus, DataState, Effect, Input, MemberId, Moment, Mutant, Request, RequestId, Start, Summary,
 };
 use baton_types::{OpTime, Term, Timestamp};
+use building::{BUILD_WITHIN, Building};
 use configuration::{first_configuration, host};
 use event::{Event, Persisted};
 use following::Follower;
@@ -77,6 +81,12 @@ pub struct Weather {
     pub leadership: Option<Option<Shape>>,
     /// A fault built into that.
     pub brain_mutant: baton_leadership::Mutant,
+    /// Whether in some worlds, those that are drawn, indexes are built.
+    pub builds: bool,
+    /// A fault built into the machines of index builds.
+    pub build_mutant: baton_consensus::index_build::Mutant,
+    /// A fault built into what carries them out.
+    pub building_mutant: BuildingMutant,
     /// Whether what the machines are told is kept: [`World::recordings`].
     pub records: bool,
 }
@@ -95,6 +105,9 @@ impl Default for Weather {
             following_mutant: baton_following::Mutant::None,
             leadership: Some(None),
             brain_mutant: baton_leadership::Mutant::None,
+            builds: true,
+            build_mutant: baton_consensus::index_build::Mutant::None,
+            building_mutant: BuildingMutant::None,
             records: false,
         }
     }
@@ -135,6 +148,8 @@ struct SimMember {
     takes_writes: bool,
     syncing: bool,
     follower: Follower,
+    /// What works at index builds, while the process lives.
+    builders: BTreeMap<BuildId, Builder>,
     trouble: Trouble,
     /// Stays that far behind.
     delay: Duration,
@@ -158,6 +173,7 @@ pub struct World {
     copies_take_time: bool,
     next_copy_work: u64,
     leading: Leading,
+    building: Building,
     rings: Option<Rings>,
     now: Moment,
     agenda: Agenda,
@@ -199,6 +215,10 @@ impl World {
             }
             None => weather,
         };
+        let building = Building::new(seed, weather.builds);
+        // Who has come to rest otherwise may still build.
+        let heal_within = weather.heal_within + if building.are_there { BUILD_WITHIN } else { Duration::ZERO };
+        let weather = Weather { heal_within, ..weather };
         let count = count.max(configuration.members.len());
         let loss = if random.random_bool(0.3) { 0.0 } else { random.random_range(0.0..0.1) };
         let delay_ms_max = *[2, 10, 50, 200].get(random.random_range(0..4)).unwrap_or(&10);
@@ -212,6 +232,7 @@ impl World {
             copies_take_time: false,
             next_copy_work: 0,
             leading,
+            building,
             rings: weather.records.then(Rings::default),
             now: Moment::ZERO,
             agenda: Agenda::default(),
@@ -247,6 +268,7 @@ impl World {
             world.schedule_ms(3000, Event::Trouble);
         }
         world.begin_duties();
+        world.begin_builds();
         world
     }
 
@@ -267,7 +289,7 @@ impl World {
         if id == FOUNDER {
             // Who initiates a set begins its log; the others have none until they fetched this.
             let optime = OpTime { term: 0, timestamp: Timestamp { seconds: 900, increment: 1 } };
-            disk.apply(Entry { optime, value: 0 });
+            disk.apply(Entry::new(optime, 0));
             disk.durable = 1;
         }
         let member = SimMember {
@@ -282,6 +304,7 @@ impl World {
             takes_writes: false,
             syncing: false,
             follower: Follower::default(),
+            builders: BTreeMap::new(),
             trouble: Trouble::default(),
             delay,
             tick_at: Moment::MAX,
@@ -308,6 +331,9 @@ impl World {
         self.went_back.clear();
         self.leading.acted.clear();
         self.leading.silences.clear();
+        self.building.ended.clear();
+        self.building.voted.clear();
+        self.building.told_to_end.clear();
         if !self.healed && self.now >= self.weather.unsafe_for {
             self.heal();
         }
@@ -322,10 +348,12 @@ impl World {
         };
         self.now = self.now.max(at);
         self.happen(event);
+        self.supervise_builds();
         Ok(true)
     }
 
-    /// Whether the newest configuration has a writable primary, and all its members its log, entirely committed.
+    /// Whether the newest configuration has a writable primary, and all its members its log, entirely committed and without builds
+    /// that are under way.
     fn is_at_rest(&self) -> bool {
         let Some((primary, summary)) = self.views().filter(|(_, s)| s.is_writable).max_by_key(|(_, s)| s.term) else {
             return false;
@@ -333,6 +361,7 @@ impl World {
         let Some(configuration) = &self.disk(primary).configuration else { return false };
         let last = self.disk(primary).last();
         summary.commit_point == last
+            && self.disk(primary).catalog.under_way().next().is_none()
             && configuration.members.iter().filter(|member| member.bears_data()).all(|member| {
                 let other = &self.members[&member.id];
                 other.disk.last() == last
@@ -408,6 +437,9 @@ impl World {
             Event::TaskEnds { to, task, has_run, .. } => self.task_ends(to, task, has_run, false),
             Event::Works => self.give_out_works(),
             Event::Due { member } => self.due(member),
+            Event::BuildWork { by, build, work, what, .. } => self.build_worked(by, build, work, what),
+            Event::BuildWord { to, from, build, word } => self.hear_of_build(to, from, build, word),
+            Event::BuildLuck => self.build_luck(),
         }
     }
 

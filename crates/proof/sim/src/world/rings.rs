@@ -1,10 +1,13 @@
 //! What the members' machines were told, as a real member keeps it: for the test that all of it can be written down and replayed.
 
 use super::World;
+use super::building::Builder;
+use crate::catalog::BuildId;
+use baton_consensus::index_build::IndexBuild;
 use baton_consensus::{Consensus, MemberId};
 use baton_following::Following;
 use baton_leadership::Leadership;
-use baton_replay::{Bounds, FORMAT, Header, Machine, Recorder, write};
+use baton_replay::{Bounds, FORMAT, Header, Machine, Recorder, Recording, write};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +20,8 @@ pub(super) struct Rings {
     pub consensus: Of<Consensus>,
     pub following: Of<Following>,
     pub leadership: Of<Leadership>,
+    /// Of builds whose work has ended, by the member; each by its name, which no two have.
+    builds: BTreeMap<MemberId, Vec<(String, Recording<IndexBuild>)>>,
     /// Of processes that have ended.
     files: Vec<Vec<u8>>,
 }
@@ -29,6 +34,15 @@ fn end<M: Machine>(of: &mut Of<M>, id: MemberId, machine: Option<&M>, file: &mut
     if let Some((mut recorder, machine)) = of.remove(&id).zip(machine) {
         // A vector takes what it is given.
         let _ = write(&recorder.recording(machine), None, file);
+    }
+}
+
+impl Rings {
+    /// The work at a build ends in a member.
+    pub fn build_ended(&mut self, id: MemberId, build: BuildId, builder: Builder) {
+        let builds = self.builds.entry(id).or_default();
+        let name = format!("{}-{build}", builds.len());
+        builds.extend(builder.recording().map(|recording| (name, recording)));
     }
 }
 
@@ -47,7 +61,7 @@ impl World {
 
     /// A process ends.
     pub(super) fn end_rings(&mut self, id: MemberId) {
-        let (Some(rings), Some(member)) = (&mut self.rings, self.members.get(&id)) else { return };
+        let (Some(rings), Some(member)) = (&mut self.rings, self.members.get_mut(&id)) else { return };
         if member.consensus.is_none() {
             return;
         }
@@ -57,6 +71,12 @@ impl World {
         end(&mut rings.consensus, id, member.consensus.as_ref(), &mut file);
         end(&mut rings.following, id, Some(&member.follower.machine), &mut file);
         end(&mut rings.leadership, id, member.brain.as_ref().map(|brain| &brain.machine), &mut file);
+        for (build, builder) in std::mem::take(&mut member.builders) {
+            rings.build_ended(id, build, builder);
+        }
+        for (name, recording) in rings.builds.remove(&id).unwrap_or_default() {
+            let _ = write(&recording, Some(&name), &mut file);
+        }
         rings.files.push(file);
     }
 

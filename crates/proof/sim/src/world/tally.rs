@@ -43,6 +43,12 @@ pub struct Tally {
     pub claims: u64,
     /// Moves of leadership before a task, away from a disk, or back.
     pub moves: u64,
+    /// Index builds begun.
+    pub builds_begun: u64,
+    /// Index builds completed, as often as a primary logged that.
+    pub builds_completed: u64,
+    /// Index builds given up, likewise.
+    pub builds_given_up: u64,
     /// The rules by which leadership has decided: a bit for each place in [`Rule::ALL`].
     pub rules: u64,
     /// Of who took a step when, in the order of the steps: two worlds that differ in it were not the same.
@@ -70,6 +76,9 @@ impl Tally {
         self.deferred += other.deferred;
         self.claims += other.claims;
         self.moves += other.moves;
+        self.builds_begun += other.builds_begun;
+        self.builds_completed += other.builds_completed;
+        self.builds_given_up += other.builds_given_up;
         self.rules |= other.rules;
         // In whatever order worlds are added.
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
