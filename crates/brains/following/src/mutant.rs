@@ -41,6 +41,8 @@ pub enum Mutant {
     LeavesAGapInTheCopiedLog,
     /// Does not connect again for a collection whose copying was interrupted, and does not say so.
     ForgetsALostCopier,
+    /// Takes a copy for failed whose source was changed while its end was being noted.
+    AbandonsAWholeCopy,
     /// Neither begins anew nor says anything once a copy has failed or is done.
     NeverEndsACopy,
 }

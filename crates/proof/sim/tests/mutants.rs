@@ -216,6 +216,11 @@ fn forgetting_a_copier_that_lost_its_connection() {
 }
 
 #[test]
+fn abandoning_a_copy_that_is_whole() {
+    is_caught_copying(FollowingMutant::AbandonsAWholeCopy, &[SAYS_WHY, AT_REST]);
+}
+
+#[test]
 fn never_ending_a_copy() {
     is_caught_copying(FollowingMutant::NeverEndsACopy, &[SAYS_WHY, AT_REST]);
 }

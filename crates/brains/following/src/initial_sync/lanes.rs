@@ -129,6 +129,11 @@ impl InitialSync {
         !self.work.contains_key(&lane)
     }
 
+    /// Whether the lane is carrying this out.
+    pub(super) fn is_under_way(&self, lane: Lane, task: &Task) -> bool {
+        self.work.get(&lane).is_some_and(|work| work.is_under_way() && work.task == *task)
+    }
+
     pub(super) fn has_copiers(&self) -> bool {
         self.work.keys().any(|lane| matches!(lane, Lane::Copier(_)))
     }

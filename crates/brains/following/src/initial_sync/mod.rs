@@ -33,7 +33,8 @@
 //! - The entries that are applied follow `b` without a gap: a stream that was lost is opened again at the last entry that came, and
 //!   must begin with it.
 //! - What is asked again only asks: nothing at the source is changed by it.
-//! - An attempt ends when no lane has anything in hand; however it ends, that is said.
+//! - An attempt ends when no lane has anything in hand; however it ends, that is said. It has not failed if the member's disk says that
+//!   the copy is whole.
 //!
 //! What it deliberately does not do: choose the source (consensus); know names, documents or bytes (the machinery).
 
@@ -167,8 +168,12 @@ impl InitialSync {
         self.end_pauses();
     }
 
-    /// Its source is not the source any more. Every connection is closed.
+    /// Its source is not the source any more. Every connection is closed. A copy whose end is being noted is whole all the same, and
+    /// needs no source.
     pub fn abandon(&mut self) {
+        if self.is_under_way(Lane::Main, &Task::EndClone) && !self.is_mutant(Mutant::AbandonsAWholeCopy) {
+            return;
+        }
         self.fail(SUPERSEDED.to_owned());
         self.end_if_idle();
     }

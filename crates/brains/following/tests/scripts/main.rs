@@ -326,6 +326,7 @@ mod initial_sync {
         one_collection_newer_entry
         damaged_part
         change_of_source
+        change_of_source_at_the_end
         tenth_attempt
     }
 }

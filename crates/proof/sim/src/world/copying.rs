@@ -234,7 +234,8 @@ impl World {
         } else {
             self.copy_answer(id, lane, &work.task)
         };
-        if let Answer::LogRead { optimes, is_open: true } = &answer
+        // A stream that is opened beyond the end of the source's log says so: its first batch is empty.
+        if let (Task::ReadLog { .. }, Answer::LogRead { optimes, is_open: true }) = (&work.task, &answer)
             && optimes.is_empty()
         {
             self.begin_copy_work(id, lane, work.task, false, Duration::from_millis(POLL_MS));
