@@ -3,10 +3,10 @@
 //! Whoever deletes a third of a table writes faster than the others apply, and everybody else's write then waits for a majority behind
 //! all of it. So an operation that writes much stops now and then until a majority has what it wrote before the last step.
 //!
-//! Beside others the steps are small, so that a small write never waits behind more than a few documents, on no member and on no disk;
-//! alone they are large.
+//! Beside small writes the steps are small, so that such a write never waits behind more than a few documents, on no member and on no
+//! disk; else they are large. Operations that write much are not small to each other: loaders beside loaders go in large steps.
 //!
-//! Invariants: an operation has at most its pace's steps (see [`ALONE`], [`BESIDE_OTHERS`]), and the transaction under way, beyond the
+//! Invariants: an operation has at most its pace's steps (see [`LARGE`], [`SMALL`]), and the transaction under way, beyond the
 //! commit point, as long as that moves; no wait is longer than [`WAIT_MAX`], and there is none where nothing is committed anyway, or no
 //! set is there to do so. What a write means is the same with and without: this delays, and acknowledges nothing. An operation that ends
 //! with its first step costs no sync.
@@ -34,12 +34,12 @@ struct Pace {
     steps_ahead: usize,
 }
 
-/// While nobody else writes.
-const ALONE: Pace = Pace { step_bytes: 128 * 1024, steps_ahead: 2 };
-/// While others write. What an update of many gains with larger steps, others lose: see docs/spikes/background-writes.md.
-const BESIDE_OTHERS: Pace = Pace { step_bytes: 16 * 1024, steps_ahead: 1 };
-/// For so many seconds after a write of others an operation is beside them.
-const OTHERS_LAST_SECS: u32 = 1;
+/// While nobody writes little.
+const LARGE: Pace = Pace { step_bytes: 128 * 1024, steps_ahead: 2 };
+/// Beside small writes. What an update of many gains with larger steps, others lose: see docs/spikes/background-writes.md.
+const SMALL: Pace = Pace { step_bytes: 16 * 1024, steps_ahead: 1 };
+/// For so long after a small write the next one is expected.
+const SMALL_WRITES_LAST: Duration = Duration::from_secs(1);
 /// What an entry counts beside its bytes.
 const ENTRY_COST: usize = 256;
 /// The longest wait for one step: then the operation goes on, by one step.
@@ -49,33 +49,59 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 /// A killed operation notices within this time.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// Operations that have ended a step, by their numbers, each with the time at which it began to write.
-#[derive(Debug, Default)]
-struct UnderWay(Mutex<BTreeMap<u64, Instant>>);
+/// Who writes, how much.
+#[derive(Debug)]
+struct Writers {
+    /// Operations that have ended a step, by their numbers, each with the time at which it began to write.
+    under_way: Mutex<BTreeMap<u64, Instant>>,
+    since: Instant,
+    /// When an operation ended last that had written less than a step, in milliseconds after `since`, and one more. Zero: never.
+    small_at: AtomicU64,
+}
 
-/// One of them, as long as it lasts.
+/// One operation that has ended a step, as long as it lasts.
 #[derive(Debug)]
 struct Entry {
-    under_way: Arc<UnderWay>,
+    writers: Arc<Writers>,
     number: u64,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.under_way.0.lock().remove(&self.number);
+        self.writers.under_way.lock().remove(&self.number);
     }
 }
 
-impl UnderWay {
+impl Default for Writers {
+    fn default() -> Self {
+        Self { under_way: Mutex::default(), since: Instant::now(), small_at: AtomicU64::new(0) }
+    }
+}
+
+impl Writers {
     fn enter(self: &Arc<Self>, since: Instant) -> Entry {
-        let mut operations = self.0.lock();
+        let mut operations = self.under_way.lock();
         let number = operations.last_key_value().map_or(0, |(last, _)| last + 1);
         operations.insert(number, since);
-        Entry { under_way: Arc::clone(self), number }
+        Entry { writers: Arc::clone(self), number }
     }
 
     fn secs(&self) -> f64 {
-        self.0.lock().values().map(|since| since.elapsed().as_secs_f64()).sum()
+        self.under_way.lock().values().map(|since| since.elapsed().as_secs_f64()).sum()
+    }
+
+    /// An operation has written less than a step, after so long.
+    fn wrote_little(&self, at: Duration) {
+        self.small_at.store(at.as_millis() as u64 + 1, Ordering::Relaxed);
+    }
+
+    /// The pace of those who write much, after so long.
+    fn pace(&self, at: Duration) -> Pace {
+        let are_there = match self.small_at.load(Ordering::Relaxed) {
+            0 => false,
+            small_at => at.saturating_sub(Duration::from_millis(small_at - 1)) < SMALL_WRITES_LAST,
+        };
+        if are_there { SMALL } else { LARGE }
     }
 }
 
@@ -87,7 +113,7 @@ pub(crate) struct FlowControl {
     watchers: AtomicU64,
     waits: AtomicU64,
     wait_micros: AtomicU64,
-    under_way: Arc<UnderWay>,
+    writers: Arc<Writers>,
 }
 
 /// What flow control did since the start, for serverStatus.
@@ -110,7 +136,7 @@ impl Default for FlowControl {
             watchers: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             wait_micros: AtomicU64::new(0),
-            under_way: Arc::default(),
+            writers: Arc::default(),
         }
     }
 }
@@ -118,7 +144,12 @@ impl Default for FlowControl {
 impl FlowControl {
     /// Seconds that clients' operations which have ended a step have taken, together.
     pub fn under_way_secs(&self) -> f64 {
-        self.under_way.secs()
+        self.writers.secs()
+    }
+
+    /// How far whoever writes much may be ahead now.
+    fn pace(&self) -> Pace {
+        self.writers.pace(self.writers.since.elapsed())
     }
 
     /// The commit point has moved.
@@ -157,54 +188,29 @@ struct Ahead {
     steps: VecDeque<Timestamp>,
     /// Of the step under way.
     bytes: usize,
-    /// Entries of the log since `ended`.
-    entries: usize,
-    /// Where the last step ended.
-    ended: Option<Timestamp>,
-    /// The second in which others were last seen to write.
-    others_at_secs: Option<u32>,
-    /// Whether a step has shown if there are others; until then there may be.
-    is_known: bool,
 }
 
 impl Ahead {
-    fn pace(&self) -> Pace {
-        let are_others_there = match (self.is_known, self.ended, self.others_at_secs) {
-            (false, ..) => true,
-            (true, Some(ended), Some(others)) => ended.seconds <= others + OTHERS_LAST_SECS,
-            (true, ..) => false,
-        };
-        if are_others_there { BESIDE_OTHERS } else { ALONE }
-    }
-
     /// Whether the step is full with what is about to be written, so that a majority is to have it soon.
-    fn fills(&mut self, bytes: usize, entries: usize) -> bool {
+    fn fills(&mut self, pace: Pace, bytes: usize, entries: usize) -> bool {
         self.bytes += bytes + entries * ENTRY_COST;
-        self.entries += entries;
-        self.bytes >= self.pace().step_bytes
+        self.bytes >= pace.step_bytes
     }
 
     /// Ends the step under way with what was written last.
     fn end_step(&mut self, written: Timestamp) {
-        // Within a second entries are numbered without gaps: what is not this operation's is others'.
-        if let Some(ended) = self.ended.filter(|ended| ended.seconds == written.seconds) {
-            self.is_known = true;
-            if (written.increment.saturating_sub(ended.increment) as usize) > self.entries {
-                self.others_at_secs = Some(written.seconds);
-            }
-        }
-        (self.bytes, self.entries, self.ended) = (0, 0, Some(written));
+        self.bytes = 0;
         self.steps.push_back(written);
     }
 
     /// Whether a step is to be committed before another is begun.
-    fn is_due(&self) -> bool {
-        self.steps.len() >= self.pace().steps_ahead
+    fn is_due(&self, pace: Pace) -> bool {
+        self.steps.len() >= pace.steps_ahead
     }
 
     /// The step that is to be committed before another is begun. Those before it are committed with it.
-    fn next_wait(&mut self) -> Option<Timestamp> {
-        let surplus = (self.steps.len() + 1).saturating_sub(self.pace().steps_ahead);
+    fn next_wait(&mut self, pace: Pace) -> Option<Timestamp> {
+        let surplus = (self.steps.len() + 1).saturating_sub(pace.steps_ahead);
         self.steps.drain(..surplus).next_back()
     }
 }
@@ -215,26 +221,42 @@ pub struct Throttle {
     ahead: Mutex<Ahead>,
     /// When it began; not if it is the member's own, which goes on by itself wherever it was ended.
     since: Option<Instant>,
+    /// Once it has written at the set's pace.
+    writers: OnceLock<Arc<Writers>>,
+    /// Once it has ended a step.
     entry: OnceLock<Entry>,
 }
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self { ahead: Mutex::default(), since: Some(Instant::now()), entry: OnceLock::new() }
+        Self { ahead: Mutex::default(), since: Some(Instant::now()), writers: OnceLock::new(), entry: OnceLock::new() }
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        // A client waits for it, and it is over before a step was: whoever writes much makes room for the next of its kind.
+        if let (Some(writers), Some(_), None) = (self.writers.get(), self.since, self.entry.get()) {
+            writers.wrote_little(writers.since.elapsed());
+        }
     }
 }
 
 impl Throttle {
     /// For what the member does by itself, and no client waits for.
     pub fn of_member() -> Self {
-        Self { since: None, ..Self::default() }
+        let mut throttle = Self::default();
+        throttle.since = None;
+        throttle
     }
 
     /// Commits a transaction as [`Storage::commit`] does, and notes it.
     pub fn commit(&self, storage: &Storage, transaction: Transaction, durability: Durability) -> Result<OpTime> {
         let (ends_step, is_synced_early) = if storage.has_pace() {
-            let mut ahead = self.ahead.lock();
-            (ahead.fills(transaction.bytes(), transaction.oplog_entries()), ahead.pace().steps_ahead > 1)
+            self.writers.get_or_init(|| Arc::clone(&storage.flow.writers));
+            let pace = storage.flow.pace();
+            let ends_step = self.ahead.lock().fills(pace, transaction.bytes(), transaction.oplog_entries());
+            (ends_step, pace.steps_ahead > 1)
         } else {
             (false, false)
         };
@@ -246,7 +268,7 @@ impl Throttle {
         if ends_step {
             self.ahead.lock().end_step(optime.timestamp);
             if let Some(since) = self.since {
-                self.entry.get_or_init(|| storage.flow.under_way.enter(since));
+                self.entry.get_or_init(|| storage.flow.writers.enter(since));
             }
         }
         Ok(optime)
@@ -254,12 +276,12 @@ impl Throttle {
 
     /// How large a transaction should be, in bytes, so that it is no more than a step.
     pub fn transaction_bytes(&self, storage: &Storage) -> usize {
-        if storage.has_pace() { self.ahead.lock().pace().step_bytes } else { usize::MAX }
+        if storage.has_pace() { storage.flow.pace().step_bytes } else { usize::MAX }
     }
 
     /// Whether [`Self::wait`] is to be called first: whoever holds something that others wait for gives it back.
-    pub fn is_due(&self) -> bool {
-        self.ahead.lock().is_due()
+    pub fn is_due(&self, storage: &Storage) -> bool {
+        self.ahead.lock().is_due(storage.flow.pace())
     }
 
     /// Waits until the operation may go on writing. To be asked where it holds nothing that others wait for.
@@ -267,7 +289,7 @@ impl Throttle {
     /// # Errors
     /// What `interrupt` says.
     pub fn wait(&self, storage: &Storage, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
-        let next = self.ahead.lock().next_wait();
+        let next = self.ahead.lock().next_wait(storage.flow.pace());
         let Some(step) = next else { return Ok(()) };
         if storage.commit_point().is_some_and(|committed| committed < step) {
             storage.queue().settle(Durability::Wanted);
@@ -305,84 +327,71 @@ mod tests {
         Timestamp { seconds: 1, increment }
     }
 
-    /// Writes documents of a kilobyte, waits as it is told to, and gives the most that was ever unseen, in bytes. `others` says how many
-    /// entries of others come before each.
-    fn unseen_max(asks_every: u32, others: impl Fn(u32) -> u32) -> (Ahead, usize) {
-        let (mut ahead, mut written, mut increment, mut seen, mut unseen_max) = (Ahead::default(), Vec::new(), 0, 0, 0);
-        for n in 0..10_000 {
-            increment += others(n) + 1;
-            written.push(increment);
-            if ahead.fills(1000, 1) {
-                ahead.end_step(at(increment));
+    const ONE: usize = 1000 + ENTRY_COST;
+
+    /// Writes documents of a kilobyte, waits as it is told to, and gives the most that was ever unseen, in bytes.
+    fn unseen_max(pace: Pace, asks_every: u32) -> usize {
+        let (mut ahead, mut seen, mut unseen_max) = (Ahead::default(), 0, 0);
+        for n in 1..10_000 {
+            if ahead.fills(pace, 1000, 1) {
+                ahead.end_step(at(n));
             }
-            let unseen = written.iter().rev().take_while(|at| **at > seen).count() * (1000 + ENTRY_COST);
-            unseen_max = unseen_max.max(unseen);
+            unseen_max = unseen_max.max((n - seen) as usize * ONE);
             if n % asks_every == 0
-                && let Some(step) = ahead.next_wait()
+                && let Some(step) = ahead.next_wait(pace)
             {
                 seen = step.increment;
             }
         }
-        (ahead, unseen_max)
+        unseen_max
     }
-
-    const ONE: usize = 1000 + ENTRY_COST;
 
     #[test]
     fn an_operation_is_at_most_so_many_steps_ahead() {
-        let (ahead, unseen) = unseen_max(1, |_| 0);
-        assert_eq!(ahead.pace(), ALONE);
-        assert!(unseen <= ALONE.steps_ahead * (ALONE.step_bytes + ONE), "{unseen}");
-        assert!(unseen > ALONE.step_bytes, "{unseen}");
+        for pace in [LARGE, SMALL] {
+            let unseen = unseen_max(pace, 1);
+            assert!(unseen <= pace.steps_ahead * (pace.step_bytes + ONE), "{unseen}");
+            assert!(unseen >= pace.step_bytes, "{unseen}");
+        }
     }
 
     #[test]
     fn who_asks_seldom_waits_for_the_last_of_the_steps_that_ended_meanwhile() {
-        let (_, unseen) = unseen_max(200, |_| 0);
-        assert!(unseen <= ALONE.steps_ahead * (ALONE.step_bytes + ONE) + 200 * ONE, "{unseen}");
+        let unseen = unseen_max(LARGE, 200);
+        assert!(unseen <= LARGE.steps_ahead * (LARGE.step_bytes + ONE) + 200 * ONE, "{unseen}");
     }
 
     #[test]
-    fn beside_others_the_steps_are_small() {
-        let (ahead, unseen) = unseen_max(1, |n| u32::from(n % 10 == 0));
-        assert_eq!(ahead.pace(), BESIDE_OTHERS);
-        assert!(unseen <= BESIDE_OTHERS.steps_ahead * (BESIDE_OTHERS.step_bytes + ONE), "{unseen}");
-    }
-
-    #[test]
-    fn a_while_after_the_last_write_of_others_they_are_large_again() {
-        let mut ahead = Ahead::default();
-        assert_eq!(ahead.pace(), BESIDE_OTHERS, "nothing is known yet");
-        for (increment, entries) in [(10, 10), (30, 10)] {
-            ahead.fills(0, entries);
-            ahead.end_step(at(increment));
-        }
-        assert_eq!(ahead.pace(), BESIDE_OTHERS, "ten entries were of others");
-        for (seconds, pace) in [(2, BESIDE_OTHERS), (3, ALONE)] {
-            ahead.end_step(Timestamp { seconds, increment: 1 });
-            assert_eq!(ahead.pace(), pace);
-        }
+    fn steps_are_small_for_a_while_after_each_small_write() {
+        let writers = Writers::default();
+        let after = Duration::from_millis;
+        assert_eq!(writers.pace(after(0)), LARGE, "nobody has written");
+        writers.wrote_little(after(500));
+        assert_eq!([writers.pace(after(500)), writers.pace(after(1499))], [SMALL; 2]);
+        assert_eq!(writers.pace(after(1500)), LARGE);
+        writers.wrote_little(after(1500));
+        assert_eq!(writers.pace(after(1499)), SMALL, "another thread's clock was read first");
     }
 
     #[test]
     fn who_is_under_way_counts_until_it_ends_with_all_the_time_since_its_beginning() {
-        let under_way = Arc::new(UnderWay::default());
+        let writers = Arc::new(Writers::default());
         let minute_ago = Instant::now().checked_sub(Duration::from_secs(60)).expect("this machine runs for a minute");
-        let (one, other) = (under_way.enter(minute_ago), under_way.enter(minute_ago));
-        assert!((120.0..130.0).contains(&under_way.secs()));
+        let (one, other) = (writers.enter(minute_ago), writers.enter(minute_ago));
+        assert!((120.0..130.0).contains(&writers.secs()));
         drop(one);
-        let third = under_way.enter(Instant::now());
-        assert!((60.0..65.0).contains(&under_way.secs()));
+        let third = writers.enter(Instant::now());
+        assert!((60.0..65.0).contains(&writers.secs()));
         drop((other, third));
-        assert_eq!(under_way.secs(), 0.0);
+        assert_eq!(writers.secs(), 0.0);
     }
 
     #[test]
     fn small_operations_never_wait() {
         let mut ahead = Ahead::default();
         for _ in 0..20 {
-            assert!(!ahead.fills(500, 1));
-            assert_eq!(ahead.next_wait(), None);
+            assert!(!ahead.fills(SMALL, 500, 1));
+            assert_eq!(ahead.next_wait(SMALL), None);
         }
     }
 }

@@ -86,6 +86,40 @@ fn an_operation_of_one_step_costs_no_sync_and_one_of_two_asks_for_it() {
     assert_eq!(syncs(), before + 1);
 }
 
+/// How large a transaction of an operation that begins now should be, in bytes.
+fn step_bytes(storage: &Storage) -> usize {
+    Throttle::default().transaction_bytes(storage)
+}
+
+#[test]
+fn small_writes_make_steps_small_and_large_ones_leave_them() {
+    let (storage, collection, _directory) = open();
+    let write = |id: i32, throttle: &Throttle, bytes: usize| {
+        let document = rawdoc! { "_id": id, "t": "x".repeat(bytes) };
+        let mut transaction = Transaction::default();
+        storage.insert(&mut transaction, &collection, &document, None).unwrap();
+        throttle.commit(&storage, transaction, Durability::Applied).unwrap();
+    };
+    let large = step_bytes(&storage);
+    // Loaders, of some megabytes in many transactions, and what the member does by itself.
+    for id in 0..10 {
+        write(id, &Throttle::default(), 300 * 1024);
+    }
+    write(10, &Throttle::of_member(), 100);
+    assert_eq!(step_bytes(&storage), large);
+    // A small operation counts once it is over: until then it may write much.
+    let throttle = Throttle::default();
+    write(11, &throttle, 100);
+    assert_eq!(step_bytes(&storage), large);
+    drop(throttle);
+    // It counts for a second, in which this thread may not have had the processor.
+    let is_small = |id| {
+        write(id, &Throttle::default(), 100);
+        step_bytes(&storage) < large
+    };
+    assert!((12..40).any(is_small));
+}
+
 #[test]
 fn without_a_set_to_commit_it_transactions_are_of_any_size() {
     let (storage, ..) = open();

@@ -141,7 +141,7 @@ pub(super) fn change_all(
                 for record in records.by_ref() {
                     let (changed, optime) = change_record(&each, now, record, of.filter, retry, reply, change)?;
                     written.add(changed, optime, retry);
-                    if held.elapsed() >= SLICE_TIME || work.throttle.is_due() {
+                    if held.elapsed() >= SLICE_TIME || work.throttle.is_due(work.storage) {
                         break;
                     }
                 }
