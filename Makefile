@@ -153,12 +153,13 @@ bench-failover: release ## how long no majority writes are taken when the primar
 	@$(BENCH) failover $(call BENCH_PLACE,failover) $(BENCH_FLAGS)
 
 # Of the events all if none is named, e.g. EVENTS="drop compact"; BUSY=16 puts so many clients that are never idle in place of the
-# steady two; BEFORE=PATH measures the members of that binary first. BENCH_PICTURES=docs draws the documentation's picture.
+# steady two; ROUNDS=3 gives medians; BEFORE=PATH measures the members of that binary first. BENCH_PICTURES=docs draws the
+# documentation's picture.
 EVENTS ?=
 BUSY ?= 0
 BEFORE ?=
 bench-disturbance: release ## what steady clients notice of drops, index builds, large deletes, compactions, backups, copies
-	@$(BENCH) disturbance --records $(RECORDS) --busy $(BUSY) $(if $(EVENTS),--events $(call commas,$(EVENTS))) \
+	@$(BENCH) disturbance --records $(RECORDS) --busy $(BUSY) --rounds $(ROUNDS) $(if $(EVENTS),--events $(call commas,$(EVENTS))) \
 	  $(if $(BEFORE),--before "$(BEFORE)") $(call BENCH_PLACE,disturbance) $(BENCH_FLAGS)
 	@$(ENV) lab/run.sh draw disturbance "$(BENCH_DIR)" "$(or $(BENCH_PICTURES),$(BENCH_DIR))"
 

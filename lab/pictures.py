@@ -92,7 +92,7 @@ def _disturbance(report):
         for role, color in (("reader", "tab:green"), ("writer", "tab:blue")):
             axes.plot(*zip(*shown["longestMs"][role]), ".", markersize=2, color=color, label=role, rasterized=True)
         for event in shown["events"]:
-            start, end = event["startSecs"], event["startSecs"] + max(event["endedSecs"], 1)
+            start, end = event["startSecs"], event["startSecs"] + max(event["endedSecs"] - event["waitedSecs"], 1)
             axes.axvspan(start, end, color="gray", alpha=0.2, linewidth=0)
             name = event["event"] + (" (refused)" if event["refused"] else "")
             axes.annotate(name, ((start + end) / 2, 0.98), xycoords=("data", "axes fraction"), fontsize=7, rotation=90,

@@ -96,7 +96,7 @@ def test_every_picture_is_drawn_from_its_report(tmp_path):
         "uplink": {"curves": curves, "mbit": 200},
         "failover": {"series": [(0, 1), (1, 2)], "events": {"killed": 0.2, "returned": 0.5}},
         "disturbance": {"records": 9, "runs": [{"name": "now", "report": {
-            "events": [{"event": "drop", "startSecs": 1, "endedSecs": 0.1, "refused": None}],
+            "events": [{"event": "drop", "startSecs": 1, "waitedSecs": 0, "endedSecs": 0.1, "refused": None}],
             "longestMs": {"reader": [(0, 1), (1, 2)], "writer": [(0, 1)]}}}]},
         "leadership-backup": {"part": "backup", "members": 3, "rows": {mode: [{
             "perSecond": [5, 6, 7], "all": {"perSecond": 6}, "moves": 1, "seen": [(0.2, 0, []), (0.4, None, [0]), (0.6, 1, [0])]}]

@@ -59,13 +59,15 @@ def test_a_set_is_measured_alone_where_etcd_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, events", [
-    (["--events", "drop,flush"], ["drop", "flush"]),
+    (["--events", "drop,flush", "--rounds", 2], ["drop", "flush"]),
     # In its own order, and with what is done by secondaries and by another member alone.
     (["--events", "sync-file,index-unique", "--busy", 2], ["index-unique", "sync-file"]),
 ])
 def test_what_steady_clients_notice_of_events_is_measured(tmp_path, arguments, events):
     report = bench(tmp_path, "disturbance", "--records", 1500, "--quiet", 1, "--rest", 5, "--cache-gb", 0.25, *arguments)
-    (run,) = report["runs"]
+    names = [run["name"] for run in report["runs"]]
+    assert names == (["now", "now-2"] if "--rounds" in arguments else ["now"])
+    run = report["runs"][-1]
     assert [row["event"] for row in run["report"]["events"]] == events
     for row in run["report"]["events"]:
         assert row["refused"] is None and 0 < row["answeredSecs"] <= row["endedSecs"]

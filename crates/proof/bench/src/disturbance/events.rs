@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bson::{Bson, Document, RawDocument, doc};
@@ -110,6 +111,16 @@ impl Event {
         }
     }
 
+    /// The kind of task that it asks for, where that may have to wait for its turn.
+    fn gated(self) -> Option<&'static str> {
+        match self {
+            Self::Compact => Some("compaction"),
+            Self::Validate => Some("validate"),
+            Self::Backup => Some("backup"),
+            _ => None,
+        }
+    }
+
     /// The kinds of tasks that are part of it, on whatever member they run.
     fn tasks(self) -> &'static [&'static str] {
         match self {
@@ -118,6 +129,14 @@ impl Event {
             _ => &["indexBuild", "dropCleanup", "validate", "ttlDeletion"],
         }
     }
+}
+
+/// Whether the event waits for its turn on this member.
+fn waits(address: &str, event: Event) -> Result<bool, Failure> {
+    let Some(kind) = event.gated() else { return Ok(false) };
+    let status = Wire::connect(address)?.command(&doc! { "serverStatus": 1, "metrics": 0, "$db": "admin" })?;
+    let waiting = status.get_document("tasks")?.get_array("waiting")?;
+    Ok(waiting.iter().filter_map(|task| task.as_document()?.get_str("kind").ok()).any(|waits| waits == kind))
 }
 
 /// What came of an event.
@@ -236,6 +255,32 @@ impl Stage<'_> {
             Event::Ttl => self.expire(),
             Event::Flush => self.flush(),
         }
+    }
+
+    /// Brings the event about, as [`Self::bring_about`] does; tells when its work began, too. A task may have to wait for its turn, in
+    /// which nothing works.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn bring_about_watched(&mut self, event: Event) -> Result<(Outcome, Instant), Failure> {
+        let begun = Instant::now();
+        let (addresses, over) = (self.set.addresses(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut worked_at = begun;
+                while !over.load(Ordering::SeqCst) {
+                    if addresses.iter().any(|address| waits(address, event).unwrap_or(false)) {
+                        worked_at = Instant::now();
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                worked_at
+            });
+            let outcome = self.bring_about(event);
+            over.store(true, Ordering::SeqCst);
+            let worked_at = watcher.join().map_err(|_| "whoever watched the members' tasks panicked")?;
+            Ok((outcome?, worked_at))
+        })
     }
 
     /// Waits until nothing of the event is left to be done on any member; gives when that was first so.

@@ -19,28 +19,70 @@ const POINTS: u64 = 3000;
 pub struct Row {
     /// The event.
     pub event: Event,
-    /// Why it was refused, if it was.
+    /// Why it was refused, if it was in any round.
     pub refused: Option<String>,
+    /// What was measured, at least once.
+    pub rounds: Vec<Round>,
+}
+
+/// What an event did in one round.
+pub struct Round {
+    /// Until it had its turn, in seconds.
+    pub waited_secs: f64,
     /// Until it was answered, in seconds.
     pub answered_secs: f64,
     /// Until it had ended on all members, in seconds.
     pub ended_secs: f64,
-    /// From its start to its end.
+    /// From the beginning of its work to its end.
     pub stretch: Stretch,
     /// By role: without it, and meanwhile.
     pub figures: Vec<(Role, Figures, Figures)>,
 }
 
-impl Row {
-    /// Of the throughput of all clients right before, what was left.
-    pub fn throughput_ratio(&self) -> f64 {
+impl Round {
+    /// Of the throughput of all clients without it, what was left.
+    fn throughput_ratio(&self) -> f64 {
         let sum = |of: fn(&(Role, Figures, Figures)) -> f64| self.figures.iter().map(of).sum::<f64>();
         sum(|(_, _, meanwhile)| meanwhile.per_sec) / sum(|(_, quiet, _)| quiet.per_sec)
+    }
+}
+
+/// The same events of several rounds, each in one row.
+pub fn gather(rounds: Vec<Vec<Row>>) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for row in rounds.into_iter().flatten() {
+        match rows.iter_mut().find(|gathered| gathered.event == row.event) {
+            Some(gathered) => {
+                gathered.refused = gathered.refused.take().or(row.refused);
+                gathered.rounds.extend(row.rounds);
+            }
+            None => rows.push(row),
+        }
+    }
+    rows
+}
+
+impl Row {
+    /// Of the throughput of all clients without the event, what was left.
+    pub fn throughput_ratio(&self) -> f64 {
+        self.median(Round::throughput_ratio)
+    }
+
+    /// The median of the rounds; of an even number the lower of the two in the middle.
+    fn median(&self, figure: impl Fn(&Round) -> f64) -> f64 {
+        let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// The median of a figure of one role.
+    fn of_role(&self, place: usize, figure: impl Fn(&Figures, &Figures) -> f64) -> f64 {
+        self.median(|round| round.figures.get(place).map_or(f64::NAN, |(_, quiet, meanwhile)| figure(quiet, meanwhile)))
     }
 
     fn json(&self) -> Value {
         let mut roles = serde_json::Map::new();
-        for (role, quiet, meanwhile) in &self.figures {
+        for (role, quiet, meanwhile) in self.rounds.iter().flat_map(|round| &round.figures) {
             let ratio = meanwhile.p99 / quiet.p99;
             roles.insert(
                 role.name().into(),
@@ -48,8 +90,10 @@ impl Row {
             );
         }
         json!({
-            "event": self.event.name(), "refused": self.refused, "answeredSecs": self.answered_secs, "endedSecs": self.ended_secs,
-            "startSecs": self.stretch.start as f64 / 1e9, "throughputRatio": self.throughput_ratio(), "clients": roles,
+            "event": self.event.name(), "refused": self.refused, "waitedSecs": self.median(|round| round.waited_secs),
+            "answeredSecs": self.median(|round| round.answered_secs),
+            "endedSecs": self.median(|round| round.ended_secs), "startSecs": self.median(|round| round.stretch.start as f64 / 1e9),
+            "throughputRatio": self.throughput_ratio(), "clients": roles,
         })
     }
 }
@@ -74,12 +118,14 @@ pub fn targets(row: &Row, records: u64, busy: usize) -> Vec<Target> {
         let place = format!("{records} documents");
         targets.push(Target { demand, place, figure, bound, at_least: false });
     };
-    for (role, quiet, meanwhile) in &row.figures {
-        at_most(format!("{event}: {}'s p99, of quiet", role.name()), meanwhile.p99 / quiet.p99, P99_RATIO_MAX);
-        at_most(format!("{event}: {}'s longest, ms", role.name()), meanwhile.longest, LONGEST_MS_MAX);
+    for (place, role) in Role::ALL.into_iter().enumerate() {
+        let ratio = row.of_role(place, |quiet, meanwhile| meanwhile.p99 / quiet.p99);
+        at_most(format!("{event}: {}'s p99, of quiet", role.name()), ratio, P99_RATIO_MAX);
+        let longest = row.of_role(place, |_, meanwhile| meanwhile.longest);
+        at_most(format!("{event}: {}'s longest, ms", role.name()), longest, LONGEST_MS_MAX);
     }
     if row.event == Event::Drop {
-        at_most(format!("{event}: answered after, s"), row.answered_secs, DROP_SECS_MAX);
+        at_most(format!("{event}: answered after, s"), row.median(|round| round.answered_secs), DROP_SECS_MAX);
     }
     targets
 }
@@ -87,7 +133,7 @@ pub fn targets(row: &Row, records: u64, busy: usize) -> Vec<Target> {
 /// The table. Latencies are milliseconds.
 pub fn text(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| event | answered, ended (s) | client | a second, of quiet | quiet: p50, p99, p99.9, longest (ms) | meanwhile | p99, of quiet | failed |\n\
+        "| event | waited, answered, ended (s) | client | a second, of quiet | quiet: p50, p99, p99.9, longest (ms) | meanwhile | p99, of quiet | failed |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
@@ -95,20 +141,28 @@ pub fn text(rows: &[Row]) -> String {
             text += &format!("| {} | refused: {why} | | | | | | |\n", row.event.name());
             continue;
         }
-        for (place, (role, quiet, meanwhile)) in row.figures.iter().enumerate() {
+        for (place, role) in Role::ALL.into_iter().enumerate() {
+            let (answered, ended) = (row.median(|round| round.answered_secs), row.median(|round| round.ended_secs));
+            let waited = row.median(|round| round.waited_secs);
             let (event, took) = match place {
-                0 => (row.event.name(), format!("{:.2}, {:.2}", row.answered_secs, row.ended_secs)),
+                0 => (row.event.name(), format!("{waited:.2}, {answered:.2}, {ended:.2}")),
                 _ => Default::default(),
             };
-            let four = |f: &Figures| format!("{:.2}, {:.2}, {:.2}, {:.1}", f.p50, f.p99, f.p999, f.longest);
+            let four = |which: fn(&Figures, &Figures) -> Figures| {
+                let of = |figure: fn(&Figures) -> f64| {
+                    row.of_role(place, |quiet, meanwhile| figure(&which(quiet, meanwhile)))
+                };
+                let (p50, p99, p999) = (of(|f| f.p50), of(|f| f.p99), of(|f| f.p999));
+                format!("{p50:.2}, {p99:.2}, {p999:.2}, {:.1}", of(|f| f.longest))
+            };
             text += &format!(
                 "| {event} | {took} | {} | {:.2} | {} | {} | {:.2} | {} |\n",
                 role.name(),
-                meanwhile.per_sec / quiet.per_sec,
-                four(quiet),
-                four(meanwhile),
-                meanwhile.p99 / quiet.p99,
-                meanwhile.failures,
+                row.of_role(place, |quiet, meanwhile| meanwhile.per_sec / quiet.per_sec),
+                four(|quiet, _| *quiet),
+                four(|_, meanwhile| *meanwhile),
+                row.of_role(place, |quiet, meanwhile| meanwhile.p99 / quiet.p99),
+                row.of_role(place, |_, meanwhile| meanwhile.failures as f64),
             );
         }
     }
