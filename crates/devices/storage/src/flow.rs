@@ -11,6 +11,8 @@
 //! set is there to do so. What a write means is the same with and without: this delays, and acknowledges nothing. An operation that ends
 //! with its first step costs no sync.
 //!
+//! A member that is the whole set has committed what is durable here, and waits for that: its commit point follows when somebody looks.
+//!
 //! Who ends a step is known to be under way until the operation ends: leadership is not moved lightly over its head.
 //!
 //! Source: MongoDB manual, "Flow Control", for the purpose and the name of the switch; the bound by operation is Baton's own.
@@ -108,6 +110,9 @@ impl Writers {
 /// The commit point's movement, and what flow control did since the start.
 pub(crate) struct FlowControl {
     is_on: AtomicBool,
+    /// This member is the whole set, which has committed what is durable here: the commit point, of which nobody is told then, follows
+    /// some time later.
+    is_alone: AtomicBool,
     moved: Mutex<Instant>,
     has_moved: Condvar,
     watchers: AtomicU64,
@@ -131,6 +136,7 @@ impl Default for FlowControl {
     fn default() -> Self {
         Self {
             is_on: AtomicBool::new(true),
+            is_alone: AtomicBool::new(false),
             moved: Mutex::new(Instant::now()),
             has_moved: Condvar::new(),
             watchers: AtomicU64::new(0),
@@ -176,9 +182,13 @@ impl FlowControl {
         }
         self.watchers.fetch_sub(1, Ordering::SeqCst);
         drop(moved);
+        self.waited_since(began);
+        outcome
+    }
+
+    fn waited_since(&self, began: Instant) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         self.wait_micros.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
-        outcome
     }
 }
 
@@ -201,6 +211,10 @@ impl Ahead {
     fn end_step(&mut self, written: Timestamp) {
         self.bytes = 0;
         self.steps.push_back(written);
+    }
+
+    fn has_ended_a_step(&self) -> bool {
+        !self.steps.is_empty()
     }
 
     /// Whether a step is to be committed before another is begun.
@@ -255,13 +269,14 @@ impl Throttle {
         let (ends_step, is_synced_early) = if storage.has_pace() {
             self.writers.get_or_init(|| Arc::clone(&storage.flow.writers));
             let pace = storage.flow.pace();
-            let ends_step = self.ahead.lock().fills(pace, transaction.bytes(), transaction.oplog_entries());
-            (ends_step, pace.steps_ahead > 1)
+            let mut ahead = self.ahead.lock();
+            let is_second = pace.steps_ahead > 1 && ahead.has_ended_a_step();
+            (ahead.fills(pace, transaction.bytes(), transaction.oplog_entries()), is_second)
         } else {
             (false, false)
         };
         // Nobody else may want the disk of this member; and without it there is no majority. Where the next step waits for this one,
-        // `wait` asks for the sync.
+        // `wait` asks for the sync; so it does for the first step, after which there may be nothing more.
         let wants_sync = ends_step && is_synced_early && durability == Durability::Applied;
         let durability = if wants_sync { Durability::Wanted } else { durability };
         let optime = storage.commit(transaction, durability)?;
@@ -291,6 +306,14 @@ impl Throttle {
     pub fn wait(&self, storage: &Storage, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
         let next = self.ahead.lock().next_wait(storage.flow.pace());
         let Some(step) = next else { return Ok(()) };
+        if storage.flow.is_alone.load(Ordering::Relaxed) {
+            if storage.queue().durable().timestamp < step {
+                let began = Instant::now();
+                storage.queue().sync();
+                storage.flow.waited_since(began);
+            }
+            return interrupt();
+        }
         if storage.commit_point().is_some_and(|committed| committed < step) {
             storage.queue().settle(Durability::Wanted);
         }
@@ -302,6 +325,11 @@ impl Storage {
     /// Whether there is a set that commits what is written here, and operations are to wait for it.
     fn has_pace(&self) -> bool {
         self.flow.is_on.load(Ordering::Relaxed) && self.commit_point().is_some()
+    }
+
+    /// Says whether this member is the whole set.
+    pub fn note_alone(&self, is_alone: bool) {
+        self.flow.is_alone.store(is_alone, Ordering::Relaxed);
     }
 
     /// Switches flow control on or off (`enableFlowControl`); it is on at the start.

@@ -53,10 +53,11 @@ fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) 
     storage
 }
 
+/// Entries that no majority has, at the worst: three steps of 128 KB, of documents that are in the log and in their family.
+const ENTRIES_MAX: usize = 3 * 128 * 1024 / (2 * DOCUMENT_BYTES) + 3;
+
 #[test]
 fn who_writes_much_waits_until_the_set_has_most_of_it() {
-    // Entries that no majority has, at the worst: three steps of 128 KB, of documents that are in the log and in their family.
-    let entries_max = 3 * 128 * 1024 / (2 * DOCUMENT_BYTES) + 3;
     let (written, worst) = (Cell::new(Vec::new()), Cell::new(0));
     let storage = insert_many(2000, true, |storage, _| {
         let mut optimes = written.take();
@@ -68,8 +69,26 @@ fn who_writes_much_waits_until_the_set_has_most_of_it() {
     let figures = storage.flow_figures();
     // A wait that is given up lets one step more pass: on a machine that stands still for long.
     let given_up = figures.wait_micros as usize / 100_000;
-    assert!(worst.get() <= entries_max * (1 + given_up), "{} entries, {figures:?}", worst.get());
+    assert!(worst.get() <= ENTRIES_MAX * (1 + given_up), "{} entries, {figures:?}", worst.get());
     assert!(figures.waits > 0, "{figures:?}");
+}
+
+/// A commit point of which nobody is told held each step of a lone member's loaders up for a tenth of a second.
+#[test]
+fn a_member_alone_waits_for_its_disk_and_not_for_its_commit_point() {
+    let written = Cell::new(Vec::new());
+    let storage = insert_many(2000, false, |storage, _| {
+        storage.note_alone(true);
+        let mut optimes = written.take();
+        optimes.push(storage.queue().applied());
+        let durable = storage.queue().durable();
+        let unsafe_yet = optimes.iter().rev().take_while(|optime| **optime > durable).count();
+        assert!(unsafe_yet <= ENTRIES_MAX, "{unsafe_yet} entries");
+        written.set(optimes);
+    });
+    let figures = storage.flow_figures();
+    // One thread syncs by itself what it has written.
+    assert!(figures.waits <= 1, "{figures:?}");
 }
 
 #[test]
@@ -78,12 +97,13 @@ fn an_operation_of_one_step_costs_no_sync_and_one_of_two_asks_for_it() {
     let (throttle, text) = (Throttle::default(), "x".repeat(64 * 1024));
     let syncs = || storage.statistics().log_syncs;
     let before = syncs();
-    let mut transaction = Transaction::default();
-    storage.insert(&mut transaction, &collection, &rawdoc! { "_id": 1, "t": text.as_str() }, None).unwrap();
-    throttle.commit(&storage, transaction, Durability::Applied).unwrap();
-    assert_eq!(syncs(), before);
-    throttle.wait(&storage, &|| Ok(())).unwrap();
-    assert_eq!(syncs(), before + 1);
+    for (id, synced) in [(1, 0), (2, 1)] {
+        throttle.wait(&storage, &|| Ok(())).unwrap();
+        let mut transaction = Transaction::default();
+        storage.insert(&mut transaction, &collection, &rawdoc! { "_id": id, "t": text.as_str() }, None).unwrap();
+        throttle.commit(&storage, transaction, Durability::Applied).unwrap();
+        assert_eq!(syncs(), before + synced);
+    }
 }
 
 /// How large a transaction of an operation that begins now should be, in bytes.

@@ -264,7 +264,7 @@ impl Driver {
         }
         self.lanes.retain(|id| configuration.member(id).is_some());
         self.follower.set_delay(configuration.member_at(&self.host).map_or(Duration::ZERO, |member| member.delay));
-        self.progress.want(configuration.members.len() > 1);
+        self.note_members(configuration.members.len());
         self.await_configuration();
         let (storage, inbox) = (Arc::clone(&self.storage), Arc::clone(&self.inbox));
         let write = move || {

@@ -266,7 +266,7 @@ impl Driver {
             left: None,
         };
         driver.begin_leading(meter)?;
-        driver.progress.want(driver.consensus.configuration().is_some_and(|c| c.members.len() > 1));
+        driver.note_members(driver.consensus.configuration().map_or(0, |configuration| configuration.members.len()));
         let member = driver.consensus.configuration().and_then(|c| c.member_at(&driver.host));
         driver.follower.set_delay(member.map_or(Duration::ZERO, |member| member.delay));
         (driver.on_topology)(&driver.shared.view.load());
@@ -345,6 +345,12 @@ impl Driver {
         if self.commit_point_noted.1.elapsed() >= COMMIT_POINT_INTERVAL {
             self.note_commit_point();
         }
+    }
+
+    /// There are so many members, this one with them; none, if there is no set.
+    fn note_members(&self, members: usize) {
+        self.progress.want(members > 1);
+        self.storage.note_alone(members == 1);
     }
 
     /// How long a member alone leaves its log unlooked at.
