@@ -292,7 +292,7 @@ fn confirming_before_having_heard_who_is_busy() {
 
 #[test]
 fn giving_up_who_was_not_heard_of_after_one_election_timeout() {
-    is_caught_leading(Some(Shape::Claims), 1250, BrainMutant::GivesUpUnheardSoon, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 2300, BrainMutant::GivesUpUnheardSoon, MAJORITY);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Never is a majority of the voters busy by claims that a primary has confirmed.
 //!
-//! What is not counted: tasks that could not wait, or no longer; a member that some primary had not heard of for the election timeout,
-//! and so took for gone with its claim after it had begun, until its tasks have ended (before that the confirmation was no longer to be
-//! believed); a member that some configuration in use gives no vote. Where somebody lies nothing can be said: he may confirm what he
-//! likes.
+//! What is not counted: tasks that could not wait, or no longer; until its tasks have ended, a member that some primary had not heard of
+//! for the election timeout, and so took for gone with its claim after it had begun (before that the confirmation was no longer to be
+//! believed), and a member that some configuration in use gave no vote meanwhile: a primary with that one asked nobody for it. Where
+//! somebody lies nothing can be said: he may confirm what he likes.
 
 use super::Checker;
 use crate::world::{Brain, Silence, World};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// See the file's header.
 #[derive(Default)]
 pub struct MajorityFree {
-    /// Members whose claims a primary took for those of a dead.
+    /// Members whose claims a primary took for those of a dead, or of nobody.
     given_up: BTreeSet<MemberId>,
     /// The most slots that any configuration had while these were busy.
     slots: usize,
@@ -54,14 +54,16 @@ impl Checker for MajorityFree {
                 others.filter_map(|busy| primary.silence(*busy, world.now())).for_each(&mut give_up);
             }
         }
+        for id in self.busy.keys() {
+            let votes = |set: &Set| set.member(id.0).is_some_and(|member| member.is_voter);
+            if !world.brains().all(|(_, brain)| brain.set().is_none_or(votes)) {
+                self.given_up.insert(*id);
+            }
+        }
         if self.busy.len() <= self.slots {
             return Ok(());
         }
-        let is_voter = |id: &&MemberId| {
-            let votes = |set: &Set| set.member(id.0).is_some_and(|member| member.is_voter);
-            world.brains().all(|(_, brain)| brain.set().is_none_or(votes))
-        };
-        let honoured: Vec<_> = self.busy.keys().filter(|id| !self.given_up.contains(id)).filter(is_voter).collect();
+        let honoured: Vec<_> = self.busy.keys().filter(|id| !self.given_up.contains(id)).collect();
         if honoured.len() > self.slots {
             return Err(format!("members {honoured:?} are busy, where {} may be", self.slots));
         }

@@ -182,6 +182,8 @@ impl World {
         }
         let wait_us = match task {
             Task::Read { .. } | Task::ReadPart { .. } => self.copying.random_range(20_000..700_000),
+            // A disk that has taken in a whole copy may sync for long.
+            Task::Sync | Task::EndClone => self.copying.random_range(1_000..2_000_000),
             _ if is_of_source(&task) => self.copying.random_range(1_000..60_000),
             _ => self.copying.random_range(50..5_000),
         };
@@ -247,7 +249,20 @@ impl World {
         {
             follower.moved_at = now;
         }
+        // Nobody hears anything more from a process that starts itself anew.
+        if work.task == Task::Restart {
+            return;
+        }
+        self.look_at_log(id);
         self.answer_copying(id, lane, answer);
+    }
+
+    /// A member's driver looks where its log ends before it judges whatever comes in.
+    fn look_at_log(&mut self, id: MemberId) {
+        let position = self.disk(id).position();
+        if self.members[&id].consensus.as_ref().is_some_and(|consensus| consensus.position() != position) {
+            self.deliver(id, Told::Log(position));
+        }
     }
 
     fn answer_copying(&mut self, id: MemberId, lane: Lane, answer: Answer) {

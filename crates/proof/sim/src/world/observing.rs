@@ -51,6 +51,12 @@ impl World {
         &self.members[&id].disk
     }
 
+    /// Whether a member has given up its log for a copy that is not whole, or has not begun to use it.
+    pub fn is_copying(&self, id: MemberId) -> bool {
+        let member = &self.members[&id];
+        !member.disk.is_whole || member.follower.machine.is_copying()
+    }
+
     /// Whether every configuration in use gives a member a vote.
     pub fn is_voter(&self, id: MemberId) -> bool {
         let mut configurations = self.members.values().filter_map(|member| member.consensus.as_ref()?.configuration());
