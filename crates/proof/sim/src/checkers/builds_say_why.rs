@@ -33,7 +33,7 @@ impl Checker for BuildsSayWhy {
                     *since = (boot, now);
                 }
                 let said = world.builder(id, index.build).map(|builder| builder.said());
-                let spoke = said.map_or(since.1, |(_, spoke)| spoke).max(world.paused_until(id));
+                let spoke = said.map_or(since.1, |(_, spoke)| spoke).max(world.late_until(id));
                 if now.saturating_sub(spoke) > SILENCE_MAX + world.build_part_max() {
                     return Err(format!("member {id} says nothing of {index:?} since {spoke:?}: {said:?}"));
                 }

@@ -32,7 +32,7 @@ impl Checker for Deadlines {
         for (id, brain) in world.brains() {
             for task in brain.tasks().filter(|task| task.is_waiting) {
                 // Whoever pauses does it late.
-                let latest = task.deadline.map(|deadline| deadline.max(world.paused_until(id)) + SLACK);
+                let latest = task.deadline.map(|deadline| deadline.max(world.late_until(id)) + SLACK);
                 if latest.is_some_and(|latest| world.now() > latest) {
                     return Err(format!("member {id} still waits for {:?}", task.work));
                 }

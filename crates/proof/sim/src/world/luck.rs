@@ -95,6 +95,7 @@ impl World {
             // A pause within a longer one ends it no sooner: what is due then is due at its end.
             let longer = if leads { member.paused_until } else { self.now };
             member.paused_until = longer.max(self.now + pause);
+            member.late_until = member.late_until.max(member.paused_until);
         }
         self.schedule(pause, Event::Resume { member: id });
     }

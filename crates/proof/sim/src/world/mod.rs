@@ -143,6 +143,8 @@ struct SimMember {
     boot: u64,
     /// Does nothing until then.
     paused_until: Moment,
+    /// Until then something may come late that was due in a pause, though that was ended by the healing.
+    late_until: Moment,
     /// Its clock's error, in seconds.
     skew_secs: i64,
     takes_writes: bool,
@@ -300,6 +302,7 @@ impl World {
             summary: Summary::default(),
             boot: 0,
             paused_until: Moment::ZERO,
+            late_until: Moment::ZERO,
             skew_secs,
             takes_writes: false,
             syncing: false,

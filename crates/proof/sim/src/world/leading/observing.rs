@@ -210,9 +210,9 @@ impl World {
         &self.leading.restarts
     }
 
-    /// A member does nothing until then.
-    pub fn paused_until(&self, id: MemberId) -> Duration {
-        self.members[&id].paused_until
+    /// Until then something may come late that was due while the member paused.
+    pub fn late_until(&self, id: MemberId) -> Duration {
+        self.members[&id].late_until
     }
 
     /// What every wall clock says, as time since 1970. Worlds begin at some midnight, or ten seconds before it.
