@@ -77,6 +77,8 @@ def test_what_steady_clients_notice_of_events_is_measured(tmp_path, arguments, e
                 assert figures["perSecond"] > 0 and figures["failures"] == 0
                 assert 0 < figures["p50Ms"] <= figures["p99Ms"] <= figures["p999Ms"] <= figures["longestMs"]
             assert run["report"]["longestMs"][role]
+        for time in ("quiet", "meanwhile"):
+            assert any(used["ran"] > 0 for used in row["threads"][time].values())
     demands = [target["demand"] for target in report["targets"]]
     assert any("throughput" in demand for demand in demands) == ("--busy" in arguments)
     assert ("drop: answered after, s" in demands) == ("drop" in events)

@@ -245,6 +245,11 @@ impl Load {
         Ok(Self { shared, threads })
     }
 
+    /// When they were started.
+    pub fn begun(&self) -> Instant {
+        self.shared.begun
+    }
+
     /// Nanoseconds since they were started.
     pub fn now(&self) -> u64 {
         self.shared.now()

@@ -11,6 +11,7 @@ mod events;
 mod load;
 mod report;
 mod table;
+mod threads;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use events::{Event, Outcome, Stage};
 use load::{Figures, Load, Role, Stretch};
 use report::{Round, Row};
 use table::Table;
+use threads::Threads;
 
 /// Events beside steady clients.
 #[derive(Clone, Debug, clap::Args)]
@@ -90,6 +92,7 @@ pub fn run(args: &DisturbanceArgs) -> Result<(), Failure> {
         }
         let rows = report::gather(rounds);
         text += &report::text(&rows);
+        text += &report::threads_text(&rows);
         if binary.is_none() {
             targets =
                 rows.iter().flat_map(|row| report::targets(row, args.records, args.busy)).collect::<Vec<Target>>();
@@ -105,16 +108,17 @@ fn measure(args: &DisturbanceArgs, place: &PlaceArgs, name: &str) -> Result<(Vec
     eprintln!("{name}: loading {} documents", args.records);
     table.load(&set, table::TABLE)?;
     let load = Load::start(set.addresses(), args.busy)?;
+    let threads = Threads::watch(load.begun());
     let (mut rows, mut brought) = (Vec::new(), Vec::<Brought>::new());
     for event in Event::ALL.into_iter().filter(|event| args.events.is_empty() || args.events.contains(event)) {
         let next = one(args, &mut set, &load, table, event, scratch.path())?;
         if let Some(before) = brought.last() {
-            rows.push(shown(before, next.quiet, &load)?);
+            rows.push(shown(before, next.quiet, &load, &threads)?);
         }
         brought.push(next);
     }
     if let Some(last) = brought.last() {
-        rows.push(shown(last, quiet(args, &set, &load)?, &load)?);
+        rows.push(shown(last, quiet(args, &set, &load)?, &load, &threads)?);
     }
     load.rest();
     let shown = report::json(&rows, &load.samples());
@@ -133,7 +137,7 @@ struct Brought {
 }
 
 /// What the clients noticed of an event, now that the quiet after it is over, too; printed as it comes.
-fn shown(brought: &Brought, quiet_after: Stretch, load: &Load) -> Result<Row, Failure> {
+fn shown(brought: &Brought, quiet_after: Stretch, load: &Load, threads: &Threads) -> Result<Row, Failure> {
     let samples = load.samples();
     let figures = Role::ALL.into_iter().map(|role| {
         let pace = load.pace_ns(role);
@@ -152,6 +156,7 @@ fn shown(brought: &Brought, quiet_after: Stretch, load: &Load) -> Result<Row, Fa
             ended_secs: brought.ended.as_secs_f64(),
             stretch: brought.meanwhile,
             figures: figures.collect::<Result<_, Failure>>()?,
+            threads: [threads.used(&[brought.quiet, quiet_after]), threads.used(&[brought.meanwhile])],
         }],
     };
     let text = report::text(std::slice::from_ref(&row));

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::events::Event;
 use super::load::{Figures, Role, Sample, Stretch};
+use super::threads::{self, ByName};
 use crate::target::Target;
 
 /// How often p99 may be what it is without the event.
@@ -37,6 +38,8 @@ pub struct Round {
     pub stretch: Stretch,
     /// By role: without it, and meanwhile.
     pub figures: Vec<(Role, Figures, Figures)>,
+    /// Where the processors' time went: without it, and meanwhile.
+    pub threads: [ByName; 2],
 }
 
 impl Round {
@@ -80,6 +83,11 @@ impl Row {
         self.median(|round| round.figures.get(place).map_or(f64::NAN, |(_, quiet, meanwhile)| figure(quiet, meanwhile)))
     }
 
+    /// Where the processors' time went, in the mean of the rounds.
+    fn threads(&self) -> [ByName; 2] {
+        [0, 1].map(|which| threads::mean(self.rounds.iter().map(|round| &round.threads[which])))
+    }
+
     fn json(&self) -> Value {
         let mut roles = serde_json::Map::new();
         for (role, quiet, meanwhile) in self.rounds.iter().flat_map(|round| &round.figures) {
@@ -89,11 +97,13 @@ impl Row {
                 json!({ "quiet": quiet.json(), "meanwhile": meanwhile.json(), "p99Ratio": ratio }),
             );
         }
+        let [quiet, meanwhile] = self.threads();
         json!({
             "event": self.event.name(), "refused": self.refused, "waitedSecs": self.median(|round| round.waited_secs),
             "answeredSecs": self.median(|round| round.answered_secs),
             "endedSecs": self.median(|round| round.ended_secs), "startSecs": self.median(|round| round.stretch.start as f64 / 1e9),
             "throughputRatio": self.throughput_ratio(), "clients": roles,
+            "threads": { "quiet": threads::json(&quiet), "meanwhile": threads::json(&meanwhile) },
         })
     }
 }
@@ -165,6 +175,18 @@ pub fn text(rows: &[Row]) -> String {
                 row.of_role(place, |_, meanwhile| meanwhile.failures as f64),
             );
         }
+    }
+    text
+}
+
+/// Where the processors' time went meanwhile, and where without the event: of the members' threads by name, and of the clients', how long
+/// they ran and how long they were kept waiting for a processor.
+pub fn threads_text(rows: &[Row]) -> String {
+    let mut text =
+        String::from("\n| event | ran/waited, hundredths of a second a second, quiet → meanwhile |\n|---|---|\n");
+    for row in rows {
+        let [quiet, meanwhile] = row.threads();
+        text += &format!("| {} | {} |\n", row.event.name(), threads::differences(&quiet, &meanwhile));
     }
     text
 }
