@@ -257,12 +257,12 @@ impl Stage<'_> {
         }
     }
 
-    /// Brings the event about, as [`Self::bring_about`] does; tells when its work began, too. A task may have to wait for its turn, in
-    /// which nothing works.
+    /// Brings the event about, as [`Self::bring_about`] does; tells when its work began and when it was answered, too. A task may have to
+    /// wait for its turn, in which nothing works.
     ///
     /// # Errors
     /// See there.
-    pub fn bring_about_watched(&mut self, event: Event) -> Result<(Outcome, Instant), Failure> {
+    pub fn bring_about_watched(&mut self, event: Event) -> Result<(Outcome, Instant, Instant), Failure> {
         let begun = Instant::now();
         let (addresses, over) = (self.set.addresses(), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -277,9 +277,10 @@ impl Stage<'_> {
                 worked_at
             });
             let outcome = self.bring_about(event);
+            let answered_at = Instant::now();
             over.store(true, Ordering::SeqCst);
             let worked_at = watcher.join().map_err(|_| "whoever watched the members' tasks panicked")?;
-            Ok((outcome?, worked_at))
+            Ok((outcome?, worked_at, answered_at))
         })
     }
 

@@ -189,8 +189,8 @@ fn one(
     let quiet = quiet(args, stage.set, load)?;
     stage.find_primary(event)?;
     let begun = Instant::now();
-    let (outcome, worked_at) = stage.bring_about_watched(event)?;
-    let (answered, waited) = (begun.elapsed(), worked_at - begun);
+    let (outcome, worked_at, answered_at) = stage.bring_about_watched(event)?;
+    let (answered, waited) = (answered_at - begun, worked_at - begun);
     let ended = stage.await_end(event)?.max(begun + answered) - begun;
     std::thread::sleep(MEANWHILE_MIN.saturating_sub(worked_at.elapsed()));
     let end = quiet.end + ended.max(waited + MEANWHILE_MIN).as_nanos() as u64;

@@ -15,10 +15,8 @@ impl Checker for EndedForNeed {
     fn check(&mut self, world: &World) -> Result<(), String> {
         for acted in world.acted().iter().filter(|acted| matches!(acted.effect, Effect::End { .. })) {
             let brain = world.brains().find(|(id, _)| *id == acted.member).map(|(_, brain)| brain);
-            let is_needed = brain.is_some_and(|brain| {
-                brain.heard().any(|gossip| gossip.is_primary && gossip.asks_to_end == Some(acted.member.0))
-            });
-            if !is_needed {
+            // Whoever has taken that back since in the same moment had said so.
+            if !acted.is_named && !brain.is_some_and(|brain| brain.is_named(acted.member)) {
                 return Err(format!("member {} ({:?}), and no primary has named it", acted.member, acted.effect));
             }
         }

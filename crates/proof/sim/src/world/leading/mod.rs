@@ -235,6 +235,7 @@ impl World {
                 Effect::HandOver { to, .. } | Effect::Resume { to, .. } => Some(brain.see(now, *to)),
                 _ => None,
             };
+            let is_named = matches!(effect, Effect::End { .. }) && brain.is_named(id);
             match &effect {
                 Effect::Admit { task, why, .. } => {
                     self.tally.decided(*why);
@@ -256,7 +257,7 @@ impl World {
                 }
                 Effect::Release { .. } | Effect::Transition(_) => {}
             }
-            self.leading.acted.push(Acted { member: id, effect, state, seen });
+            self.leading.acted.push(Acted { member: id, effect, state, seen, is_named });
         }
         let Some(brain) = self.brain_mut(id) else { return };
         let occupation = Occupation {

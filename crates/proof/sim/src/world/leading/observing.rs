@@ -40,6 +40,8 @@ pub struct Acted {
     pub state: State,
     /// Of a move: what could be known of its target.
     pub seen: Option<Seen>,
+    /// Of a task that is to end: whether a primary was known then to need this member.
+    pub is_named: bool,
 }
 
 /// What a primary that moves leadership could know.
@@ -118,6 +120,11 @@ impl Brain {
     /// What it was told last by others.
     pub fn heard(&self) -> impl Iterator<Item = &Gossip> {
         self.known.values().map(|known| &*known.gossip)
+    }
+
+    /// Whether a primary that it has heard of needs this member, and asks it to end its tasks.
+    pub fn is_named(&self, id: MemberId) -> bool {
+        self.heard().any(|gossip| gossip.is_primary && gossip.asks_to_end == Some(id.0))
     }
 
     /// What it decided lately.
