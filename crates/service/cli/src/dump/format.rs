@@ -12,6 +12,7 @@ use flate2::write::GzEncoder;
 use sha1::{Digest, Sha1};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const NAME_BYTES_MAX: usize = 238;
 /// Of a longer one, so much is kept before the hash of the whole.
 const NAME_BYTES_KEPT: usize = 208;
-const BUFFER_BYTES: usize = 1 << 20;
+/// What is read at once.
+const READ_BYTES: usize = 1 << 20;
+/// What is written at once, and then on disk. A gigabyte that was left to the end is what everybody's next sync waits behind, on whatever
+/// member has that disk.
+const WRITTEN_BYTES: usize = 256 << 10;
 
 /// The file name for a collection, without endings: what is not a letter, a digit or one of `-_.~` is `%XX`, a space `+`.
 pub fn file_name_of(collection: &str) -> String {
@@ -148,7 +153,10 @@ impl Writer {
     /// With a text that names it.
     pub fn create(path: &Path, gzip: bool) -> Result<Self, String> {
         let name = path.display().to_string();
-        let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).map_err(|e| format!("{name}: {e}"))?);
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).custom_flags(libc::O_DSYNC);
+        let file = options.open(path).map_err(|e| format!("{name}: {e}"))?;
+        let file = BufWriter::with_capacity(WRITTEN_BYTES, file);
         let inner =
             if gzip { Inner::Gzip(GzEncoder::new(file, flate2::Compression::default())) } else { Inner::Plain(file) };
         Ok(Self { inner, path: name })
@@ -199,7 +207,7 @@ impl<R: Read> Read for Counted<R> {
 
 fn open(path: &Path, gzip: bool, count: Arc<AtomicU64>) -> Result<Box<dyn Read + Send>, String> {
     let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let counted = BufReader::with_capacity(BUFFER_BYTES, Counted { inner: file, count });
+    let counted = BufReader::with_capacity(READ_BYTES, Counted { inner: file, count });
     Ok(if gzip { Box::new(BufReader::new(MultiGzDecoder::new(counted))) } else { Box::new(counted) })
 }
 
