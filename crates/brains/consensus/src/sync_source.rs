@@ -180,6 +180,16 @@ impl Consensus {
             && near.round_trip.zip(far.round_trip).is_some_and(|(near, far)| near + NEARER_BY < far)
     }
 
+    /// Whether the peer has been heard lately. Once another is primary, whoever has been silent for as long as it takes to replace a
+    /// primary is one that was: it may have said last that it is ahead, and what follows comes from another. Nobody's write would have a
+    /// majority until the longer timeout of the heartbeats.
+    fn is_heard(&self, id: MemberId, peer: &Peer) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let (settings, is_replaced) = (&configuration.settings, self.primary.is_some_and(|primary| primary != id));
+        let silence_max = settings.heartbeat_timeout;
+        peer.is_alive(self.now, if is_replaced { silence_max.min(settings.election_timeout) } else { silence_max })
+    }
+
     /// Whether the peer has what this member lacks: entries, or data at all.
     fn is_behind(&self, peer: &Peer) -> bool {
         match self.data {
@@ -196,7 +206,7 @@ impl Consensus {
         if self.avoided_sources.contains_key(&source) {
             return false;
         }
-        let is_alive = peer.is_alive(self.now, configuration.settings.heartbeat_timeout);
+        let is_alive = self.is_heard(source, peer);
         // One that has just started again was gone, and is not readable for a moment: no reason to begin a copy anew.
         if self.data == DataState::InitialSync {
             return is_alive || peer.heard_at.is_some_and(|at| self.now.saturating_sub(at) < RESTART_PATIENCE);
@@ -286,7 +296,7 @@ impl Consensus {
         if !member.bears_data()
             || !peer.state().is_readable()
             || peer.unreachable
-            || !peer.is_alive(self.now, configuration.settings.heartbeat_timeout)
+            || !self.is_heard(id, peer)
             || (me.builds_indexes && !member.builds_indexes)
             || !(is_ahead || is_level_primary)
             || (!configuration.settings.chaining_allowed && !is_primary && self.primary.is_some() && !catches_up)
@@ -359,15 +369,27 @@ mod tests {
 
     /// A member answers a heartbeat; the sibling says that it fetches from the primary.
     fn answer(consensus: &mut Consensus, now_secs: u64, from: MemberId, seconds: u32, round_trip: Duration) {
-        let is_primary = from == PRIMARY;
+        answer_under(PRIMARY, consensus, now_secs, from, seconds, round_trip);
+    }
+
+    /// The same, where this member is primary.
+    fn answer_under(
+        primary: MemberId,
+        consensus: &mut Consensus,
+        now_secs: u64,
+        from: MemberId,
+        seconds: u32,
+        round_trip: Duration,
+    ) {
+        let is_primary = from == primary;
         let gossip = Gossip {
             protocol_version: crate::PROTOCOL_VERSION,
-            term: 1,
-            primary: Some(PRIMARY),
+            term: 1 + i64::from(primary.0),
+            primary: Some(primary),
             state: if is_primary { MemberState::Primary } else { MemberState::Secondary },
             position: at(seconds),
             commit_point: at(5).written,
-            sync_source: (!is_primary).then_some(PRIMARY),
+            sync_source: (!is_primary).then_some(primary),
             configuration_version: consensus.configuration.as_ref().unwrap().version,
             leadership: None,
         };
@@ -422,6 +444,17 @@ mod tests {
         consensus.step(Duration::from_secs(16), Input::Tick);
         assert_eq!(consensus.sync_source, None);
         answer(&mut consensus, 21, SIBLING, 8, NEAR);
+        assert_eq!(consensus.sync_source, Some(SIBLING));
+    }
+
+    #[test]
+    fn a_primary_that_fell_silent_while_it_was_ahead_is_left_once_another_leads() {
+        let mut consensus = follower(true);
+        consensus.configuration.as_mut().unwrap().settings.election_timeout = Duration::from_secs(2);
+        answer(&mut consensus, 2, PRIMARY, 9, FAR);
+        answer_under(SIBLING, &mut consensus, 3, SIBLING, 4, FAR);
+        assert_eq!(consensus.sync_source, Some(PRIMARY), "what was heard last of the new primary's log is older");
+        answer_under(SIBLING, &mut consensus, 5, SIBLING, 8, FAR);
         assert_eq!(consensus.sync_source, Some(SIBLING));
     }
 
