@@ -11,7 +11,8 @@
 //! set is there to do so. What a write means is the same with and without: this delays, and acknowledges nothing. An operation that ends
 //! with its first step costs no sync.
 //!
-//! A member that is the whole set has committed what is durable here, and waits for that: its commit point follows when somebody looks.
+//! A member that is the whole set has committed what is durable here, and waits for that, as long as its disk takes: its commit point
+//! follows when somebody looks. Such a wait is not interrupted.
 //!
 //! Who ends a step is known to be under way until the operation ends: leadership is not moved lightly over its head.
 //!
@@ -296,7 +297,8 @@ impl Throttle {
 
     /// Whether [`Self::wait`] is to be called first: whoever holds something that others wait for gives it back.
     pub fn is_due(&self, storage: &Storage) -> bool {
-        self.ahead.lock().is_due(storage.flow.pace())
+        let ahead = self.ahead.lock();
+        ahead.has_ended_a_step() && ahead.is_due(storage.flow.pace())
     }
 
     /// Waits until the operation may go on writing. To be asked where it holds nothing that others wait for.
@@ -304,7 +306,11 @@ impl Throttle {
     /// # Errors
     /// What `interrupt` says.
     pub fn wait(&self, storage: &Storage, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
-        let next = self.ahead.lock().next_wait(storage.flow.pace());
+        let next = {
+            let mut ahead = self.ahead.lock();
+            // Most operations are small: they need not know the pace.
+            if ahead.has_ended_a_step() { ahead.next_wait(storage.flow.pace()) } else { None }
+        };
         let Some(step) = next else { return Ok(()) };
         if storage.flow.is_alone.load(Ordering::Relaxed) {
             if storage.queue().durable().timestamp < step {
