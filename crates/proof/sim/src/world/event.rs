@@ -148,6 +148,11 @@ pub(super) enum Event {
     },
     /// Somebody wants an index, or does not any more.
     BuildLuck,
+    /// Somebody looks for a primary, the last of so many times, to ask it to end a build.
+    BuildKill {
+        build: BuildId,
+        looks: u16,
+    },
     /// What recurs is due: of one member, or of all.
     Due {
         member: Option<MemberId>,
@@ -203,6 +208,7 @@ impl Event {
             | Self::Resume { .. }
             | Self::Works
             | Self::BuildLuck
+            | Self::BuildKill { .. }
             | Self::Due { .. } => None,
         }
     }

@@ -443,6 +443,7 @@ impl World {
             Event::BuildWork { by, build, work, what, .. } => self.build_worked(by, build, work, what),
             Event::BuildWord { to, from, build, word } => self.hear_of_build(to, from, build, word),
             Event::BuildLuck => self.build_luck(),
+            Event::BuildKill { build, looks } => self.kill_build_of_next(build, looks),
         }
     }
 

@@ -11,6 +11,10 @@ use rand::Rng;
 
 /// So many indexes a collection has at most.
 const INDEXES_MAX: usize = 3;
+/// So often a client whose primary died looks for the next one.
+const LOOKS_MAX: u16 = 400;
+/// So often it asks that one.
+const KILLS_MAX: u16 = 20;
 
 impl World {
     /// A world with builds begins.
@@ -32,7 +36,7 @@ impl World {
         }
         match self.building.random.random_range(0..10) {
             0..7 => self.begin_build(primary),
-            7 => self.kill_build(),
+            7 => self.kill_some_build(),
             _ => {
                 let builds: Vec<BuildEntry> = self.builds_at(primary);
                 let Some(build) = self.one_of(&builds) else { return };
@@ -87,21 +91,46 @@ impl World {
     }
 
     /// Somebody kills the operation of a build, on whatever member.
-    fn kill_build(&mut self) {
+    fn kill_some_build(&mut self) {
         let builders =
             self.members.iter().flat_map(|(id, member)| member.builders.keys().map(move |build| (id, *build)));
         let builders: Vec<(MemberId, BuildId)> = builders.collect();
-        let Some((id, build)) = self.one_of(&builders) else { return };
+        if let Some((id, build)) = self.one_of(&builders) {
+            self.kill_build_at(id, build);
+        }
+    }
+
+    fn kill_build_at(&mut self, id: MemberId, build: BuildId) {
         self.tell_build(id, build, BuildInput::Killed(Error::new(ErrorCode::Interrupted, "killed")));
     }
 
-    /// Now and then a primary dies just after it has ended a build: who has heard of that, and who has not, is what differs.
-    pub(super) fn may_die_of_end(&mut self, primary: MemberId) {
+    /// Now and then a primary dies just after it has ended a build: who has heard of that, and who has not, is what differs. Its
+    /// client, who waits in vain, may not want the index any more.
+    pub(super) fn may_die_of_end(&mut self, primary: MemberId, build: BuildId) {
         let is_calm = self.healed || self.duties().is_some_and(|duties| duties.is_calm);
-        if !is_calm && self.building.random.random_bool(0.25) {
+        if !is_calm && self.building.random.random_bool(0.4) {
             let wait_ms = self.building.random.random_range(0..=2 * self.delay_ms_max);
             let boot = self.members[&primary].boot;
             self.schedule_ms(wait_ms, Event::ProcessEnds { by: primary, boot });
+            self.schedule_ms(wait_ms + 1, Event::BuildKill { build, looks: LOOKS_MAX });
+        }
+    }
+
+    /// A client who has lost its primary looks for the next one, and asks it to end the build.
+    pub(in crate::world) fn kill_build_of_next(&mut self, build: BuildId, looks: u16) {
+        if self.healed {
+            return;
+        }
+        let writers = self.writers();
+        let primary = self.one_of(&writers);
+        if let Some(primary) = primary {
+            self.kill_build_at(primary, build);
+        }
+        // Who has found one asks again: at first that one may not have noticed that it leads.
+        let left = if primary.is_some() { looks.min(KILLS_MAX) } else { looks };
+        if left > 1 {
+            let wait_ms = self.building.random.random_range(10..150);
+            self.schedule_ms(wait_ms, Event::BuildKill { build, looks: left - 1 });
         }
     }
 

@@ -184,12 +184,14 @@ impl World {
 
     /// Lets a builder learn something, and wakes it.
     pub(super) fn tell_build(&mut self, id: MemberId, build: BuildId, input: BuildInput) {
+        self.touch(id);
         let (now, traces) = (self.now, self.weather.trace);
         let Some(builder) = self.builder_mut(id, build) else { return };
         if traces {
             eprintln!("{now:?} member {id} builds {build}: {input:?}");
         }
-        let is_to_end = matches!(input, BuildInput::Failed(_) | BuildInput::Killed(_)) && builder.leads.is_some();
+        let ends = matches!(input, BuildInput::Failed(_) | BuildInput::Killed(_) | BuildInput::Objection(_));
+        let is_to_end = ends && builder.leads.is_some();
         builder.step(now, input);
         let told = ToldToEnd { member: id, build, is_ending: builder.machine.is_ending() };
         let is_resting = builder.is_resting;
@@ -306,7 +308,7 @@ impl World {
         self.tally.builds_completed += u64::from(is_commit);
         self.tally.builds_given_up += u64::from(!is_commit);
         self.leave_build(id, build);
-        self.may_die_of_end(id);
+        self.may_die_of_end(id, build);
     }
 
     fn log_of_build(&mut self, id: MemberId, build: BuildEntry) -> Entry {
