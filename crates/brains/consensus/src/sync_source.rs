@@ -1,10 +1,14 @@
 //! From whom to fetch.
 //!
 //! A source must be strictly ahead, so that no circle of members waits for itself; the primary, which fetches from nobody,
-//! may also be level, and so may whoever has data be to one that has none. Among those that qualify the nearest is taken; the primary is preferred unless another is nearer by
-//! more than [`NEARER_BY`]. A source is kept while it serves, because changing costs a fetch, with one exception: where a member
-//! turns out to be nearer by more than [`NEARER_BY`], it becomes the source, [`NEARER_MOVES_MAX`] times an hour at most. That is how
-//! the second member of a far site comes to fetch from the first. (MongoDB: `changeSyncSourceThresholdMillis` and
+//! may also be level, and so may whoever has data be to one that has none. Among those that qualify the nearest is taken; the
+//! primary is preferred unless another is nearer by more than [`NEARER_BY`]. Where nobody is primary, whose log ends in the latest
+//! term comes before the nearest: another's end may have to be rolled back as soon as it has been fetched, and fetched again
+//! after that.
+//!
+//! A source is kept while it serves, because changing costs a fetch, with one exception: where a member turns out to be nearer
+//! by more than [`NEARER_BY`], it becomes the source, [`NEARER_MOVES_MAX`] times an hour at most. That is how the second member
+//! of a far site comes to fetch from the first. (MongoDB: `changeSyncSourceThresholdMillis` and
 //! `maxNumSyncSourceChangesPerHour`, with the same values.)
 //!
 //! Who copies all data of a source takes the primary only if there is no other, and a member in heavy work only before that; and nobody
@@ -23,7 +27,8 @@ use crate::consensus::{Consensus, Role};
 use crate::message::{MemberState, Position};
 use crate::peer::Peer;
 use crate::step::{DataState, Effect, Moment};
-use baton_types::{OpTime, Timestamp};
+use baton_types::{OpTime, Term, Timestamp};
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// By how much another source must be nearer than the primary.
@@ -266,7 +271,8 @@ impl Consensus {
                 let distance = peer.round_trip.unwrap_or(Duration::MAX / 2);
                 let is_primary = self.primary == Some(**id);
                 let distance = if is_primary { distance.saturating_sub(NEARER_BY) } else { distance };
-                (!self.suits(**id), self.reluctance(**id), distance, **id)
+                let term = if self.primary.is_none() { peer.position.written.term } else { Term::default() };
+                (!self.suits(**id), self.reluctance(**id), Reverse(term), distance, **id)
             })
             .map(|(id, _)| *id)
     }
@@ -414,6 +420,21 @@ mod tests {
         let mut consensus = follower(false);
         answer(&mut consensus, 2, SIBLING, 6, NEAR);
         assert_eq!(consensus.sync_source, Some(PRIMARY));
+    }
+
+    #[test]
+    fn without_a_primary_who_ends_in_the_latest_term_is_followed_before_who_is_nearest() {
+        let later = |seconds, term| {
+            let OpTime { timestamp, .. } = at(seconds).written;
+            let entry = OpTime { term, timestamp };
+            Position { written: entry, applied: entry, durable: entry }
+        };
+        let mut consensus = follower(true);
+        answer(&mut consensus, 2, SIBLING, 9, NEAR);
+        consensus.peers.get_mut(&PRIMARY).unwrap().position = later(7, 2);
+        assert_eq!(consensus.choose_source(), Some(SIBLING), "the primary sees to it that there is one log");
+        consensus.primary = None;
+        assert_eq!(consensus.choose_source(), Some(PRIMARY));
     }
 
     /// Member 2 of a set of three, without data, which has heard from nobody.

@@ -152,7 +152,7 @@ fn saying_nothing_of_what_cannot_be_applied() {
 
 #[test]
 fn giving_up_a_copy_that_the_set_cannot_spare() {
-    is_caught_following(1000, FollowingMutant::NeverAsksToSpare, &[SPARED]);
+    is_caught_following(2000, FollowingMutant::NeverAsksToSpare, &[SPARED]);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! There is one committed log: what any member ever knew to be committed, no member contradicts, nobody removes, and no
 //! acknowledged majority write is missing from it.
 //!
-//! Who may remove it is a member that is still in an earlier term than the one it was committed in, and so had no part in that:
-//! it follows a primary that was, and hears of the later one in time. What it knows itself to be committed it keeps (as the
-//! checker of commit points sees to).
+//! Who may remove it is a member that was still in an earlier term than the one it was committed in when it decided to, and so had no
+//! part in that: it follows a primary that was, and hears of the later one in time. Its disk may be at work when it does, even when it
+//! votes for it: by the longer log, so for nobody who lacks more. What it knows itself to be committed it keeps (as the checker of
+//! commit points sees to).
 
 use super::Checker;
 use crate::ByMember;

@@ -466,12 +466,12 @@ impl World {
             return TakenAway::Unrecoverable { reason: "the log has no such entry".to_owned() };
         }
         let len = member.disk.place(common.timestamp) + 1;
-        let term = member.summary.term;
-        let removed = member.disk.log[len..].iter().map(|entry| Removed { term, entry: *entry });
+        let Some((here, source)) = member.follower.page.take() else {
+            return TakenAway::Failed { reason: "no page has come".to_owned() };
+        };
+        let removed = member.disk.log[len..].iter().map(|entry| Removed { term: here.term, entry: *entry });
         self.removed.extend(removed);
-        if let Some((here, source)) = member.follower.page.take() {
-            self.went_back.push(WentBack { member: id, here, source, common });
-        }
+        self.went_back.push(WentBack { member: id, here, source, common });
         let before = member.disk.catalog.clone();
         member.disk.roll_back(common);
         if self.weather.building_mutant == BuildingMutant::KeepsRolledBackStarts {

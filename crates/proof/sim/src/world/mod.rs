@@ -127,7 +127,7 @@ pub struct ToldVote {
 /// An entry that a member rolled back.
 #[derive(Clone, Copy, Debug)]
 pub struct Removed {
-    /// The member's term.
+    /// The member's term when it decided to: it may learn of another while its disk is at work.
     pub term: Term,
     /// The entry.
     pub entry: Entry,
