@@ -22,6 +22,7 @@ use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Entries and bytes that one transaction takes in, at the most (bytes: reached, not exceeded by more than one entry).
 const BATCH_ENTRIES_MAX: usize = 256;
@@ -144,6 +145,8 @@ impl<'a> Fields<'a> {
 struct Batch {
     transaction: Transaction,
     last: OpTime,
+    /// Some entry was more than a message.
+    has_changes: bool,
     /// Collections that entries named, by UUID.
     collections: Vec<([u8; 16], Option<Arc<Collection>>)>,
     /// Sessions whose records in memory are ahead of what is applied; held, so that they stay there.
@@ -163,6 +166,7 @@ impl Storage {
         let mut batch = Batch {
             transaction: Transaction::replicating(),
             last: self.commit.applied(),
+            has_changes: false,
             collections: Vec::new(),
             sessions: Vec::new(),
         };
@@ -174,6 +178,9 @@ impl Storage {
             }
         }
         self.commit_batch(&mut batch);
+        if batch.has_changes {
+            self.company().note(Instant::now());
+        }
         Ok(batch.last)
     }
 
@@ -202,6 +209,7 @@ impl Storage {
             return Ok(());
         }
         let entry = Entry::parse(entry)?;
+        batch.has_changes |= entry.change.is_some();
         let collection = match entry.change {
             Some(_) => self.collection_of(batch, &entry),
             None => None,

@@ -19,6 +19,7 @@
 //! Source: MongoDB manual, "Flow Control", for the purpose and the name of the switch; the bound by operation is Baton's own.
 
 use crate::commit::Durability;
+use crate::lately::Lately;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use baton_types::{OpTime, Result, Timestamp};
@@ -53,13 +54,12 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 const SLICE: Duration = Duration::from_millis(10);
 
 /// Who writes, how much.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Writers {
     /// Operations that have ended a step, by their numbers, each with the time at which it began to write.
     under_way: Mutex<BTreeMap<u64, Instant>>,
-    since: Instant,
-    /// When an operation ended last that had written less than a step, in milliseconds after `since`, and one more. Zero: never.
-    small_at: AtomicU64,
+    /// An operation ended that had written less than a step.
+    small: Lately,
 }
 
 /// One operation that has ended a step, as long as it lasts.
@@ -75,12 +75,6 @@ impl Drop for Entry {
     }
 }
 
-impl Default for Writers {
-    fn default() -> Self {
-        Self { under_way: Mutex::default(), since: Instant::now(), small_at: AtomicU64::new(0) }
-    }
-}
-
 impl Writers {
     fn enter(self: &Arc<Self>, since: Instant) -> Entry {
         let mut operations = self.under_way.lock();
@@ -93,18 +87,9 @@ impl Writers {
         self.under_way.lock().values().map(|since| since.elapsed().as_secs_f64()).sum()
     }
 
-    /// An operation has written less than a step, after so long.
-    fn wrote_little(&self, at: Duration) {
-        self.small_at.store(at.as_millis() as u64 + 1, Ordering::Relaxed);
-    }
-
-    /// The pace of those who write much, after so long.
-    fn pace(&self, at: Duration) -> Pace {
-        let are_there = match self.small_at.load(Ordering::Relaxed) {
-            0 => false,
-            small_at => at.saturating_sub(Duration::from_millis(small_at - 1)) < SMALL_WRITES_LAST,
-        };
-        if are_there { SMALL } else { LARGE }
+    /// The pace of those who write much.
+    fn pace(&self, now: Instant) -> Pace {
+        if self.small.is_within(SMALL_WRITES_LAST, now) { SMALL } else { LARGE }
     }
 }
 
@@ -156,7 +141,7 @@ impl FlowControl {
 
     /// How far whoever writes much may be ahead now.
     fn pace(&self) -> Pace {
-        self.writers.pace(self.writers.since.elapsed())
+        self.writers.pace(Instant::now())
     }
 
     /// The commit point has moved.
@@ -252,7 +237,7 @@ impl Drop for Throttle {
     fn drop(&mut self) {
         // A client waits for it, and it is over before a step was: whoever writes much makes room for the next of its kind.
         if let (Some(writers), Some(_), None) = (self.writers.get(), self.since, self.entry.get()) {
-            writers.wrote_little(writers.since.elapsed());
+            writers.small.note(Instant::now());
         }
     }
 }
@@ -397,14 +382,11 @@ mod tests {
 
     #[test]
     fn steps_are_small_for_a_while_after_each_small_write() {
-        let writers = Writers::default();
-        let after = Duration::from_millis;
-        assert_eq!(writers.pace(after(0)), LARGE, "nobody has written");
-        writers.wrote_little(after(500));
-        assert_eq!([writers.pace(after(500)), writers.pace(after(1499))], [SMALL; 2]);
-        assert_eq!(writers.pace(after(1500)), LARGE);
-        writers.wrote_little(after(1500));
-        assert_eq!(writers.pace(after(1499)), SMALL, "another thread's clock was read first");
+        let (writers, now) = (Writers::default(), Instant::now());
+        assert_eq!(writers.pace(now), LARGE, "nobody has written");
+        writers.small.note(now);
+        assert_eq!(writers.pace(now), SMALL);
+        assert_eq!(writers.pace(now + SMALL_WRITES_LAST), LARGE);
     }
 
     #[test]

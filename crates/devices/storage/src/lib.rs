@@ -40,6 +40,7 @@ mod incoming_file;
 mod index;
 mod index_demands;
 mod index_writes;
+mod lately;
 mod locks;
 mod log_check;
 mod log_ends;

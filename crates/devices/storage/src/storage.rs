@@ -21,7 +21,7 @@ use crate::retention::{OplogLimits, Retention};
 use crate::sessions::{SessionHandle, SessionTable};
 use crate::spill::Spills;
 use crate::tasks::listener::TaskListener;
-use crate::tasks::{Rests, TaskRegistry};
+use crate::tasks::{Company, TaskRegistry};
 use crate::transaction::Transaction;
 use crate::upgrade::OLDEST_VERSION;
 use crate::vitals::{Reads, Watch};
@@ -58,7 +58,7 @@ pub struct Storage {
     catalog_changes: AtomicU32,
     sessions: SessionTable,
     pub(crate) flow: FlowControl,
-    rests: Rests,
+    company: Company,
     pub(crate) retention: Retention,
     pub(crate) freeing: Freeing,
     /// The log's oldest entry, as of these two: where it may begin, and how often its end was cut off.
@@ -118,7 +118,7 @@ impl Storage {
             catalog_changes: AtomicU32::new(0),
             sessions: SessionTable::default(),
             flow: FlowControl::default(),
-            rests: Rests::default(),
+            company: Company::default(),
             retention: Retention::new(limits, is_member),
             freeing: Freeing::default(),
             oldest_seen: Mutex::default(),
@@ -364,9 +364,9 @@ impl Storage {
         &self.tasks
     }
 
-    /// How much clients' requests have rested that run for long.
-    pub fn rests(&self) -> &Rests {
-        &self.rests
+    /// Whom long work may keep waiting.
+    pub fn company(&self) -> &Company {
+        &self.company
     }
 
     /// A collection or index id never given out before. Durable with the transaction that uses it.

@@ -11,6 +11,7 @@
 //! - Who cannot wait is not told to: that question has no such answer ([`Gate::pace`]).
 //! - The gate is told the end of every task that it was asked about, however it ends, and what it cost ([`Gate::ended`], [`cost`]).
 
+mod company;
 pub(crate) mod cost;
 mod giving_way;
 pub(crate) mod listener;
@@ -21,9 +22,10 @@ mod tests;
 use baton_types::Class;
 pub use baton_types::{Admission, Pace, Proposal, TaskCost, TaskKind};
 use baton_types::{Error, ErrorCode, Result};
+pub use company::Company;
 use cost::{AskedCompactions, Metering};
 pub use cost::{Meter, Spent};
-pub use giving_way::{GivingWay, Rests, Share};
+pub use giving_way::{GivingWay, Share};
 use parking_lot::{Mutex, RwLock};
 pub use progress::Progress;
 use std::collections::HashMap;

@@ -168,7 +168,7 @@ impl Query {
 
     /// A step of the request is over that looks at documents found by this query. See [`Resting::step`].
     pub(crate) fn rest(&mut self) {
-        self.resting.step(self.storage.rests());
+        self.resting.step(self.storage.company());
     }
 
     /// From now on evaluation asks `check` whether to go on.
@@ -416,7 +416,7 @@ impl Query {
 /// Rests, if it is time to, unless the request is to end.
 fn rest_unless(interrupt: Interrupt<'_>, storage: &Storage, resting: &mut Resting) -> Result<()> {
     interrupt()?;
-    resting.step(storage.rests());
+    resting.step(storage.company());
     Ok(())
 }
 

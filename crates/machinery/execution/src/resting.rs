@@ -1,11 +1,12 @@
-//! A request that runs for long rests between its steps, if others want the processors: see [`baton_storage::tasks::GivingWay`].
+//! A request that runs for long rests between its steps, if others want the processors, and if there are small requests among them:
+//! see [`baton_storage::tasks::GivingWay`] and [`baton_storage::tasks::Company`].
 //!
 //! Invariants: a request never rests in its first milliseconds, so a small one costs its clock at the most; and who rests holds no
 //! lock that others wait for. The latter is the caller's to know: [`Resting::never`] is for who cannot say so. What it has of the
 //! shared pools of memory it keeps.
-//! What it deliberately does not do: ask who the others are. Classes of requests are no matter of this file.
+//! What it deliberately does not do: ask of which class the others are.
 
-use baton_storage::tasks::{GivingWay, Rests, Share};
+use baton_storage::tasks::{Company, GivingWay, Share};
 use std::time::{Duration, Instant};
 
 /// A step ends after so long; and in the first of them nothing is measured.
@@ -36,7 +37,7 @@ impl Resting {
     }
 
     /// Asked every few documents: ends the step under way, if it has lasted long enough, and rests. Every rest is noted.
-    pub fn step(&mut self, rests: &Rests) {
+    pub fn step(&mut self, company: &Company) {
         if !self.may_rest {
             return;
         }
@@ -48,7 +49,7 @@ impl Resting {
         self.step_began = Some(now);
         match (lasted, &mut self.giving_way) {
             (None, _) => {}
-            (Some(lasted), giving_way) if lasted > PAUSE => *giving_way = None,
+            (Some(lasted), giving_way) if lasted > PAUSE || !company.is_there(now) => *giving_way = None,
             (Some(_), None) => self.giving_way = Some(GivingWay::new(Share::Eighth)),
             (Some(_), Some(giving_way)) => {
                 let rest = giving_way.rest();
@@ -60,7 +61,7 @@ impl Resting {
                     std::thread::sleep(rest);
                     giving_way.rested();
                     let began = Instant::now();
-                    rests.note(began.saturating_duration_since(now));
+                    company.note_rest(began.saturating_duration_since(now));
                     self.step_began = Some(began);
                 }
             }
@@ -72,43 +73,53 @@ impl Resting {
 mod tests {
     use super::*;
 
-    /// Works for so long, asking as often as it can, on twice as many threads as there are processors, and one more.
-    fn rests_of(work: Duration, resting: fn() -> Resting) -> Rests {
+    /// Works for so long, asking as often as it can, on twice as many threads as there are processors, and one more; beside clients
+    /// whose requests are small, or beside nobody else. Gives how often it rested, and how long.
+    fn rests_of(work: Duration, resting: fn() -> Resting, has_company: bool) -> (u64, u64) {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let rests = Rests::default();
+        let company = Company::default();
+        if has_company {
+            company.note(Instant::now());
+        }
         std::thread::scope(|scope| {
             for _ in 0..2 * processors + 1 {
                 scope.spawn(|| {
                     let (mut resting, began) = (resting(), Instant::now());
                     while began.elapsed() < work {
-                        resting.step(&rests);
+                        resting.step(&company);
                     }
                 });
             }
         });
-        rests
+        (company.rests(), company.rest_micros())
     }
 
     #[test]
     fn who_runs_for_long_among_many_rests_and_who_is_waited_for_does_not() {
-        let rests = rests_of(Duration::from_millis(400), Resting::allowed);
-        assert!(rests.count() > 0 && rests.micros() > 0, "{rests:?}");
-        assert_eq!(rests_of(Duration::from_millis(400), Resting::never).count(), 0);
+        let (rests, micros) = rests_of(Duration::from_millis(400), Resting::allowed, true);
+        assert!(rests > 0 && micros > 0, "{rests} rests, {micros} us");
+        assert_eq!(rests_of(Duration::from_millis(400), Resting::never, true), (0, 0));
+    }
+
+    #[test]
+    fn those_who_run_for_long_beside_each_other_alone_do_not_rest() {
+        assert_eq!(rests_of(Duration::from_millis(400), Resting::allowed, false), (0, 0));
     }
 
     #[test]
     fn nothing_is_measured_of_the_first_step_and_of_one_after_a_pause() {
-        let rests = Rests::default();
+        let company = Company::default();
+        company.note(Instant::now());
         let ago = |ago| Instant::now().checked_sub(ago).expect("this machine runs for a second");
         let mut resting = Resting::allowed();
-        resting.step(&rests);
+        resting.step(&company);
         assert!(resting.giving_way.is_none(), "the request begins");
         resting.step_began = Some(ago(2 * STEP));
-        resting.step(&rests);
+        resting.step(&company);
         assert!(resting.giving_way.is_some(), "from the second step on it is measured");
         resting.step_began = Some(ago(2 * PAUSE));
-        resting.step(&rests);
+        resting.step(&company);
         assert!(resting.giving_way.is_none(), "it begins anew");
-        assert_eq!(rests.count(), 0);
+        assert_eq!(company.rests(), 0);
     }
 }

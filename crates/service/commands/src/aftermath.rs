@@ -9,7 +9,7 @@ use crate::commands::profile;
 use crate::excerpt::excerpt;
 use crate::server::Kind;
 use crate::table::Flags;
-use baton_types::{Error, Namespace};
+use baton_types::{Class, Error, Namespace};
 use bson::spec::ElementType;
 use bson::{DateTime, RawDocument, RawDocumentBuf, cstr};
 use smallvec::SmallVec;
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The most of a command that a line of the log holds, in bytes.
 const LOGGED_COMMAND_BYTES_MAX: usize = 10_000;
+/// What took less, and wrote nothing, is small.
+const SMALL_READ: Duration = Duration::from_millis(100);
 
 /// Counts a command that is over, and logs and profiles it if it was slow. `result` is what it was answered with.
 pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error, L)>, reply_bytes: usize) {
@@ -31,6 +33,9 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
     }
     let namespace = std::str::from_utf8(&buffer).unwrap_or_default();
     call.server.counters.finish(call.spec.kind, namespace, time);
+    if is_small_work_of_client(call, time) {
+        call.server.storage.company().note(Instant::now());
+    }
     let verdict = call.server.profiler.judge(db, time);
     if !verdict.log && !verdict.profile {
         return;
@@ -62,6 +67,16 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
         entry.append(cstr!("responseLength"), i32::try_from(reply_bytes).unwrap_or(i32::MAX));
         keep(call, &entry);
     }
+}
+
+/// Whether somebody was served whom long work may have kept waiting. A cursor that is read on may be such work itself.
+fn is_small_work_of_client(call: &Call<'_>, time: Duration) -> bool {
+    let is_small = match call.spec.kind {
+        Kind::Insert | Kind::Update | Kind::Delete => true,
+        Kind::GetMore => false,
+        Kind::Query | Kind::Command => time < SMALL_READ && call.spec.flags.has(Flags::ON_COLLECTION),
+    };
+    is_small && call.envelope.db != "local" && call.client.class() != Class::Background
 }
 
 /// What a statement of an update or a delete did.

@@ -4,12 +4,11 @@
 //! wanted the processors during it.
 //!
 //! That others want them is known by what the worker's own thread had to wait for one (`/proc/thread-self/schedstat`): it sees
-//! clients, other members and other programs alike.
+//! clients, other members and other programs alike. Whether those others are such as to give way to, [`super::Company`] says.
 //!
 //! Invariants: who has the processors for itself never rests; who has not takes its [`Share`] of one.
 //! What it deliberately does not do: stop altogether. A step may be long, and is not divided here.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -95,31 +94,6 @@ impl GivingWay {
     /// The rest is over, and the next step begins: what was waited for since is not its own.
     pub fn rested(&mut self) {
         self.before = Self::now();
-    }
-}
-
-/// How often, and how long together, clients' requests have rested since the start.
-#[derive(Debug, Default)]
-pub struct Rests {
-    count: AtomicU64,
-    micros: AtomicU64,
-}
-
-impl Rests {
-    /// One more has rested.
-    pub fn note(&self, rest: Duration) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.micros.fetch_add(rest.as_micros() as u64, Ordering::Relaxed);
-    }
-
-    /// How often.
-    pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// How long together, in microseconds.
-    pub fn micros(&self) -> u64 {
-        self.micros.load(Ordering::Relaxed)
     }
 }
 

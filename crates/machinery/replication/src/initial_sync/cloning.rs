@@ -149,7 +149,7 @@ impl LaneWorker {
         let bytes = documents.iter().map(|document| document.as_bytes().len()).sum();
         self.session.note_documents(place, documents.len(), bytes);
         self.next_batch = batch.next()?;
-        self.rest();
+        self.rest(context);
         Ok(Answer::Batch { is_last: self.next_batch.is_none() })
     }
 }

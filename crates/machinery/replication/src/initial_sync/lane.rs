@@ -12,7 +12,7 @@ use baton_types::{Error, Result};
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a test's request to wait is looked at again.
 const HOLD_INTERVAL: Duration = Duration::from_millis(10);
@@ -101,9 +101,11 @@ impl LaneWorker {
         self.lane != Lane::Main && self.session.options.yields_to_clients
     }
 
-    /// A step of what this lane does for nobody who waits is over, and nothing is held: it rests if others want the processors.
-    pub(super) fn rest(&mut self) {
-        if !self.yields() {
+    /// A step of what this lane does for nobody who waits is over, and nothing is held: it rests if others want the processors, and
+    /// clients of the set are among them.
+    pub(super) fn rest(&mut self, context: &Context<'_>) {
+        if !self.yields() || !context.storage.company().is_there(Instant::now()) {
+            self.giving_way = None;
             return;
         }
         let giving_way = self.giving_way.get_or_insert_with(|| GivingWay::new(Share::Eighth));
@@ -141,7 +143,7 @@ impl LaneWorker {
             }
             Task::Open { after, within } => self.open_log(context, after, within),
             Task::ReadLog { within } => self.read_log(within),
-            Task::Keep { from } => self.keep(from),
+            Task::Keep { from } => self.keep(context, from),
             Task::Take { bytes_max } => self.take(bytes_max),
             Task::Apply { from, until } => Ok(self.apply(context, from..until)),
             Task::PassOver { at } => self.pass_over(context, at),

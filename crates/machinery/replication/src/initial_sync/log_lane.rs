@@ -6,7 +6,7 @@ use crate::log_stream::{self, Batch};
 use baton_following::Answer;
 use baton_types::{OpTime, Result};
 use bson::RawDocument;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl LaneWorker {
     pub(super) fn open_log(&mut self, context: &Context<'_>, after: OpTime, within: Duration) -> Result<Answer> {
@@ -36,7 +36,10 @@ impl LaneWorker {
     }
 
     /// Puts what came into the buffer, from this place on, as far as there is room.
-    pub(super) fn keep(&mut self, from: usize) -> Result<Answer> {
+    pub(super) fn keep(&mut self, context: &Context<'_>, from: usize) -> Result<Answer> {
+        if self.batch.iter().any(|entry| !matches!(entry.get_str("op"), Ok("n"))) {
+            context.storage.company().note(Instant::now());
+        }
         let mut buffer = self.session.buffer.lock();
         while let Some(entry) = self.batch.pop_front() {
             if self.batch_from >= from

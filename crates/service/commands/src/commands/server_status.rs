@@ -79,10 +79,10 @@ const SECTIONS: &[Section] = &[
     ("repl", append_repl),
     ("restingOperations", |server, w| {
         // Requests that ran for long, and left the processors to others for so long.
-        let rests = server.storage.rests();
+        let company = server.storage.company();
         w.begin_document(cstr!("restingOperations"));
-        w.append(cstr!("rests"), rests.count() as i64);
-        w.append(cstr!("micros"), rests.micros() as i64);
+        w.append(cstr!("rests"), company.rests() as i64);
+        w.append(cstr!("micros"), company.rest_micros() as i64);
         w.end();
     }),
     ("storageEngine", |_, w| {
