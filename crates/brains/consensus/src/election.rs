@@ -6,8 +6,9 @@
 //! (the dry run; Ongaro's pre-vote), so that a member that cannot win does not raise the term and depose a primary that works.
 //!
 //! Who stands first is a matter of priority, of the log, and of chance, in that order: members with a later log and a higher
-//! priority wait a shorter time, and chance keeps equals from standing together. A member in heavy work stands last, and takes over
-//! from nobody ([`Occupation`]); who resigned in its favour did not know, and is not refused.
+//! priority wait a shorter time, and chance keeps equals from standing together. A member in heavy work stands last, unless nobody
+//! else can, and takes over from nobody ([`Occupation`]); who resigned in its favour did not know, and is not refused. If its log is
+//! the longest, nobody wins until another has fetched the rest of it: so whoever is refused a vote hears where the voter's log ends.
 //!
 //! Invariants:
 //! - A vote is on disk before it is told, one's own too. One vote a term.
@@ -175,6 +176,7 @@ impl Consensus {
         if self.primary.is_none() && self.majority_knows_of_no_primary() {
             self.elect_promptly();
         }
+        self.settle_putting_off();
         if self.election_at <= self.now {
             if let Some(until) = self.leaves_standing_until() {
                 self.election_at = until;
@@ -194,12 +196,29 @@ impl Consensus {
             true => Moment::MAX,
             false => self.primary_heard_at.max(self.began_at) + 2 * self.election_timeout(),
         };
-        (self.occupation.stands_last && until > self.now).then_some(until)
+        (self.occupation.stands_last && until > self.now && self.others_can_stand()).then_some(until)
+    }
+
+    /// Whether anybody else who lives might stand and is in no heavy work, as far as is known.
+    fn others_can_stand(&self) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let (timeout, is_electable) = (self.election_timeout(), crate::configuration::Member::is_electable);
+        self.peers.iter().any(|(id, peer)| {
+            configuration.member(*id).is_some_and(is_electable)
+                && peer.is_alive(self.now, timeout)
+                && peer.state() == MemberState::Secondary
+                && !self.busy.contains(id)
+        })
     }
 
     pub(crate) fn take_occupation(&mut self, occupation: Occupation) {
         self.occupation = occupation;
-        if self.election_is_put_off && !occupation.stands_last {
+        self.settle_putting_off();
+    }
+
+    /// What an election was put off for may be over.
+    fn settle_putting_off(&mut self) {
+        if self.election_is_put_off && self.leaves_standing_until().is_none() {
             self.election_is_put_off = false;
             self.election_is_prompt = false;
             self.elect_promptly();
@@ -368,6 +387,7 @@ impl Consensus {
         self.adopt_term(vote.term);
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.hear(self.now);
+            peer.position.written = peer.position.written.max(vote.last_written);
         }
         let Role::Candidate(campaign) = &mut self.role else { return };
         // What was said in a dry run does not count in the election that follows it, nor does a vote of another term.
@@ -490,7 +510,13 @@ impl Consensus {
 
     fn answer_vote(&mut self, id: RequestId, dry_run: bool, refusal: Option<String>) {
         let granted = refusal.is_none();
-        let response = VoteResponse { term: self.term, dry_run, granted, reason: refusal.unwrap_or_default() };
+        let response = VoteResponse {
+            term: self.term,
+            dry_run,
+            granted,
+            reason: refusal.unwrap_or_default(),
+            last_written: self.position.written,
+        };
         self.effects.push(Effect::Respond { id, response: Ok(Response::RequestVotes(response)) });
     }
 

@@ -387,7 +387,13 @@ mod tests {
         let request = Request::StepUp { term: 1, last_written: at(1, 7).written };
         consensus.step(NOW, Input::Request { id: 1, request });
         consensus.step(NOW, Input::VotePersisted(LastVote { term: 2, candidate: Some(HEIR) }));
-        let vote = VoteResponse { term: 2, dry_run: false, granted: true, reason: String::new() };
+        let vote = VoteResponse {
+            term: 2,
+            dry_run: false,
+            granted: true,
+            reason: String::new(),
+            last_written: at(1, 7).written,
+        };
         let response = Response::RequestVotes(vote);
         let effects =
             consensus.step(NOW, Input::Response { from: OTHER, response, round_trip: Duration::from_millis(1) });

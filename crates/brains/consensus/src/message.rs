@@ -200,6 +200,9 @@ pub struct VoteResponse {
     pub granted: bool,
     /// Why not.
     pub reason: String,
+    /// Where the voter's log ends, if it told: whoever is refused for that can fetch what it lacks.
+    #[serde(default)]
+    pub last_written: OpTime,
 }
 
 /// `replSetUpdatePosition`: what the sender knows of the members' logs, its own and those below it in the sync tree.

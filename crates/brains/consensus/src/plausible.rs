@@ -61,7 +61,7 @@ impl Response {
                 let own = highest_term_of(&heartbeat.gossip);
                 heartbeat.configuration.as_ref().map_or(own, |sent| with_version(own, sent.version))
             }
-            Self::RequestVotes(vote) => vote.term,
+            Self::RequestVotes(vote) => vote.term.max(vote.last_written.term),
             Self::UpdatePosition { term } | Self::StepUp { term } => *term,
         }
     }

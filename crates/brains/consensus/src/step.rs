@@ -57,7 +57,7 @@ pub struct StepDownRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occupation {
     /// It stands for election only after two election timeouts without a sign of a primary: others have one to notice that, and
-    /// another to stand.
+    /// another to stand. At once, if there is nobody else who could.
     pub stands_last: bool,
     /// It takes over from no primary that works; from one that waits for entries which only this member has two election timeouts later.
     pub leaves_primary_alone: bool,

@@ -103,6 +103,7 @@ scripts! {
     a_commit_point_needs_an_entry_of_the_present_term
     a_commit_point_outlives_a_crash
     a_heartbeat_tells_a_commit_point_only_within_a_term
+    a_member_in_heavy_work_has_the_longest_log
     a_much_nearer_source_is_preferred
     a_new_primary_fetches_what_others_have
     a_new_primary_stamps_the_configuration
@@ -132,6 +133,7 @@ scripts! {
     voters_refuse_an_older_log
     what_is_not_durable_does_not_count
     who_is_ahead_takes_over_from_a_primary_that_waits
+    who_is_in_heavy_work_stands_if_nobody_else_can
     with_an_arbiter_a_secondary_takes_over_but_commits_nothing
     without_chaining_all_fetch_from_the_primary
 }

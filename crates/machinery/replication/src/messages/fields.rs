@@ -112,6 +112,10 @@ pub(super) fn optime(document: &RawDocument, name: &str) -> Result<OpTime> {
     Ok(OpTime { timestamp: timestamp.into(), term: term(optime, "t")? })
 }
 
+pub(super) fn optime_if_any(document: &RawDocument, name: &str) -> Result<Option<OpTime>> {
+    document.get(name)?.map(|_| optime(document, name)).transpose()
+}
+
 pub(super) fn object_id_if_any(document: &RawDocument, name: &str) -> Result<Option<ObjectId>> {
     match document.get(name)? {
         None => Ok(None),

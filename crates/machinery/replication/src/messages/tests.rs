@@ -146,8 +146,9 @@ fn any_request() -> impl Strategy<Value = Request> {
 fn any_response() -> impl Strategy<Value = Response> {
     let heartbeat = (any_gossip(), of(any_configuration()))
         .prop_map(|(gossip, configuration)| HeartbeatResponse { gossip, configuration: configuration.map(Box::new) });
-    let vote = (any_term(), any::<bool>(), any::<bool>(), ".{0,20}")
-        .prop_map(|(term, dry_run, granted, reason)| VoteResponse { term, dry_run, granted, reason });
+    let vote = (any_term(), any::<bool>(), any::<bool>(), ".{0,20}", any_optime()).prop_map(
+        |(term, dry_run, granted, reason, last_written)| VoteResponse { term, dry_run, granted, reason, last_written },
+    );
     prop_oneof![
         heartbeat.prop_map(Response::Heartbeat),
         vote.prop_map(Response::RequestVotes),
@@ -340,8 +341,11 @@ fn responses_are_mongodbs_replies() {
         "opTime": shown(3, 29), "durableOpTime": shown(3, 28), "commitPoint": shown(3, 27), "config": shown_configuration,
     };
     assert_eq!(document(&encode_response(&Response::Heartbeat(response))), expected);
-    let vote = VoteResponse { term: 4, dry_run: false, granted: false, reason: "no".into() };
-    let expected = doc! { "term": 4_i64, "voteGranted": false, "reason": "no", "dryRun": false };
+    let last_written = gossip().position.written;
+    let vote = VoteResponse { term: 4, dry_run: false, granted: false, reason: "no".into(), last_written };
+    let expected = doc! {
+        "term": 4_i64, "voteGranted": false, "reason": "no", "dryRun": false, "lastWrittenOpTime": shown(3, 30),
+    };
     assert_eq!(document(&encode_response(&Response::RequestVotes(vote))), expected);
     assert_eq!(document(&encode_response(&Response::UpdatePosition { term: 4 })), doc! { "term": 4_i64 });
     assert_eq!(document(&encode_response(&Response::StepUp { term: 4 })), doc! { "term": 4_i64 });

@@ -2,14 +2,14 @@
 //!
 //! Beyond MongoDB's: the request names its candidate by `candidateId`, the member's `_id` (an index would mean another member
 //! where the configurations differ), says the set's `replicaSetId`, and the `reason` of the election in the words of `electionReason`; the response
-//! says `dryRun`.
+//! says `dryRun`, and where the voter's log ends (`lastWrittenOpTime`).
 //!
 //! What it does not do: vote.
 
 use super::fields;
 use baton_consensus::configuration::UNKNOWN_TERM;
 use baton_consensus::{ConfigurationVersion, ElectionReason, VoteRequest, VoteResponse};
-use baton_types::{Error, Result};
+use baton_types::{Error, OpTime, Result};
 use bson::{RawDocument, RawDocumentBuf, cstr};
 
 const REASONS: [ElectionReason; 6] = [
@@ -59,6 +59,7 @@ pub(super) fn encode_response(vote: &VoteResponse) -> RawDocumentBuf {
     reply.append(cstr!("voteGranted"), vote.granted);
     reply.append(cstr!("reason"), &*vote.reason);
     reply.append(cstr!("dryRun"), vote.dry_run);
+    fields::append_optime(&mut reply, cstr!("lastWrittenOpTime"), vote.last_written);
     reply
 }
 
@@ -68,6 +69,8 @@ pub(super) fn decode_response(reply: &RawDocument) -> Result<VoteResponse> {
         granted: fields::boolean(reply, "voteGranted")?,
         reason: fields::text(reply, "reason")?.to_owned(),
         dry_run: fields::boolean(reply, "dryRun")?,
+        // Voters of older versions do not tell.
+        last_written: fields::optime_if_any(reply, "lastWrittenOpTime")?.unwrap_or(OpTime::ZERO),
     })
 }
 
