@@ -292,7 +292,7 @@ fn confirming_before_having_heard_who_is_busy() {
 
 #[test]
 fn giving_up_who_was_not_heard_of_after_one_election_timeout() {
-    is_caught_leading(Some(Shape::Claims), 2300, BrainMutant::GivesUpUnheardSoon, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 3450, BrainMutant::GivesUpUnheardSoon, MAJORITY);
 }
 
 #[test]
@@ -463,7 +463,7 @@ fn counting_votes_of_earlier_builds() {
 
 #[test]
 fn completing_in_a_term_in_which_nothing_was_asked() {
-    is_caught_building(1800, driver(BuildingMutant::CommitsInAnyTerm), &[ASKED]);
+    is_caught_building(1000, driver(BuildingMutant::CommitsInAnyTerm), &[ASKED]);
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn on_several_threads_the_worlds_are_the_same_and_the_first_that_fails_is_told()
 #[test]
 fn copies_are_interrupted_in_every_way_and_come_about() {
     let mut sum = Tally::default();
-    for seed in 0..60 {
+    for seed in 0..100 {
         match run(seed, Weather { leadership: None, ..Weather::default() }) {
             Ok(tally) => sum.add(&tally),
             Err(failure) => panic!("{failure}"),
