@@ -87,6 +87,8 @@ impl Consensus {
         self.postpone_election();
         if is_news {
             self.takeover = None;
+            // Whatever it failed at as somebody's follower: nothing is committed before its entries are fetched.
+            self.avoided_sources.remove(&primary);
             self.reconsider_sync_source();
         }
     }

@@ -437,6 +437,17 @@ mod tests {
         assert_eq!(consensus.choose_source(), Some(PRIMARY));
     }
 
+    #[test]
+    fn who_failed_as_a_source_is_fetched_from_as_soon_as_it_is_primary() {
+        let mut consensus = follower(true);
+        consensus.take_failed_source(PRIMARY, Duration::from_secs(60));
+        consensus.take_failed_source(SIBLING, Duration::from_secs(60));
+        answer(&mut consensus, 2, SIBLING, 9, NEAR);
+        assert_eq!(consensus.sync_source, None);
+        answer_under(SIBLING, &mut consensus, 3, SIBLING, 9, NEAR);
+        assert_eq!(consensus.sync_source, Some(SIBLING));
+    }
+
     /// Member 2 of a set of three, without data, which has heard from nobody.
     fn copier() -> Consensus {
         let mut consensus = follower(true);

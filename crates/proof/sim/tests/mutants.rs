@@ -433,7 +433,7 @@ fn ending_what_is_committed() {
 
 #[test]
 fn taking_for_committed_what_another_primary_wrote_in_vain() {
-    is_caught_building(1000, machine(BuildMutant::StaysCommitted), &[GIVEN_UP, ENDS]);
+    is_caught_building(4000, machine(BuildMutant::StaysCommitted), &[GIVEN_UP, ENDS]);
 }
 
 #[test]
