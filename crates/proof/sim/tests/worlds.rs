@@ -59,7 +59,7 @@ fn where_all_members_are_due_at_once_leadership_moves_for_each_and_does_not_go_r
 fn every_rule_of_leadership_decides_in_some_world() {
     let mut sum = Tally::default();
     for (shape, worlds) in [
-        (Shape::Storm, 0..200),
+        (Shape::Storm, 300..500),
         (Shape::Together, 0..5),
         (Shape::Claims, 0..3),
         (Shape::Hour, 14..17),
