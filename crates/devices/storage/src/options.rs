@@ -15,7 +15,7 @@ const RECYCLED_LOG_FILES: usize = 3;
 /// The most that flushes and compactions write, in bytes a second. They begin, after any pause, with a twentieth of it, and may write
 /// a twentieth more each tenth of a second (a hundred refills) as long as they use it up. That twentieth has to be more than clients
 /// write: with 32 MB a second memtables filled faster than they were flushed, and RocksDB stopped everybody for seconds.
-const BACKGROUND_BYTES_PER_SEC_MAX: i64 = 4_000_000_000;
+const BACKGROUND_BYTES_PER_SEC_MAX: i64 = 8_000_000_000;
 /// How often they are given their share, in microseconds. A longer period gives more at once.
 const BACKGROUND_REFILL_MICROS: i64 = 1000;
 /// Compactions come before a waiting flush once in so many times.
