@@ -140,7 +140,8 @@ pub fn take_over(database: &Path, options: &StorageOptions) -> Result<bool> {
     Ok(true)
 }
 
-/// What this member has promised, and what it is, stays.
+/// What this member has promised, and what it is, stays. Not what it knew to be committed: the log that has come need not have it yet,
+/// and may be one that its source takes back.
 fn carry_facts_over(from: &Path, to: &Path, options: &StorageOptions) -> Result<()> {
     let open = |path: &Path| Storage::open(path, options.clone());
     let (own, rollbacks) = {
@@ -194,10 +195,12 @@ mod tests {
         let from = open(&source);
         from.put_fact(Fact::LastVote, b"theirs");
         from.put_fact(Fact::WholeFrom, &[7; 8]);
+        from.put_fact(Fact::CommitPoint, b"theirs");
         from.note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "theirs" }).unwrap();
         let storage = open(&member);
         storage.put_fact(Fact::LastVote, b"ours");
         storage.put_fact(Fact::Cloning, b"");
+        storage.put_fact(Fact::CommitPoint, b"ours");
         let before = from.last_entry();
         let checkpoint = from.begin_checkpoint("a test").unwrap();
         // After it: not in the copy.
@@ -228,6 +231,11 @@ mod tests {
         let storage = open(&member);
         assert_eq!(vote_of(&storage), b"ours");
         assert_eq!(storage.fact(Fact::WholeFrom).unwrap().unwrap(), [7; 8]);
+        assert_eq!(
+            storage.fact(Fact::CommitPoint).unwrap().unwrap(),
+            b"theirs",
+            "what they knew to be committed is in this log"
+        );
         assert!(!storage.is_cloning().unwrap());
         assert_eq!(storage.entries_from(baton_types::Timestamp::ZERO, usize::MAX).unwrap().len(), 1);
         assert_eq!(storage.last_entry(), newest, "the log that was told of");

@@ -225,9 +225,11 @@ impl Disk {
         true
     }
 
-    /// Becomes a copy of another member's data, synced.
+    /// Becomes a copy of another member's data, synced. What is known to be committed is what that one knew: what this one knew need
+    /// not be in this log.
     pub fn copy(&mut self, source: &Self) {
         self.log.clone_from(&source.log);
+        self.commit_point = source.commit_point;
         self.documents = source.documents;
         self.catalog.clone_from(&source.catalog);
         self.end_clone();
@@ -245,10 +247,10 @@ impl Disk {
     /// Gives up what is here, for a copy that is made piece by piece.
     pub fn begin_clone(&mut self) {
         self.note_not_whole();
-        let Self { configuration, vote, revision, cuts, given_up, .. } = self;
-        let (configuration, vote, given_up) = (configuration.take(), *vote, *given_up);
+        let Self { configuration, vote, revision, cuts, given_up, commit_point, .. } = self;
+        let (configuration, vote, given_up, commit_point) = (configuration.take(), *vote, *given_up, *commit_point);
         let (revision, cuts) = (*revision + 1, *cuts + 1);
-        let kept = Self { configuration, vote, revision, cuts, given_up, ..Self::default() };
+        let kept = Self { configuration, vote, revision, cuts, given_up, commit_point, ..Self::default() };
         *self = Self { is_whole: false, is_half_copied: true, ..kept };
     }
 

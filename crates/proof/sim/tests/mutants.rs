@@ -103,9 +103,9 @@ fn is_caught_following(first: u64, following_mutant: FollowingMutant, properties
 }
 
 /// The same of a fault in how a member copies, where copies take their time.
-fn is_caught_copying(following_mutant: FollowingMutant, properties: &[&str]) {
+fn is_caught_copying(first: u64, following_mutant: FollowingMutant, properties: &[&str]) {
     let sound = Weather { builds: false, leadership: None, ..Weather::default() };
-    is_caught_in(sound, 0..COPYING_WORLDS_MAX, following_mutant, properties);
+    is_caught_in(sound, first..first + COPYING_WORLDS_MAX, following_mutant, properties);
 }
 
 fn is_caught_in(sound: Weather, mut worlds: Range<u64>, following_mutant: FollowingMutant, properties: &[&str]) {
@@ -192,37 +192,37 @@ const DOCUMENTS: &str = "who has applied the same entry has the same documents";
 
 #[test]
 fn being_ready_while_it_copies() {
-    is_caught_copying(FollowingMutant::ReadyWhileItCopies, &[WHOLE]);
+    is_caught_copying(0, FollowingMutant::ReadyWhileItCopies, &[WHOLE]);
 }
 
 #[test]
 fn counting_as_whole_too_early() {
-    is_caught_copying(FollowingMutant::CountsAsWholeTooEarly, &[DOCUMENTS]);
+    is_caught_copying(0, FollowingMutant::CountsAsWholeTooEarly, &[DOCUMENTS]);
 }
 
 #[test]
 fn trusting_a_source_that_rolled_back() {
-    is_caught_copying(FollowingMutant::TrustsARolledBackSource, &[DOCUMENTS]);
+    is_caught_copying(3000, FollowingMutant::TrustsARolledBackSource, &[DOCUMENTS]);
 }
 
 #[test]
 fn leaving_a_gap_in_the_copied_log() {
-    is_caught_copying(FollowingMutant::LeavesAGapInTheCopiedLog, &[ONCE, MATCHING, DOCUMENTS]);
+    is_caught_copying(0, FollowingMutant::LeavesAGapInTheCopiedLog, &[ONCE, MATCHING, DOCUMENTS]);
 }
 
 #[test]
 fn forgetting_a_copier_that_lost_its_connection() {
-    is_caught_copying(FollowingMutant::ForgetsALostCopier, &[SAYS_WHY, AT_REST]);
+    is_caught_copying(0, FollowingMutant::ForgetsALostCopier, &[SAYS_WHY, AT_REST]);
 }
 
 #[test]
 fn abandoning_a_copy_that_is_whole() {
-    is_caught_copying(FollowingMutant::AbandonsAWholeCopy, &[SAYS_WHY, AT_REST]);
+    is_caught_copying(0, FollowingMutant::AbandonsAWholeCopy, &[SAYS_WHY, AT_REST]);
 }
 
 #[test]
 fn never_ending_a_copy() {
-    is_caught_copying(FollowingMutant::NeverEndsACopy, &[SAYS_WHY, AT_REST]);
+    is_caught_copying(0, FollowingMutant::NeverEndsACopy, &[SAYS_WHY, AT_REST]);
 }
 
 // ---- leadership ----
