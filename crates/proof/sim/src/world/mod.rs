@@ -91,12 +91,16 @@ pub struct Weather {
     pub records: bool,
 }
 
+/// Two of the longest pauses between attempts at an entry that cannot be applied, and time for a copy of everything: of two members that
+/// have the same trouble the one may try again a moment before it hears that the other has come back, and may not give up its copy yet.
+const HEAL_WITHIN: Duration = Duration::from_secs(2 * baton_following::PAUSE_MAX.as_secs() + 30);
+
 impl Default for Weather {
     fn default() -> Self {
         Self {
             members: None,
             unsafe_for: Duration::from_secs(40),
-            heal_within: Duration::from_secs(60),
+            heal_within: HEAL_WITHIN,
             truncates: true,
             trace: false,
             troubles: true,
