@@ -65,8 +65,8 @@ fn whatever_a_set_brings_about_while_it_builds_is_replayed_as_recorded() {
     assert_eq!(seen.len(), inputs.len() + tasks.len(), "hardly anything happens: {seen:?}");
 }
 
-/// Of each process the first step that had something told, applied, committed or said. Without it the next may do the same, as where two
-/// messages tell of one commit point: seldom.
+/// Of each process the first step that had something told, applied, committed or said. Only a commit point may seldom be missed: two
+/// messages tell of it.
 #[test]
 fn a_step_that_is_left_out_is_noticed() {
     let weather = Weather { members: Some(3), copies: false, builds: false, ..Weather::default() };
@@ -85,7 +85,8 @@ fn a_step_that_is_left_out_is_noticed() {
     assert_eq!(noticed.len(), 4, "{noticed:?}");
     for (effect, noticed) in noticed {
         let missed = noticed.iter().filter(|is_noticed| !**is_noticed).count();
-        assert!(noticed.len() > 10 && missed * 5 < noticed.len(), "{effect}: {noticed:?}");
+        let missed_max = if effect == "{\"Committed\":" { noticed.len() / 5 } else { 0 };
+        assert!(noticed.len() > 10 && missed <= missed_max, "{effect}: {noticed:?}");
     }
 }
 
