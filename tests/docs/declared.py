@@ -51,6 +51,7 @@ NOT_RUN = {
     "npm install -g mongosh": "the pinned one is installed beside the tests instead (tests/compat/install.sh)",
     "tests/fuzz-commands/run.sh --mutants": BUILDS,
     "tests/linearizability/run.sh --mutants": BUILDS,
+    ". build/env.sh; MUTANT_WORLDS=8000 cargo test -p baton-sim --test mutants -- --nocapture postponing_for_ever": BUILDS,
     ". build/env.sh; cargo run --release -p baton-bench --features driver -- --client driver": BUILDS,
     ". build/env.sh; cargo run --release -p baton-bench --example record_ids": BUILDS,
     ". build/env.sh; cargo run --release -p baton-bench --example versions": BUILDS,

@@ -2,7 +2,8 @@
 //!
 //! Times are ages: no two members' clocks need agree.
 //!
-//! Invariant: of two messages of one process the one that was made later stands, in whatever order they come.
+//! Invariant: of two messages of one member the one that was made later stands, in whatever order they come, and however many
+//! processes it had between them.
 
 use crate::figures::Figures;
 use crate::set::MemberId;
@@ -59,7 +60,7 @@ pub struct HeardPrimary {
 /// What one member says of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gossip {
-    /// Drawn by the process at its start.
+    /// Which process of this member says it: see [`crate::Start::incarnation`].
     pub incarnation: u64,
     /// Grows with each message of one incarnation.
     pub sequence: u64,
@@ -110,28 +111,18 @@ impl Gossip {
 pub(crate) struct Peer {
     pub gossip: Gossip,
     pub heard_at: Moment,
-    /// The process before the one that was heard last: what is still on its way from that is late.
-    previous_incarnation: Option<u64>,
 }
 
 impl Peer {
     pub fn new(gossip: Gossip, heard_at: Moment) -> Self {
-        Self { gossip, heard_at, previous_incarnation: None }
+        Self { gossip, heard_at }
     }
 
     /// Takes a message, unless it is older than what is known.
     pub fn hear(&mut self, gossip: Gossip, heard_at: Moment) {
-        let known = (self.gossip.incarnation, self.gossip.sequence);
-        let is_late = if gossip.incarnation == known.0 {
-            gossip.sequence <= known.1
-        } else {
-            self.previous_incarnation == Some(gossip.incarnation)
-        };
-        if is_late {
+        let made = |gossip: &Gossip| (gossip.incarnation, gossip.sequence);
+        if made(&gossip) <= made(&self.gossip) {
             return;
-        }
-        if gossip.incarnation != known.0 {
-            self.previous_incarnation = Some(known.0);
         }
         self.gossip = gossip;
         self.heard_at = self.heard_at.max(heard_at);
@@ -171,12 +162,21 @@ pub(crate) mod tests {
     #[test]
     fn what_comes_late_is_not_believed_whichever_process_it_is_from() {
         let at = Duration::from_secs;
-        let mut peer = Peer::new(gossip(7, 5), at(1));
-        for (from, sequence, stands) in
-            [(7, 4, (7, 5)), (7, 5, (7, 5)), (7, 6, (7, 6)), (3, 1, (3, 1)), (7, 9, (3, 1)), (3, 2, (3, 2))]
-        {
-            peer.hear(gossip(from, sequence), at(sequence));
-            assert_eq!((peer.gossip.incarnation, peer.gossip.sequence), stands);
+        let mut peer = Peer::new(gossip(3, 5), at(1));
+        for (said, stands) in [
+            ((3, 4), (3, 5)),
+            ((3, 5), (3, 5)),
+            ((3, 6), (3, 6)),
+            ((4, 1), (4, 1)),
+            ((3, 9), (4, 1)),
+            ((6, 1), (6, 1)),
+            // Two processes ago: the one that lives is heard all the same.
+            ((3, 10), (6, 1)),
+            ((6, 2), (6, 2)),
+            ((5, 3), (6, 2)),
+        ] {
+            peer.hear(gossip(said.0, said.1), at(said.1));
+            assert_eq!((peer.gossip.incarnation, peer.gossip.sequence), stands, "after {said:?}");
         }
         assert_eq!(peer.heard_at, at(6), "time does not go back");
     }

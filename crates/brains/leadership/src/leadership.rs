@@ -28,7 +28,7 @@ pub(crate) const HANDOFF_MAX: Duration = Duration::from_secs(60);
 /// What a member knows when its process begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
-    /// Drawn: tells this process from earlier ones of the same member.
+    /// Tells this process from the others of the same member: greater than that of every earlier one.
     pub incarnation: u64,
     /// Seeds this member's draws.
     pub seed: u64,

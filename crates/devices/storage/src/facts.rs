@@ -32,6 +32,8 @@ pub enum Fact {
     CommitPoint,
     /// Counts the rollbacks and the machine's own starts, so that others notice what may be gone.
     RollbackId,
+    /// The number of the process that had this member's data last: those of one member are in order.
+    Incarnation,
     /// As which start of the machine this member's data were opened last.
     MachineStart,
     /// There while this member is being filled from another: what it has is not whole. Where the log ended that it gave up for that.
@@ -49,11 +51,12 @@ pub enum Fact {
 impl Fact {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::LastVote,
         Self::Configuration,
         Self::CommitPoint,
         Self::RollbackId,
+        Self::Incarnation,
         Self::MachineStart,
         Self::Cloning,
         Self::WholeFrom,
@@ -69,6 +72,7 @@ impl Fact {
             Self::Configuration => b"set/configuration",
             Self::CommitPoint => b"set/commit-point",
             Self::RollbackId => b"set/rollback-id",
+            Self::Incarnation => b"set/incarnation",
             Self::MachineStart => b"set/machine-start",
             Self::Cloning => b"set/cloning",
             Self::WholeFrom => b"set/whole-from",

@@ -146,7 +146,7 @@ fn carry_facts_over(from: &Path, to: &Path, options: &StorageOptions) -> Result<
     let open = |path: &Path| Storage::open(path, options.clone());
     let (own, rollbacks) = {
         let own = open(from)?;
-        let facts = [Fact::LastVote, Fact::Configuration, Fact::OplogLimits]
+        let facts = [Fact::LastVote, Fact::Configuration, Fact::Incarnation, Fact::OplogLimits]
             .map(|fact| own.fact(fact).map(|value| (fact, value)));
         (facts, own.rollback_id()?)
     };
@@ -194,11 +194,13 @@ mod tests {
         let (source, member) = (directory.join("source"), directory.join("member"));
         let from = open(&source);
         from.put_fact(Fact::LastVote, b"theirs");
+        from.put_fact(Fact::Incarnation, b"theirs");
         from.put_fact(Fact::WholeFrom, &[7; 8]);
         from.put_fact(Fact::CommitPoint, b"theirs");
         from.note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "theirs" }).unwrap();
         let storage = open(&member);
         storage.put_fact(Fact::LastVote, b"ours");
+        storage.put_fact(Fact::Incarnation, b"ours");
         storage.put_fact(Fact::Cloning, b"");
         storage.put_fact(Fact::CommitPoint, b"ours");
         let before = from.last_entry();
@@ -230,6 +232,7 @@ mod tests {
         assert!(take_over(&member, &options()).unwrap());
         let storage = open(&member);
         assert_eq!(vote_of(&storage), b"ours");
+        assert_eq!(storage.fact(Fact::Incarnation).unwrap().unwrap(), b"ours");
         assert_eq!(storage.fact(Fact::WholeFrom).unwrap().unwrap(), [7; 8]);
         assert_eq!(
             storage.fact(Fact::CommitPoint).unwrap().unwrap(),

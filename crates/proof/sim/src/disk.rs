@@ -94,6 +94,8 @@ pub struct Disk {
     pub configuration: Option<Configuration>,
     /// The log, synced up to `durable`.
     pub log: Vec<Entry>,
+    /// Numbers the member's processes.
+    pub incarnation: u64,
     /// What the log made of the documents.
     pub documents: Documents,
     /// What it made of the indexes, and how far this member has filled them.
@@ -124,6 +126,7 @@ impl Default for Disk {
             vote: LastVote::default(),
             configuration: None,
             log: Vec::new(),
+            incarnation: 0,
             documents: Documents::default(),
             catalog: Catalog::default(),
             is_whole: true,
@@ -247,11 +250,18 @@ impl Disk {
     /// Gives up what is here, for a copy that is made piece by piece.
     pub fn begin_clone(&mut self) {
         self.note_not_whole();
-        let Self { configuration, vote, revision, cuts, given_up, commit_point, .. } = self;
-        let (configuration, vote, given_up, commit_point) = (configuration.take(), *vote, *given_up, *commit_point);
-        let (revision, cuts) = (*revision + 1, *cuts + 1);
-        let kept = Self { configuration, vote, revision, cuts, given_up, commit_point, ..Self::default() };
-        *self = Self { is_whole: false, is_half_copied: true, ..kept };
+        *self = Self {
+            configuration: self.configuration.take(),
+            vote: self.vote,
+            incarnation: self.incarnation,
+            commit_point: self.commit_point,
+            given_up: self.given_up,
+            is_whole: false,
+            is_half_copied: true,
+            revision: self.revision + 1,
+            cuts: self.cuts + 1,
+            ..Self::default()
+        };
     }
 
     /// Begins the log of a copy. (All of it is kept for the checkers.)

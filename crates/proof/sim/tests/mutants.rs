@@ -1,15 +1,38 @@
 //! The checkers find every fault that is built in: a checker that finds nothing proves nothing.
+//!
+//! A change of a machine makes other worlds of the same seeds. With `MUTANT_WORLDS=20000` each test tells which of so many worlds show
+//! its fault: let it begin where several lie close together.
 
 use baton_consensus::Mutant;
 use baton_consensus::index_build::Mutant as BuildMutant;
 use baton_following::Mutant as FollowingMutant;
 use baton_leadership::Mutant as BrainMutant;
 use baton_sim::world::BuildingMutant;
-use baton_sim::{Shape, Weather, run};
+use baton_sim::{Failure, Shape, Weather, run};
+use std::fmt::Debug;
 use std::ops::Range;
 
 /// Worlds that a mutant may survive.
 const WORLDS_MAX: u64 = 400;
+
+/// Whether one of these worlds shows the fault, by one of the properties that it must break, and holds without it.
+fn shows(worlds: Range<u64>, mutant: &dyn Debug, faulty: Weather, sound: Weather, properties: &[&str]) {
+    if let Some(count) = std::env::var("MUTANT_WORLDS").ok().and_then(|count| count.parse().ok()) {
+        let of_fault = |failure: &Failure| properties.contains(&failure.property);
+        let seeds: Vec<u64> =
+            (0..count).filter(|seed| run(*seed, faulty).is_err_and(|failure| of_fault(&failure))).collect();
+        println!("{mutant:?}: {seeds:?}");
+        return;
+    }
+    let (from, to) = (worlds.start, worlds.end);
+    let failure = worlds.clone().find_map(|seed| run(seed, faulty).err());
+    let failure = failure.unwrap_or_else(|| unreachable!("{mutant:?} was not caught in the worlds {from} to {to}"));
+    println!("{mutant:?}: seed {}: {}", failure.seed, failure.property);
+    assert!(properties.contains(&failure.property), "{mutant:?} broke something else: {failure}");
+    if let Err(without) = run(failure.seed, sound) {
+        unreachable!("it is not the mutant's fault: {without}");
+    }
+}
 
 /// Whether some world shows the fault, by one of the properties that it must break.
 fn is_caught(mutant: Mutant, properties: &[&str]) {
@@ -20,8 +43,7 @@ fn is_caught(mutant: Mutant, properties: &[&str]) {
 fn is_caught_from(first: u64, mutant: Mutant, properties: &[&str]) {
     // Near the seeds that show them; truncation, leadership, index builds and copies that take their time would make other worlds
     // of those.
-    let weather = Weather {
-        mutant,
+    let sound = Weather {
         truncates: false,
         troubles: false,
         copies: false,
@@ -29,10 +51,7 @@ fn is_caught_from(first: u64, mutant: Mutant, properties: &[&str]) {
         leadership: None,
         ..Weather::default()
     };
-    let failure = (first..first + WORLDS_MAX).find_map(|seed| run(seed, weather).err());
-    let failure = failure.unwrap_or_else(|| unreachable!("{mutant:?} was not caught in {WORLDS_MAX} worlds"));
-    println!("{mutant:?}: seed {}: {}", failure.seed, failure.property);
-    assert!(properties.contains(&failure.property), "{mutant:?} broke something else: {failure}");
+    shows(first..first + WORLDS_MAX, &mutant, Weather { mutant, ..sound }, sound, properties);
 }
 
 const ONE_PRIMARY: &str = "one primary per term";
@@ -99,24 +118,15 @@ const COPYING_WORLDS_MAX: u64 = 2000;
 /// Whether some world shows the fault, by one of the properties that it must break, and holds without it.
 fn is_caught_following(first: u64, following_mutant: FollowingMutant, properties: &[&str]) {
     let sound = Weather { copies: false, builds: false, leadership: None, ..Weather::default() };
-    is_caught_in(sound, first..first + FOLLOWING_WORLDS_MAX, following_mutant, properties);
+    let worlds = first..first + FOLLOWING_WORLDS_MAX;
+    shows(worlds, &following_mutant, Weather { following_mutant, ..sound }, sound, properties);
 }
 
 /// The same of a fault in how a member copies, where copies take their time.
 fn is_caught_copying(first: u64, following_mutant: FollowingMutant, properties: &[&str]) {
     let sound = Weather { builds: false, leadership: None, ..Weather::default() };
-    is_caught_in(sound, first..first + COPYING_WORLDS_MAX, following_mutant, properties);
-}
-
-fn is_caught_in(sound: Weather, mut worlds: Range<u64>, following_mutant: FollowingMutant, properties: &[&str]) {
-    let weather = Weather { following_mutant, ..sound };
-    let failure = worlds.find_map(|seed| run(seed, weather).err());
-    let failure = failure.unwrap_or_else(|| unreachable!("{following_mutant:?} was not caught"));
-    println!("{following_mutant:?}: seed {}: {}", failure.seed, failure.property);
-    assert!(properties.contains(&failure.property), "{following_mutant:?} broke something else: {failure}");
-    if let Err(without) = run(failure.seed, sound) {
-        unreachable!("it is not the mutant's fault: {without}");
-    }
+    let worlds = first..first + COPYING_WORLDS_MAX;
+    shows(worlds, &following_mutant, Weather { following_mutant, ..sound }, sound, properties);
 }
 
 const ONCE: &str = "no entry is left out or applied twice";
@@ -230,14 +240,7 @@ fn never_ending_a_copy() {
 /// Whether some world of this kind shows the fault, by the property that it must break, and holds without it.
 fn is_caught_leading(shape: Option<Shape>, first: u64, brain_mutant: BrainMutant, property: &str) {
     let sound = Weather { copies: false, builds: false, leadership: Some(shape), ..Weather::default() };
-    let weather = Weather { brain_mutant, ..sound };
-    let failure = (first..first + WORLDS_MAX).find_map(|seed| run(seed, weather).err());
-    let failure = failure.unwrap_or_else(|| unreachable!("{brain_mutant:?} was not caught in {WORLDS_MAX} worlds"));
-    println!("{brain_mutant:?}: seed {}: {}", failure.seed, failure.property);
-    assert_eq!(failure.property, property, "{brain_mutant:?} broke something else: {failure}");
-    if let Err(without) = run(failure.seed, sound) {
-        unreachable!("it is not the mutant's fault: {without}");
-    }
+    shows(first..first + WORLDS_MAX, &brain_mutant, Weather { brain_mutant, ..sound }, sound, &[property]);
 }
 
 const DEADLINE: &str = "a task that waits begins by its deadline";
@@ -292,7 +295,7 @@ fn confirming_before_having_heard_who_is_busy() {
 
 #[test]
 fn giving_up_who_was_not_heard_of_after_one_election_timeout() {
-    is_caught_leading(Some(Shape::Claims), 3450, BrainMutant::GivesUpUnheardSoon, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 6300, BrainMutant::GivesUpUnheardSoon, MAJORITY);
 }
 
 #[test]
@@ -302,7 +305,7 @@ fn ending_tasks_for_anybody() {
 
 #[test]
 fn beginning_by_what_a_primary_of_another_term_confirms() {
-    is_caught_leading(Some(Shape::Claims), 4490, BrainMutant::BelievesAnyTerm, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 2400, BrainMutant::BelievesAnyTerm, MAJORITY);
 }
 
 #[test]
@@ -357,10 +360,9 @@ fn skipping_the_state_between_two() {
 
 #[test]
 fn leaving_it_to_others_to_stand_when_everybody_is_busy() {
-    let weather = Weather { mutant: Mutant::LeavesStandingForEver, builds: false, ..Weather::default() };
-    let failure = (0..WORLDS_MAX).find_map(|seed| run(seed, weather).err());
-    let failure = failure.unwrap_or_else(|| unreachable!("it was not caught in {WORLDS_MAX} worlds"));
-    assert_eq!(failure.property, PRIMARY, "something else broke: {failure}");
+    let sound = Weather { builds: false, ..Weather::default() };
+    let mutant = Mutant::LeavesStandingForEver;
+    shows(0..WORLDS_MAX, &mutant, Weather { mutant, ..sound }, sound, &[PRIMARY]);
 }
 
 // ---- index builds ----
@@ -371,13 +373,7 @@ const BUILDING_WORLDS_MAX: u64 = 2000;
 /// Whether some world from `first` on shows the fault, by one of the properties that it must break, and holds without it.
 fn is_caught_building(first: u64, faulty: Weather, properties: &[&str]) {
     let what = (faulty.build_mutant, faulty.building_mutant);
-    let failure = (first..first + BUILDING_WORLDS_MAX).find_map(|seed| run(seed, faulty).err());
-    let failure = failure.unwrap_or_else(|| unreachable!("{what:?} was not caught in {BUILDING_WORLDS_MAX} worlds"));
-    println!("{what:?}: seed {}: {}", failure.seed, failure.property);
-    assert!(properties.contains(&failure.property), "{what:?} broke something else: {failure}");
-    if let Err(without) = run(failure.seed, Weather::default()) {
-        unreachable!("it is not the mutant's fault: {without}");
-    }
+    shows(first..first + BUILDING_WORLDS_MAX, &what, faulty, Weather::default(), properties);
 }
 
 fn machine(build_mutant: BuildMutant) -> Weather {

@@ -1,4 +1,5 @@
-//! What a member's replication keeps on disk, and begins with: its vote, the configuration, the commit point.
+//! What a member's replication keeps on disk, and begins with: its vote, the configuration, the commit point; and
+//! the number of its process.
 //!
 //! Invariants: what is put is durable when the call returns; what is damaged is refused, never taken for absent.
 
@@ -8,6 +9,7 @@ use baton_consensus::{Configuration, DataState, LastVote, MemberId, Position, St
 use baton_storage::{Fact, Storage};
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
+use std::time::SystemTime;
 
 /// What the step machine begins with.
 pub(super) fn start_of(parts: &Parts) -> Result<Start> {
@@ -55,6 +57,23 @@ pub(super) fn start_of(parts: &Parts) -> Result<Start> {
     })
 }
 
+/// Numbers this process, and keeps the number: greater than that of every earlier process of this member. The clock takes part for a
+/// member whose data were lost or brought back from a backup; it alone may have been set back.
+pub(super) fn next_incarnation(storage: &Storage) -> Result<u64> {
+    let before = match storage.fact(Fact::Incarnation)? {
+        Some(bytes) => {
+            let damaged =
+                |_| Error::new(ErrorCode::DataCorruptionDetected, "the number of the process before is damaged");
+            u64::from_le_bytes(bytes.as_slice().try_into().map_err(damaged)?)
+        }
+        None => 0,
+    };
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    let incarnation = clock.max(before.saturating_add(1));
+    storage.put_fact(Fact::Incarnation, &incarnation.to_le_bytes());
+    Ok(incarnation)
+}
+
 pub(super) fn put_vote(storage: &Storage, vote: LastVote) {
     let candidate = vote.candidate.map_or(-1, |candidate| candidate.0);
     let document = rawdoc! { "term": vote.term, "candidate": candidate };
@@ -94,4 +113,26 @@ fn optime_from(document: &RawDocument) -> Result<OpTime> {
         |error| Error::new(ErrorCode::DataCorruptionDetected, format!("the commit point on disk is damaged: {error}"));
     let timestamp = document.get_timestamp("ts").map_err(damaged)?.into();
     Ok(OpTime { timestamp, term: document.get_i64("t").map_err(damaged)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_storage::StorageOptions;
+
+    #[test]
+    fn processes_are_numbered_in_their_order_though_the_clock_be_set_back() {
+        let directory = std::env::temp_dir().join(format!("baton-incarnation-{}", std::process::id()));
+        let storage = Storage::open(&directory, StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() });
+        let storage = storage.unwrap();
+        let first = next_incarnation(&storage).unwrap();
+        assert!(first > 1 << 48, "the clock's, for a member that has lost its data: {first}");
+        assert!(next_incarnation(&storage).unwrap() > first);
+        storage.put_fact(Fact::Incarnation, &(first * 2).to_le_bytes());
+        assert_eq!(next_incarnation(&storage).unwrap(), first * 2 + 1);
+        storage.put_fact(Fact::Incarnation, b"torn");
+        assert_eq!(next_incarnation(&storage).unwrap_err().code, ErrorCode::DataCorruptionDetected);
+        drop(storage);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 }

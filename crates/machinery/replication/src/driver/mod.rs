@@ -89,8 +89,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(view: View, rings: impl FnOnce(&Arc<Steward>) -> Arc<Rings>) -> Self {
-        let leadership = Steward::new();
+    fn new(view: View, leadership: Arc<Steward>, rings: impl FnOnce(&Arc<Steward>) -> Arc<Rings>) -> Self {
         let rings = rings(&leadership);
         leadership.bind(&rings);
         Self {
@@ -213,7 +212,8 @@ impl Driver {
         let recorder = Recorder::new(&consensus, Duration::ZERO, Bounds::default());
         let own_term = Arc::new(OwnTerm::new(consensus.term(), false));
         let following = Ring::new();
-        let shared = Shared::new(consensus.view(), |leadership| {
+        let leadership = Steward::new(facts::next_incarnation(&parts.storage)?);
+        let shared = Shared::new(consensus.view(), leadership, |leadership| {
             Rings::new(host.clone(), &parts.data_directory, inbox, following.clone(), leadership, parts.index_builds)
         });
         parts.storage.close_to_writes();

@@ -84,7 +84,7 @@ mod tests {
     fn member(role: Role) -> Arc<Steward> {
         let mut set = Set::new(0, (0..3).map(Member::new).collect());
         set.settings.mode = Mode::Always;
-        let steward = Steward::new();
+        let steward = Steward::new(1);
         steward.tell(Input::Configured(Box::new(set)));
         steward.tell(Input::Role { role, term: 1 });
         steward
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_member_of_no_set_lets_everything_begin() {
-        let steward = Steward::new();
+        let steward = Steward::new(1);
         assert_eq!(steward.may_begin(&backup(1, 0)), Admission::Begin(Pace::Full));
     }
 

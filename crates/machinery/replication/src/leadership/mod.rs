@@ -76,8 +76,9 @@ pub(crate) struct Steward {
 }
 
 impl Steward {
-    pub fn new() -> Arc<Self> {
-        let start = Start { incarnation: rand::random(), seed: rand::random() };
+    /// Of this process of the member: see [`Start::incarnation`].
+    pub fn new(incarnation: u64) -> Arc<Self> {
+        let start = Start { incarnation, seed: rand::random() };
         let brain = Leadership::new(start);
         let state = State {
             recorder: Recorder::new(&brain, Moment::ZERO, Bounds::default()),

@@ -122,7 +122,7 @@ mod tests {
 
     /// What the brain keeps of a handoff to the target, after which this one is primary.
     fn outcomes(primary: consensus::MemberId) -> Vec<Outcome> {
-        let steward = Steward::new();
+        let steward = Steward::new(1);
         steward.tell(Input::Configured(Box::new(Set::new(ME.0, (0..3).map(Member::new).collect()))));
         let heard = Heard { trigger: Trigger::Handoff, target: Some(TARGET), gap: Duration::from_millis(15) };
         steward.ended(&heard, primary, Some(ME));

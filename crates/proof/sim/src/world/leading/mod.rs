@@ -114,14 +114,16 @@ impl World {
         let Some(duties) = &self.leading.duties else { return };
         let measure_ms = duties.measure_ms;
         let random = &mut self.leading.random;
-        let mut machine = Leadership::new(Start { incarnation: random.random(), seed: random.random() });
-        machine.mutate(self.weather.brain_mutant);
+        let seed = random.random();
         // No two members' clocks agree.
         let behind = Duration::from_millis(random.random_range(0..1_000_000));
         let first_ms = random.random_range(0..measure_ms);
         let now = self.now;
         let Some(member) = self.members.get_mut(&id) else { return };
         let boot = member.boot;
+        member.disk.incarnation += 1;
+        let mut machine = Leadership::new(Start { incarnation: member.disk.incarnation, seed });
+        machine.mutate(self.weather.brain_mutant);
         if boot > 1 {
             self.leading.restarts.push(now);
         }

@@ -26,8 +26,6 @@ pub struct SimTask {
 pub struct Known {
     pub gossip: Rc<Gossip>,
     pub heard: Duration,
-    /// The process before: what comes from that is late.
-    pub previous: Option<u64>,
 }
 
 /// One thing that a brain asked for.

@@ -115,20 +115,11 @@ impl World {
 }
 
 impl super::Brain {
-    /// What can be known of a member from then on: of two words of one process the one that was said later.
+    /// What can be known of a member from then on: of two words the one that was said later.
     fn note(&mut self, from: i32, gossip: &Rc<Gossip>, now: Duration) {
-        let fresh = |previous| Known { gossip: Rc::clone(gossip), heard: now, previous };
-        match self.known.get_mut(&from) {
-            Some(known) if known.gossip.incarnation == gossip.incarnation => {
-                if gossip.sequence > known.gossip.sequence {
-                    *known = fresh(known.previous);
-                }
-            }
-            Some(known) if known.previous == Some(gossip.incarnation) => {}
-            Some(known) => *known = fresh(Some(known.gossip.incarnation)),
-            None => {
-                self.known.insert(from, fresh(None));
-            }
+        let said = |gossip: &Gossip| (gossip.incarnation, gossip.sequence);
+        if self.known.get(&from).is_none_or(|known| said(gossip) > said(&known.gossip)) {
+            self.known.insert(from, Known { gossip: Rc::clone(gossip), heard: now });
         }
     }
 }
@@ -140,7 +131,7 @@ fn lie(random: &mut StdRng, mut gossip: Gossip) -> Gossip {
     let somebody = random.random_range(-1..8);
     for _ in 0..random.random_range(1..6) {
         match random.random_range(0..14) {
-            0 => gossip.incarnation = random.random_range(0..3),
+            0 => gossip.incarnation = [0, random.random_range(0..9), u64::MAX][random.random_range(0..3)],
             1 => gossip.sequence = [0, u64::MAX, random.random()][random.random_range(0..3)],
             2 => gossip.made_at = long(random),
             3 => gossip.term = [-1, 0, gossip.term.saturating_add(1), i64::MAX][random.random_range(0..4)],
