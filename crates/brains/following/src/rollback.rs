@@ -87,13 +87,13 @@ impl Following {
 
     pub(crate) fn take_page(&mut self, here: Here, source: SourceState, theirs: &[OpTime], known: usize) {
         let looks_again = !self.is_mutant(Mutant::RollsBackWithoutLookingAgain);
-        if self.search.is_abandoned && looks_again {
+        if looks_again && (self.search.is_abandoned || here.leads) {
             self.abandon();
             return;
         }
         if looks_again && judge(here.last, here.term, here.leads, source, &[]) != Verdict::RollBack {
-            let reason = if here.leads { "this member is primary" } else { "the source is not ahead any more" };
-            self.end_rollback(TakenAway::Failed { reason: reason.to_owned() }, None);
+            let reason = "the source is not ahead any more".to_owned();
+            self.end_rollback(TakenAway::Failed { reason }, None);
             return;
         }
         let first_look = self.search.common.is_none();
@@ -128,9 +128,18 @@ impl Following {
         self.effects.push(Effect::TakeAway { common });
     }
 
+    /// Somebody wants this member for something else. The source has done nothing wrong.
     fn abandon(&mut self) {
+        let Some((source, _)) = self.run else { return };
         let reason = "this member is wanted for something else".to_owned();
-        self.end_rollback(TakenAway::Failed { reason }, None);
+        self.effects.push(Effect::NotRolledBack { source, reason, remedy: Remedy::Again });
+        self.tell(Told::Data(self.data_without_rollback()));
+        self.set_aside();
+    }
+
+    /// What this member's data are when nothing was taken away.
+    fn data_without_rollback(&self) -> DataState {
+        if self.refusal.is_some() { DataState::Recovering } else { DataState::Ready }
     }
 
     /// However it went, consensus hears of the end; of the end of the log first of all.
@@ -154,8 +163,7 @@ impl Following {
                 self.set_aside();
                 return;
             }
-            TakenAway::Failed { reason } if self.refusal.is_some() => (reason, Remedy::Again, DataState::Recovering),
-            TakenAway::Failed { reason } => (reason, Remedy::Again, DataState::Ready),
+            TakenAway::Failed { reason } => (reason, Remedy::Again, self.data_without_rollback()),
             TakenAway::Unrecoverable { reason } => (reason, Remedy::Everything, DataState::InitialSync),
         };
         self.obstacle = Some(Obstacle::NotRolledBack { source, reason: reason.clone() });
