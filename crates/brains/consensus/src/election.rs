@@ -1,4 +1,4 @@
-//! Standing for election, and voting.
+//! Standing for election. (Voting is [`crate::voting`].)
 //!
 //! A member stands when it has heard of no primary for the election timeout; at once, nearly, when there is known to be
 //! none (its process is gone, it says that it resigned, or a majority knows of none); when it should replace a primary of
@@ -11,13 +11,11 @@
 //! the longest, nobody wins until another has fetched the rest of it: so whoever is refused a vote hears where the voter's log ends.
 //!
 //! Invariants:
-//! - A vote is on disk before it is told, one's own too. One vote a term.
+//! - A candidate's own vote is on disk before it is counted.
 //! - A dry run changes nobody's term and nobody's vote.
-//! - A vote goes only to a candidate whose log ends no earlier and whose configuration is no older than the voter's.
 //! - A member in heavy work stands once there was no sign of a primary for two election timeouts, whatever it does: the set always gets
 //!   a primary.
-//! - A member without its data neither votes nor stands. One in the midst of a rollback does not stand, but votes: by the log that it
-//!   had, of which what is committed is all that remains for certain.
+//! - A member without its data does not stand, nor does one in the midst of a rollback.
 
 use crate::configuration::MemberId;
 use crate::consensus::{Consensus, Role};
@@ -108,7 +106,7 @@ impl Consensus {
         self.elect_promptly();
     }
 
-    fn leave_to_another(&mut self) {
+    pub(crate) fn leave_to_another(&mut self) {
         self.courtesy_until = self.now + COURTESY;
     }
 
@@ -408,6 +406,17 @@ impl Consensus {
         }
     }
 
+    /// A vote of this member is on disk. It counts, and others are asked for theirs, if it is for its own election.
+    pub(crate) fn take_own_vote(&mut self, vote: LastVote) {
+        let Some(me) = self.me else { return };
+        let Role::Candidate(campaign) = &mut self.role else { return };
+        if !campaign.dry_run && campaign.term == vote.term && vote.candidate == Some(me) && campaign.granted.insert(me)
+        {
+            self.request_votes();
+            self.count_votes();
+        }
+    }
+
     fn count_votes(&mut self) {
         let (Some(configuration), Role::Candidate(campaign)) = (&self.configuration, &self.role) else { return };
         let majority = configuration.majority_of_votes();
@@ -470,139 +479,6 @@ impl Consensus {
         let wait = (PROMPT_STEP + self.random_part(spread)).min(self.election_timeout());
         self.election_is_prompt = true;
         self.election_at = self.now + wait;
-    }
-
-    // ---- voting ----
-
-    pub(crate) fn answer_vote_request(&mut self, id: RequestId, request: VoteRequest) {
-        if self.foreign_set(request.set_id).is_some() {
-            self.answer_vote(id, request.dry_run, Some("candidate's set ID differs from mine".to_owned()));
-            return;
-        }
-        if self.refuses(request.candidate) {
-            let reason = "candidate speaks another version of the protocol between members".to_owned();
-            self.answer_vote(id, request.dry_run, Some(reason));
-            return;
-        }
-        if !request.dry_run {
-            self.adopt_term(request.term);
-        }
-        let refusal = self.refusal(&request);
-        if let Some(reason) = refusal {
-            self.answer_vote(id, request.dry_run, Some(reason));
-            return;
-        }
-        self.leave_to_another();
-        self.election_at = self.election_at.max(self.courtesy_until);
-        if request.dry_run {
-            self.answer_vote(id, true, None);
-            return;
-        }
-        self.postpone_election();
-        let vote = LastVote { term: request.term, candidate: Some(request.candidate) };
-        let is_repeated = self.vote == vote && !self.unpersisted_votes.iter().any(|(pending, _)| *pending == vote);
-        if is_repeated {
-            self.answer_vote(id, false, None);
-            return;
-        }
-        self.vote = vote;
-        self.unpersisted_votes.push((vote, id));
-        self.effects.push(Effect::PersistVote(vote));
-    }
-
-    fn answer_vote(&mut self, id: RequestId, dry_run: bool, refusal: Option<String>) {
-        let granted = refusal.is_none();
-        let response = VoteResponse {
-            term: self.term,
-            dry_run,
-            granted,
-            reason: refusal.unwrap_or_default(),
-            last_written: self.position.written,
-        };
-        self.effects.push(Effect::Respond { id, response: Ok(Response::RequestVotes(response)) });
-    }
-
-    /// Why this member would not vote for a candidate.
-    fn refusal(&self, request: &VoteRequest) -> Option<String> {
-        let configuration = self.configuration.as_ref().filter(|mine| mine.set_name == request.set_name);
-        let Some(configuration) = configuration else {
-            return Some("candidate's set name differs from mine".to_owned());
-        };
-        if configuration.set_name != self.set_name {
-            return Some("this member was started for another set".to_owned());
-        }
-        if request.term < self.term {
-            return Some(format!("candidate's term ({}) is lower than mine ({})", request.term, self.term));
-        }
-        if self.configuration_version().is_newer_than(request.configuration_version) {
-            return Some("candidate's config is older than mine".to_owned());
-        }
-        if request.last_written < self.position.written && !self.is_mutant(Mutant::VoteForStaleLogs) {
-            return Some(format!(
-                "candidate's data is staler than mine. candidate's last applied OpTime: {}, my last applied OpTime: {}",
-                request.last_written, self.position.written
-            ));
-        }
-        if !request.dry_run
-            && self.vote.term == request.term
-            && self.vote.candidate != Some(request.candidate)
-            && !self.is_mutant(Mutant::VoteTwice)
-        {
-            return Some(format!("already voted for another candidate this term ({})", self.vote.term));
-        }
-        if self.data == DataState::InitialSync && !self.my_member().is_some_and(|me| me.arbiter) {
-            return Some("this member has no data to judge the candidate by".to_owned());
-        }
-        self.refusal_for_the_primary(request, configuration)
-    }
-
-    /// A primary that works is not replaced by a candidate that merely does not hear it.
-    fn refusal_for_the_primary(
-        &self,
-        request: &VoteRequest,
-        configuration: &crate::configuration::Configuration,
-    ) -> Option<String> {
-        let primary = self.primary.filter(|primary| *primary != request.candidate)?;
-        let lives = Some(primary) == self.me
-            || self.peers.get(&primary).is_some_and(|peer| {
-                !peer.gone && self.now.saturating_sub(self.primary_heard_at) < self.election_timeout()
-            });
-        if !lives {
-            return None;
-        }
-        let priority = |id: MemberId| configuration.member(id).map_or(0.0, |member| member.priority);
-        if self.my_member().is_some_and(|me| me.arbiter)
-            && !matches!(request.reason, ElectionReason::Handoff)
-            && priority(primary) >= priority(request.candidate)
-        {
-            return Some("can see a healthy primary of equal or greater priority".to_owned());
-        }
-        (request.dry_run && !request.reason.replaces_a_primary())
-            .then(|| "can see a healthy primary, and the candidate does not mean to replace it".to_owned())
-    }
-
-    /// A fault: as if a vote were on disk as soon as that is asked for.
-    pub(crate) fn take_votes_as_persisted(&mut self) {
-        let asked = |effect: &Effect| if let Effect::PersistVote(vote) = effect { Some(*vote) } else { None };
-        let votes: Vec<LastVote> = self.effects.iter().filter_map(asked).collect();
-        votes.into_iter().for_each(|vote| self.take_persisted_vote(vote));
-    }
-
-    pub(crate) fn take_persisted_vote(&mut self, vote: LastVote) {
-        let (written, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.unpersisted_votes).into_iter().partition(|(pending, _)| pending.term <= vote.term);
-        self.unpersisted_votes = waiting;
-        for (pending, id) in written {
-            let stands = pending == vote && self.term == vote.term;
-            self.answer_vote(id, false, (!stands).then(|| "the vote was overtaken by a later term".to_owned()));
-        }
-        let Some(me) = self.me else { return };
-        let Role::Candidate(campaign) = &mut self.role else { return };
-        if !campaign.dry_run && campaign.term == vote.term && vote.candidate == Some(me) && campaign.granted.insert(me)
-        {
-            self.request_votes();
-            self.count_votes();
-        }
     }
 }
 

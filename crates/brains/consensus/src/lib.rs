@@ -9,7 +9,8 @@
 //!                     ▼
 //!   Consensus::step(now, input)  ──▶  Effects (send, persist, step up, resign, commit, fetch from)
 //!   │
-//!   ├─ election        stand, dry run, votes, when to stand
+//!   ├─ election        stand, dry run, when to stand
+//!   ├─ voting          for whom, and on disk before it is told
 //!   ├─ leadership      catch up, begin the term, notice a lost majority, step down
 //!   ├─ succession      who would follow a primary that hands over
 //!   ├─ positions       who has what; the commit point
@@ -55,10 +56,12 @@ mod recorded;
 mod step;
 mod succession;
 mod sync_source;
+mod view;
+mod voting;
 
 pub use acknowledgement::Demand;
 pub use configuration::{Configuration, ConfigurationVersion, Member, MemberId, Settings};
-pub use consensus::{Consensus, PeerView, Start, Summary, View};
+pub use consensus::{Consensus, Start};
 pub use fetch::{SourceState, Verdict, judge, sound};
 pub use message::{
     ElectionReason, Gossip, HeartbeatRequest, HeartbeatResponse, MemberState, Position, PositionUpdate, Request,
@@ -70,3 +73,4 @@ pub use step::{
     DataState, Effect, Input, LastVote, Moment, Occupation, RequestId, RequestKind, ResignReason, StepDownRequest,
 };
 pub use succession::{Candidate, Obstacle};
+pub use view::{PeerView, Summary, View};
