@@ -186,12 +186,14 @@ impl World {
     pub(super) fn tell_build(&mut self, id: MemberId, build: BuildId, input: BuildInput) {
         self.touch(id);
         let (now, traces) = (self.now, self.weather.trace);
+        let leads = self.leads_builds(id);
         let Some(builder) = self.builder_mut(id, build) else { return };
         if traces {
             eprintln!("{now:?} member {id} builds {build}: {input:?}");
         }
         let ends = matches!(input, BuildInput::Failed(_) | BuildInput::Killed(_) | BuildInput::Objection(_));
-        let is_to_end = ends && builder.leads.is_some();
+        // One that was deposed, and has not noticed, may have been told that its successor has committed.
+        let is_to_end = ends && builder.leads.is_some() && builder.leads == leads;
         builder.step(now, input);
         let told = ToldToEnd { member: id, build, is_ending: builder.machine.is_ending() };
         let is_resting = builder.is_resting;
