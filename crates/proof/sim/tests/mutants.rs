@@ -295,7 +295,7 @@ fn confirming_before_having_heard_who_is_busy() {
 
 #[test]
 fn giving_up_who_was_not_heard_of_after_one_election_timeout() {
-    is_caught_leading(Some(Shape::Claims), 6300, BrainMutant::GivesUpUnheardSoon, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 1430, BrainMutant::GivesUpUnheardSoon, MAJORITY);
 }
 
 #[test]
@@ -305,12 +305,12 @@ fn ending_tasks_for_anybody() {
 
 #[test]
 fn beginning_by_what_a_primary_of_another_term_confirms() {
-    is_caught_leading(Some(Shape::Claims), 2400, BrainMutant::BelievesAnyTerm, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 9500, BrainMutant::BelievesAnyTerm, MAJORITY);
 }
 
 #[test]
 fn beginning_by_a_confirmation_that_was_given_to_another_since() {
-    is_caught_leading(Some(Shape::Claims), 280, BrainMutant::BelievesLateGrants, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 2440, BrainMutant::BelievesLateGrants, MAJORITY);
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn completing_as_decided_before_the_quorum_was_changed() {
 
 #[test]
 fn building_on_what_is_begun_anew() {
-    is_caught_building(0, driver(BuildingMutant::BuildsOnWhatIsBegunAnew), &[VOTED, INDEXES]);
+    is_caught_building(8_000, driver(BuildingMutant::BuildsOnWhatIsBegunAnew), &[VOTED, INDEXES]);
 }
 
 #[test]

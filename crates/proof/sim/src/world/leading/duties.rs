@@ -17,8 +17,8 @@ pub enum Shape {
     /// Three equals in calm weather who all have to compact at the same moments, with settings that forbid nothing: real members once
     /// moved leadership through all three within 0.4 s, and back 3.7 s later.
     Together,
-    /// Four equals, of whom one may be busy at a time, who claim the slot all the time, under one primary after the other. Messages are
-    /// often late, and members pause.
+    /// Four equals, of whom one may be busy at a time, who claim the slot all the time, under one primary after the other. In half of
+    /// these worlds messages are often late and members pause; in the other half primaries change faster.
     Claims,
     /// More than an hour with the timing of real members, few faults or none.
     Hour,
@@ -131,6 +131,8 @@ impl Duties {
     }
 
     fn claims(random: &mut StdRng) -> Self {
+        let (stray, pause, stand, task_ms_max) =
+            if random.random_bool(0.5) { (0.3, 0.05, 0.05, 4_000) } else { (0.05, 0.02, 0.1, 6_000) };
         let settings = Settings {
             mode: Mode::Always,
             ranking: Ranking::Mrc,
@@ -152,10 +154,10 @@ impl Duties {
             sick_disk: 0.0,
             nonsense: 0.0,
             lag: 0.0,
-            task_ms_max: 4_000,
-            stray: 0.3,
-            pause: 0.05,
-            stand: 0.05,
+            task_ms_max,
+            stray,
+            pause,
+            stand,
             ..Self::storm(random)
         }
     }
