@@ -34,6 +34,14 @@ pub struct Start {
     pub seed: u64,
 }
 
+impl Start {
+    /// The number of a process of a member whose last one had the number `before`, or 0. `clock` is the time since 1970: it takes part
+    /// for a member whose data were lost or brought back from a backup; it alone may have been set back.
+    pub fn next_incarnation(before: u64, clock: Duration) -> u64 {
+        u64::try_from(clock.as_micros()).unwrap_or(0).max(before.saturating_add(1))
+    }
+}
+
 /// A handoff that was asked for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Handoff {

@@ -57,8 +57,7 @@ pub(super) fn start_of(parts: &Parts) -> Result<Start> {
     })
 }
 
-/// Numbers this process, and keeps the number: greater than that of every earlier process of this member. The clock takes part for a
-/// member whose data were lost or brought back from a backup; it alone may have been set back.
+/// Numbers this process, and keeps the number.
 pub(super) fn next_incarnation(storage: &Storage) -> Result<u64> {
     let before = match storage.fact(Fact::Incarnation)? {
         Some(bytes) => {
@@ -68,8 +67,8 @@ pub(super) fn next_incarnation(storage: &Storage) -> Result<u64> {
         }
         None => 0,
     };
-    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-    let incarnation = clock.max(before.saturating_add(1));
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let incarnation = baton_leadership::Start::next_incarnation(before, clock);
     storage.put_fact(Fact::Incarnation, &incarnation.to_le_bytes());
     Ok(incarnation)
 }

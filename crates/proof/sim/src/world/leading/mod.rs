@@ -121,7 +121,8 @@ impl World {
         let now = self.now;
         let Some(member) = self.members.get_mut(&id) else { return };
         let boot = member.boot;
-        member.disk.incarnation += 1;
+        // The clock of a member may stand at any time.
+        member.disk.incarnation = Start::next_incarnation(member.disk.incarnation, Duration::ZERO);
         let mut machine = Leadership::new(Start { incarnation: member.disk.incarnation, seed });
         machine.mutate(self.weather.brain_mutant);
         if boot > 1 {
