@@ -49,8 +49,9 @@ pub(crate) struct Handoff {
     pub since: Moment,
 }
 
-/// What others must know at once if it changes.
-type Digest = (Term, bool, Vec<(TaskKind, bool)>, Option<Claim>, Vec<Claimed>, Option<MemberId>, Option<MemberId>);
+/// What others must know at once if it changes. Of a new term and a new primary consensus tells them itself, and each message that does
+/// so carries gossip: to say it twice would cost heartbeats just when clients wait for that primary.
+type Digest = (Vec<(TaskKind, bool)>, Option<Claim>, Vec<Claimed>, Option<MemberId>, Option<MemberId>);
 
 /// See the crate's and the file's header.
 #[derive(Clone, Serialize, Deserialize)]
@@ -316,7 +317,7 @@ impl Leadership {
 
     fn digest(&self) -> Digest {
         let tasks = self.tasks.told().map(|(task, is_running)| (task.work.kind, is_running)).collect();
-        (self.term, self.is_primary(), tasks, self.claim, self.register.granted(), self.returns_to, self.asks_to_end)
+        (tasks, self.claim, self.register.granted(), self.returns_to, self.asks_to_end)
     }
 
     /// The sync latencies of the others, as far as they are known and not old.
