@@ -203,8 +203,8 @@ impl Consensus {
         let Role::Leader(leadership) = &mut self.role else { return };
         leadership.phase = Phase::Beginning;
         self.set_sync_source(None);
-        self.stamp_configuration();
         self.effects.push(Effect::BeginTerm(term));
+        self.stamp_configuration();
     }
 
     pub(crate) fn take_begun_term(&mut self, term: Term) {
@@ -298,13 +298,15 @@ impl Consensus {
         }
     }
 
+    /// The successor is told first, since clients wait for it from now on; that this member resigns wakes all of them. No write of this
+    /// term can begin in between: they are blocked, or none was ever let in.
     fn hand_over(&mut self, request: StepDownRequest, successor: Option<MemberId>) {
-        self.resign(ResignReason::Request);
-        self.frozen_until = self.now + request.freeze;
         if let Some(to) = successor.filter(|_| request.hand_off) {
             let request = Request::StepUp { term: self.term, last_written: self.position.written };
             self.effects.push(Effect::Send { to, request });
         }
+        self.resign(ResignReason::Request);
+        self.frozen_until = self.now + request.freeze;
     }
 
     /// The best of those that lag at most so much. At a lag of 0 it has every entry.

@@ -129,14 +129,18 @@ impl LaneWorker {
         if from == ReadFrom::Start {
             self.last_id = None;
         }
-        let next = self.next_batch.take().filter(|_| from == ReadFrom::Cursor);
-        let batch = match next {
-            Some(next) => self.source()?.next_batch(&next)?,
+        let ahead = if from == ReadFrom::Cursor { self.source()?.next_batch()? } else { None };
+        let batch = match ahead {
+            Some(batch) => batch,
             None => {
                 let find = self.find(&listed);
                 self.source()?.first_batch(find)?
             }
         };
+        let next = batch.next()?;
+        if let Some(next) = &next {
+            self.source()?.ask_ahead(next)?;
+        }
         let documents = batch.documents()?;
         hold(context, "initialSyncHangDuringCollectionClone")?;
         let Some(collection) = context.storage.collection(&listed.namespace) else {
@@ -148,9 +152,8 @@ impl LaneWorker {
         }
         let bytes = documents.iter().map(|document| document.as_bytes().len()).sum();
         self.session.note_documents(place, documents.len(), bytes);
-        self.next_batch = batch.next()?;
         self.rest(context);
-        Ok(Answer::Batch { is_last: self.next_batch.is_none() })
+        Ok(Answer::Batch { is_last: next.is_none() })
     }
 }
 

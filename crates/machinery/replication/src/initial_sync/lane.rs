@@ -43,8 +43,6 @@ pub(crate) struct LaneWorker {
     pub(super) begin: Option<RawDocumentBuf>,
     /// The commands that make the indexes of the collection that is copied.
     pub(super) indexes: Vec<(&'static str, RawDocumentBuf)>,
-    /// What asks for the next batch of its documents.
-    pub(super) next_batch: Option<RawDocumentBuf>,
     /// The `_id` of the last document that came.
     pub(super) last_id: Option<RawBson>,
     pub(super) file: Option<IncomingFile>,
@@ -85,7 +83,6 @@ impl LaneWorker {
             refused,
             begin: None,
             indexes: Vec::new(),
-            next_batch: None,
             last_id: None,
             file: None,
             stream: None,

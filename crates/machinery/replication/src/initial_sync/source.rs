@@ -50,6 +50,8 @@ pub(super) struct Line<'a> {
 /// See the file's header.
 pub(super) struct Source {
     connection: Outgoing,
+    /// A cursor's next batch was asked for, and nobody has waited for it yet.
+    is_ahead: bool,
 }
 
 pub(super) fn unreachable_source(error: &dyn std::fmt::Display) -> Error {
@@ -86,6 +88,14 @@ pub(super) fn connect(line: &Line<'_>) -> Result<Outgoing> {
     Ok(connection)
 }
 
+fn checked(reply: RawDocumentBuf) -> Result<RawDocumentBuf> {
+    if !matches!(reply.get_f64("ok"), Ok(ok) if ok == 1.0) {
+        let message = reply.get_str("errmsg").unwrap_or("the source refused without saying why");
+        return Err(Error::new(ErrorCode(reply.get_i32("code").unwrap_or(1)), message));
+    }
+    Ok(reply)
+}
+
 /// One batch of a cursor's documents.
 pub(super) struct Batch(RawDocumentBuf);
 
@@ -120,7 +130,7 @@ impl Batch {
 
 impl Source {
     pub fn connect(line: &Line<'_>) -> Result<Self> {
-        Ok(Self { connection: connect(line)? })
+        Ok(Self { connection: connect(line)?, is_ahead: false })
     }
 
     /// Connects anew.
@@ -132,12 +142,12 @@ impl Source {
     }
 
     pub fn ask(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
-        let reply = self.connection.call(command, TIMEOUT).map_err(|error| unreachable_source(&error))?;
-        if !matches!(reply.get_f64("ok"), Ok(ok) if ok == 1.0) {
-            let message = reply.get_str("errmsg").unwrap_or("the source refused without saying why");
-            return Err(Error::new(ErrorCode(reply.get_i32("code").unwrap_or(1)), message));
+        if std::mem::take(&mut self.is_ahead) {
+            // Nobody takes that any more, whatever it is.
+            self.connection.answer(TIMEOUT).map_err(|error| unreachable_source(&error))?;
         }
-        Ok(reply)
+        let reply = self.connection.call(command, TIMEOUT).map_err(|error| unreachable_source(&error))?;
+        checked(reply)
     }
 
     /// The first batch of what a command gives.
@@ -146,8 +156,20 @@ impl Source {
         Ok(Batch(self.ask(&command)?))
     }
 
-    pub fn next_batch(&mut self, command: &RawDocument) -> Result<Batch> {
-        Ok(Batch(self.ask(command)?))
+    /// Asks for a cursor's next batch: the source reads it while this member writes the one before.
+    pub fn ask_ahead(&mut self, next: &RawDocument) -> Result<()> {
+        self.connection.ask(next, TIMEOUT).map_err(|error| unreachable_source(&error))?;
+        self.is_ahead = true;
+        Ok(())
+    }
+
+    /// The batch that was asked for ahead, if one was.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+        if !std::mem::take(&mut self.is_ahead) {
+            return Ok(None);
+        }
+        let reply = self.connection.answer(TIMEOUT).map_err(|error| unreachable_source(&error))?;
+        Ok(Some(Batch(checked(reply)?)))
     }
 
     /// Hands every batch of a cursor on. Ends with the first error: only who reads knows where to go on.
@@ -156,12 +178,15 @@ impl Source {
         command: RawDocumentBuf,
         mut take: impl FnMut(&[&RawDocument]) -> Result<()>,
     ) -> Result<()> {
-        let mut batch = self.first_batch(command)?;
-        loop {
-            take(&batch.documents()?)?;
-            let Some(next) = batch.next()? else { return Ok(()) };
-            batch = self.next_batch(&next)?;
+        let mut batch = Some(self.first_batch(command)?);
+        while let Some(present) = batch {
+            if let Some(next) = present.next()? {
+                self.ask_ahead(&next)?;
+            }
+            take(&present.documents()?)?;
+            batch = self.next_batch()?;
         }
+        Ok(())
     }
 
     pub fn rollback_id(&mut self) -> Result<i32> {
