@@ -45,7 +45,8 @@ VARIABLES
     state,          \* "Primary", "Secondary", or "Candidate"
     currentTerm,    \* persisted before any reply
     votedFor,       \* in currentTerm, or Nil; persisted before the reply
-    votes,          \* of a candidate: who granted it so far
+    votes,          \* of a candidate: who granted it so far, itself once its vote is persisted
+    forgets,        \* of a candidate whose own vote is not persisted yet: the term and vote that are; else Nil
     log,
     durable,        \* how many of the log's entries are synced
     commitPoint,    \* the highest OpTime a member knows to be committed; volatile
@@ -56,7 +57,8 @@ VARIABLES
     \* A member's own position is read off its log.
     lastPosition
 
-vars == <<state, currentTerm, votedFor, votes, log, durable, commitPoint, syncSource, committed, lastPosition>>
+vars == <<state, currentTerm, votedFor, votes, forgets, log, durable, commitPoint, syncSource, committed,
+          lastPosition>>
 
 Symmetry == Permutations(Member)
 
@@ -66,7 +68,7 @@ Symmetry == Permutations(Member)
 (* its own term or a later one, and terms travel with positions. Wrong for *)
 (* the variants CommitOlderTerms and AcknowledgeAcrossTerms.               *)
 (***************************************************************************)
-View == <<state, currentTerm, votedFor, votes, log, durable, commitPoint, syncSource, committed,
+View == <<state, currentTerm, votedFor, votes, forgets, log, durable, commitPoint, syncSource, committed,
           [i \in Member |-> [j \in Member |->
               IF TermOf(lastPosition[i][j]) < currentTerm[i] THEN ZeroOpTime ELSE lastPosition[i][j]]]>>
 
@@ -87,6 +89,7 @@ Init ==
     /\ currentTerm = [i \in Member |-> 0]
     /\ votedFor = [i \in Member |-> Nil]
     /\ votes = [i \in Member |-> {}]
+    /\ forgets = [i \in Member |-> Nil]
     /\ log = [i \in Member |-> <<>>]
     /\ durable = [i \in Member |-> 0]
     /\ commitPoint = [i \in Member |-> ZeroOpTime]
@@ -103,8 +106,9 @@ AdoptTerm(i, term) ==
     THEN /\ currentTerm' = [currentTerm EXCEPT ![i] = term]
          /\ votedFor' = [votedFor EXCEPT ![i] = Nil]
          /\ votes' = [votes EXCEPT ![i] = {}]
+         /\ forgets' = [forgets EXCEPT ![i] = Nil]
          /\ state' = [state EXCEPT ![i] = "Secondary"]
-    ELSE UNCHANGED <<currentTerm, votedFor, votes, state>>
+    ELSE UNCHANGED <<currentTerm, votedFor, votes, forgets, state>>
 
 \* Replaces a log. Where members do not crash, every entry is durable at once.
 Store(i, entries) ==
@@ -128,10 +132,10 @@ HasOwnEntry(i) == LastTerm(log[i]) = currentTerm[i]
 -----------------------------------------------------------------------------
 (* Elections *)
 
-\* A voter refuses an older OpTime (14), and votes once in a term.
+\* A voter refuses an older OpTime (14), and votes once in a term: for the same one as often as that asks.
 Grants(j, i, term) ==
     /\ \/ currentTerm[j] < term
-       \/ currentTerm[j] = term /\ votedFor[j] = Nil
+       \/ currentTerm[j] = term /\ votedFor[j] \in {Nil, i}
     /\ Last(i) >= Last(j)
 
 \* An election in one step: the candidate, and voters that make a majority with it.
@@ -147,18 +151,31 @@ BecomePrimary(i, quorum) ==
         /\ currentTerm' = [j \in Member |-> IF j \in quorum THEN term ELSE currentTerm[j]]
         /\ votedFor' = [j \in Member |-> IF j \in quorum THEN i ELSE votedFor[j]]
         /\ syncSource' = [syncSource EXCEPT ![i] = Nil]
-        /\ UNCHANGED <<votes, log, durable, commitPoint, committed, lastPosition>>
+        /\ UNCHANGED <<votes, forgets, log, durable, commitPoint, committed, lastPosition>>
 
-\* The same in as many steps as it has messages.
+\* The same in as many steps as it has messages. Others are asked while the candidate's own vote is being persisted.
+\* It does not win before that: it could lead twice in one term, in two processes, and give two entries one OpTime.
+\* (Two entries of one term and index are one here, so nothing here shows that; the simulator's checker of votes does.)
 RequestVotes(i) ==
     /\ VotesOneByOne
     /\ state[i] # "Primary"
+    /\ forgets[i] = Nil
     /\ currentTerm[i] < MaxTerm
     /\ state' = [state EXCEPT ![i] = "Candidate"]
     /\ currentTerm' = [currentTerm EXCEPT ![i] = @ + 1]
     /\ votedFor' = [votedFor EXCEPT ![i] = i]
-    /\ votes' = [votes EXCEPT ![i] = {i}]
+    /\ IF Crashes
+       THEN /\ votes' = [votes EXCEPT ![i] = {}]
+            /\ forgets' = [forgets EXCEPT ![i] = <<currentTerm[i], votedFor[i]>>]
+       ELSE /\ votes' = [votes EXCEPT ![i] = {i}]
+            /\ UNCHANGED forgets
     /\ UNCHANGED <<log, durable, commitPoint, syncSource, committed, lastPosition>>
+
+PersistOwnVote(i) ==
+    /\ forgets[i] # Nil
+    /\ forgets' = [forgets EXCEPT ![i] = Nil]
+    /\ votes' = IF state[i] = "Candidate" THEN [votes EXCEPT ![i] = @ \cup {i}] ELSE votes
+    /\ UNCHANGED <<state, currentTerm, votedFor, log, durable, commitPoint, syncSource, committed, lastPosition>>
 
 GrantVote(j, i) ==
     /\ state[i] = "Candidate"
@@ -167,20 +184,23 @@ GrantVote(j, i) ==
     /\ currentTerm' = [currentTerm EXCEPT ![j] = currentTerm[i]]
     /\ votedFor' = [votedFor EXCEPT ![j] = i]
     /\ votes' = [votes EXCEPT ![i] = @ \cup {j}, ![j] = {}]
+    /\ forgets' = [forgets EXCEPT ![j] = Nil]
     /\ state' = [state EXCEPT ![j] = "Secondary"]
     /\ UNCHANGED <<log, durable, commitPoint, syncSource, committed, lastPosition>>
 
 WinElection(i) ==
     /\ state[i] = "Candidate"
     /\ votes[i] \in Quorums
+    /\ i \in votes[i]
     /\ state' = [state EXCEPT ![i] = "Primary"]
     /\ votes' = [votes EXCEPT ![i] = {}]
-    /\ UNCHANGED <<currentTerm, votedFor, log, durable, commitPoint, syncSource, committed, lastPosition>>
+    /\ UNCHANGED <<currentTerm, votedFor, forgets, log, durable, commitPoint, syncSource, committed, lastPosition>>
 
 Stepdown(i) ==
     /\ state[i] = "Primary"
     /\ state' = [state EXCEPT ![i] = "Secondary"]
-    /\ UNCHANGED <<currentTerm, votedFor, votes, log, durable, commitPoint, syncSource, committed, lastPosition>>
+    /\ UNCHANGED <<currentTerm, votedFor, votes, forgets, log, durable, commitPoint,
+                   syncSource, committed, lastPosition>>
 
 \* Heartbeats carry terms.
 LearnTerm(i, j) ==
@@ -195,7 +215,7 @@ ClientWrite(i) ==
     /\ state[i] = "Primary"
     /\ Len(log[i]) < MaxLog
     /\ Store(i, Append(log[i], currentTerm[i]))
-    /\ UNCHANGED <<state, currentTerm, votedFor, votes, commitPoint, syncSource, committed, lastPosition>>
+    /\ UNCHANGED <<state, currentTerm, votedFor, votes, forgets, commitPoint, syncSource, committed, lastPosition>>
 
 \* A secondary pulls, whatever the source's term: it may have voted in a higher one since (3). If the source's
 \* term is higher, it is taken over before the entry.
@@ -225,11 +245,11 @@ RollbackOplog(i, j) ==
     /\ \/ EndsInPresentTerm(i, j)
        \/ "RollBackWhilePrimary" \in Unsafe
     /\ IF "RollBackWhilePrimary" \in Unsafe
-       THEN UNCHANGED <<currentTerm, votedFor, votes, state>>
+       THEN UNCHANGED <<currentTerm, votedFor, votes, forgets, state>>
        ELSE IF state[i] = "Candidate"
        THEN /\ state' = [state EXCEPT ![i] = "Secondary"]
             /\ votes' = [votes EXCEPT ![i] = {}]
-            /\ UNCHANGED <<currentTerm, votedFor>>
+            /\ UNCHANGED <<currentTerm, votedFor, forgets>>
        ELSE AdoptTerm(i, currentTerm[j])
     /\ LET common == CommonPoint(log[i], log[j])
        IN  Store(i, IF "RollBackWhilePrimary" \in Unsafe
@@ -256,7 +276,7 @@ CatchUp(i, j) ==
                 /\ log[j][fetched] < currentTerm[i]
                 /\ fetched <= Len(log[i]) /\ log[i][fetched] = currentTerm[i]
                 /\ Store(i, Append(log[i], log[j][fetched]))
-    /\ UNCHANGED <<state, currentTerm, votedFor, votes, commitPoint, syncSource, committed, lastPosition>>
+    /\ UNCHANGED <<state, currentTerm, votedFor, votes, forgets, commitPoint, syncSource, committed, lastPosition>>
 
 -----------------------------------------------------------------------------
 (* Positions and the commit point *)
@@ -272,7 +292,7 @@ UpdatePosition(i, j) ==
            \/ currentTerm[i] > currentTerm[j]
         /\ lastPosition' = [lastPosition EXCEPT ![j] = merged]
         /\ IF "AcknowledgeAcrossTerms" \in Unsafe
-           THEN UNCHANGED <<currentTerm, votedFor, votes, state>>
+           THEN UNCHANGED <<currentTerm, votedFor, votes, forgets, state>>
            ELSE AdoptTerm(j, currentTerm[i])
         /\ UNCHANGED <<log, durable, commitPoint, syncSource, committed>>
 
@@ -287,7 +307,7 @@ AdvanceCommitPoint(i) ==
             /\ {j \in Member : Position(i, j) >= opTime} \in Quorums
             /\ commitPoint' = [commitPoint EXCEPT ![i] = opTime]
             /\ committed' = [committed EXCEPT ![currentTerm[i]] = FirstOf(log[i], index)]
-    /\ UNCHANGED <<state, currentTerm, votedFor, votes, log, durable, syncSource, lastPosition>>
+    /\ UNCHANGED <<state, currentTerm, votedFor, votes, forgets, log, durable, syncSource, lastPosition>>
 
 \* With a batch, even an empty one, that begins with my last entry comes the source's commit point; it is taken up to
 \* my own last entry (11).
@@ -299,7 +319,7 @@ LearnCommitPointFromSyncSource(i, j) ==
                       THEN commitPoint[j] ELSE Lower(commitPoint[j], Last(i))
        IN  /\ commitPoint[i] < learned
            /\ commitPoint' = [commitPoint EXCEPT ![i] = learned]
-    /\ UNCHANGED <<state, currentTerm, votedFor, votes, log, durable, syncSource, committed, lastPosition>>
+    /\ UNCHANGED <<state, currentTerm, votedFor, votes, forgets, log, durable, syncSource, committed, lastPosition>>
 
 \* From a heartbeat it is taken only if its term is that of my own last entry: then both lie in the log of that
 \* term's one primary (10).
@@ -310,7 +330,7 @@ LearnCommitPointFromHeartbeat(i, j) ==
     /\ LET learned == Lower(commitPoint[j], Last(i))
        IN  /\ commitPoint[i] < learned
            /\ commitPoint' = [commitPoint EXCEPT ![i] = learned]
-    /\ UNCHANGED <<state, currentTerm, votedFor, votes, log, durable, syncSource, committed, lastPosition>>
+    /\ UNCHANGED <<state, currentTerm, votedFor, votes, forgets, log, durable, syncSource, committed, lastPosition>>
 
 -----------------------------------------------------------------------------
 (* Sync sources *)
@@ -322,7 +342,7 @@ ChooseSyncSource(i, j) ==
     /\ syncSource[i] = Nil
     /\ Ahead(j, i)
     /\ syncSource' = [syncSource EXCEPT ![i] = j]
-    /\ UNCHANGED <<state, currentTerm, votedFor, votes, log, durable, commitPoint, committed, lastPosition>>
+    /\ UNCHANGED <<state, currentTerm, votedFor, votes, forgets, log, durable, commitPoint, committed, lastPosition>>
 
 \* With every batch the source is looked at again: one that is not ahead is kept only if it may yet have more,
 \* because it is the primary, or pulls from a third member (9).
@@ -334,7 +354,8 @@ RecheckSyncSource(i) ==
         /\ \/ Last(j) < Last(i)
            \/ ~ Ahead(j, i) /\ state[j] # "Primary" /\ syncSource[j] \in {Nil, i}
         /\ syncSource' = [syncSource EXCEPT ![i] = Nil]
-        /\ UNCHANGED <<state, currentTerm, votedFor, votes, log, durable, commitPoint, committed, lastPosition>>
+        /\ UNCHANGED <<state, currentTerm, votedFor, votes, forgets, log, durable,
+                       commitPoint, committed, lastPosition>>
 
 -----------------------------------------------------------------------------
 (* Disks and crashes *)
@@ -342,20 +363,24 @@ RecheckSyncSource(i) ==
 Sync(i) ==
     /\ durable[i] < Len(log[i])
     /\ durable' = [durable EXCEPT ![i] = Len(log[i])]
-    /\ UNCHANGED <<state, currentTerm, votedFor, votes, log, commitPoint, syncSource, committed, lastPosition>>
+    /\ UNCHANGED <<state, currentTerm, votedFor, votes, forgets, log, commitPoint,
+                   syncSource, committed, lastPosition>>
 
-\* A member starts again with its term and its vote (12), and with the entries that were synced, though others may
-\* hold more of them (19).
+\* A member starts again with the term and the vote that were persisted (12), and with the entries that were synced,
+\* though others may hold more of them (19).
 CrashAndRestart(i) ==
     /\ Crashes
     /\ state' = [state EXCEPT ![i] = "Secondary"]
     /\ log' = [log EXCEPT ![i] = FirstOf(@, durable[i])]
-    /\ votedFor' = IF "ForgetVote" \in Unsafe THEN [votedFor EXCEPT ![i] = Nil] ELSE votedFor
+    /\ currentTerm' = IF forgets[i] = Nil THEN currentTerm ELSE [currentTerm EXCEPT ![i] = forgets[i][1]]
+    /\ votedFor' = [votedFor EXCEPT ![i] =
+           IF "ForgetVote" \in Unsafe THEN Nil ELSE IF forgets[i] = Nil THEN @ ELSE forgets[i][2]]
     /\ votes' = [votes EXCEPT ![i] = {}]
+    /\ forgets' = [forgets EXCEPT ![i] = Nil]
     /\ commitPoint' = [commitPoint EXCEPT ![i] = ZeroOpTime]
     /\ syncSource' = [syncSource EXCEPT ![i] = Nil]
     /\ lastPosition' = [lastPosition EXCEPT ![i] = [j \in Member |-> ZeroOpTime]]
-    /\ UNCHANGED <<currentTerm, durable, committed>>
+    /\ UNCHANGED <<durable, committed>>
 
 -----------------------------------------------------------------------------
 
@@ -363,6 +388,7 @@ Next ==
     \/ \E i \in Member :
         \/ \E quorum \in LeastQuorums : BecomePrimary(i, quorum)
         \/ RequestVotes(i)
+        \/ PersistOwnVote(i)
         \/ WinElection(i)
         \/ Stepdown(i)
         \/ ClientWrite(i)
@@ -451,6 +477,7 @@ HealedInit ==
         /\ currentTerm = [i \in Member |-> MaxTerm]
         /\ votedFor = [i \in Member |-> primary]
         /\ votes = [i \in Member |-> {}]
+        /\ forgets = [i \in Member |-> Nil]
         /\ \E before \in {<<>>, <<1>>} : \E others \in [Member -> {<<>>, <<1>>, <<1, 1>>}] :
             /\ others[primary] = <<>>
             /\ log = [i \in Member |-> IF i = primary THEN Append(before, MaxTerm) ELSE others[i]]

@@ -11,7 +11,8 @@
 //! the longest, nobody wins until another has fetched the rest of it: so whoever is refused a vote hears where the voter's log ends.
 //!
 //! Invariants:
-//! - A candidate's own vote is on disk before it is counted.
+//! - A candidate's own vote is on disk before it is counted, and nobody wins without it. Others are asked for theirs meanwhile: should
+//!   this process end before its vote is on disk, the next one may stand in the same term again, for which those votes still are.
 //! - A dry run changes nobody's term and nobody's vote.
 //! - A member in heavy work stands once there was no sign of a primary for two election timeouts, whatever it does: the set always gets
 //!   a primary.
@@ -353,11 +354,13 @@ impl Consensus {
             asked,
             is_heir: false,
         });
+        if !dry_run {
+            self.vote = LastVote { term, candidate: Some(me) };
+        }
+        self.request_votes();
         if dry_run {
-            self.request_votes();
             self.count_votes();
         } else {
-            self.vote = LastVote { term, candidate: Some(me) };
             self.effects.push(Effect::PersistVote(self.vote));
         }
     }
@@ -406,29 +409,32 @@ impl Consensus {
         }
     }
 
-    /// A vote of this member is on disk. It counts, and others are asked for theirs, if it is for its own election.
+    /// A vote of this member is on disk. It counts, if it is for its own election.
     pub(crate) fn take_own_vote(&mut self, vote: LastVote) {
         let Some(me) = self.me else { return };
         let Role::Candidate(campaign) = &mut self.role else { return };
         if !campaign.dry_run && campaign.term == vote.term && vote.candidate == Some(me) && campaign.granted.insert(me)
         {
-            self.request_votes();
             self.count_votes();
         }
     }
 
     fn count_votes(&mut self) {
-        let (Some(configuration), Role::Candidate(campaign)) = (&self.configuration, &self.role) else { return };
+        let (Some(configuration), Role::Candidate(campaign), Some(me)) = (&self.configuration, &self.role, self.me)
+        else {
+            return;
+        };
         let majority = configuration.majority_of_votes();
         let is_voter = |id: &&MemberId| configuration.member(**id).is_some_and(crate::configuration::Member::is_voter);
         let granted = campaign.granted.iter().filter(is_voter).count();
         let refused = campaign.refused.iter().filter(is_voter).filter(|id| !campaign.granted.contains(id)).count();
         let (reason, asked, dry_run, is_heir) = (campaign.reason, campaign.asked, campaign.dry_run, campaign.is_heir);
+        let awaits_own = !dry_run && !campaign.granted.contains(&me) && !self.is_mutant(Mutant::WinsWithoutOwnVote);
         if granted >= majority {
-            if dry_run {
-                self.stand(reason, false, asked);
-            } else {
-                self.win(reason, asked, is_heir);
+            match dry_run {
+                true => self.stand(reason, false, asked),
+                false if awaits_own => {}
+                false => self.win(reason, asked, is_heir),
             }
         } else if configuration.voters().count() - refused < majority {
             self.lose_election();

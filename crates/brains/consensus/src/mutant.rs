@@ -17,6 +17,8 @@ pub enum Mutant {
     CommitPointUnclamped,
     /// A vote is told before it is on disk.
     VoteNotPersisted,
+    /// Whoever has a majority of the others' votes leads before its own is on disk.
+    WinsWithoutOwnVote,
     /// A vote is given to any candidate whose term is new.
     VoteForStaleLogs,
     /// Two votes a term.

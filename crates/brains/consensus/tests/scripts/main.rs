@@ -98,6 +98,7 @@ macro_rules! scripts {
 
 scripts! {
     SCRIPTS in "" by World:
+    a_candidate_asks_before_its_own_vote_is_on_disk
     a_chained_member_does_not_look_dead
     a_change_waits_for_earlier_commits
     a_commit_point_needs_an_entry_of_the_present_term

@@ -1,4 +1,4 @@
-//! A vote that was told is on disk, and there is one a term: whoever crashes remembers for whom it voted.
+//! A vote that was told is on disk, as is the winner's own, and there is one a term: whoever crashes remembers for whom it voted.
 
 use super::Checker;
 use crate::world::World;

@@ -117,7 +117,7 @@ impl Default for Weather {
     }
 }
 
-/// A vote that a member told a candidate.
+/// A vote that a member told a candidate, or won with itself.
 #[derive(Clone, Copy, Debug)]
 pub struct ToldVote {
     /// Who voted.
@@ -550,7 +550,11 @@ impl World {
                 self.schedule(wait, Event::Persisted { to: id, boot, what: Persisted::Configuration(configuration) });
             }
             Effect::FetchConfiguration { host } => self.fetch_configuration(id, &host),
-            Effect::Won { .. } => self.tally.elections += 1,
+            Effect::Won { term, .. } => {
+                self.tally.elections += 1;
+                self.touch(id);
+                self.told.push(ToldVote { voter: id, term, candidate: id });
+            }
             Effect::BeginTerm(term) => {
                 if let Some(member) = self.members.get_mut(&id) {
                     member.follower.begins = Some(term);
