@@ -429,12 +429,12 @@ impl Consensus {
         let granted = campaign.granted.iter().filter(is_voter).count();
         let refused = campaign.refused.iter().filter(is_voter).filter(|id| !campaign.granted.contains(id)).count();
         let (reason, asked, dry_run, is_heir) = (campaign.reason, campaign.asked, campaign.dry_run, campaign.is_heir);
-        let awaits_own = !dry_run && !campaign.granted.contains(&me) && !self.is_mutant(Mutant::WinsWithoutOwnVote);
+        let has_own = campaign.granted.contains(&me) || self.is_mutant(Mutant::WinsWithoutOwnVote);
         if granted >= majority {
-            match dry_run {
-                true => self.stand(reason, false, asked),
-                false if awaits_own => {}
-                false => self.win(reason, asked, is_heir),
+            if dry_run {
+                self.stand(reason, false, asked);
+            } else if has_own {
+                self.win(reason, asked, is_heir);
             }
         } else if configuration.voters().count() - refused < majority {
             self.lose_election();

@@ -298,8 +298,8 @@ impl Consensus {
         }
     }
 
-    /// The successor is told first, since clients wait for it from now on; that this member resigns wakes all of them. No write of this
-    /// term can begin in between: they are blocked, or none was ever let in.
+    /// The successor is told first, since clients wait for it from now on; that this member resigns wakes all of them. No client's write
+    /// of this term can begin in between: they are blocked, or none was ever let in.
     fn hand_over(&mut self, request: StepDownRequest, successor: Option<MemberId>) {
         if let Some(to) = successor.filter(|_| request.hand_off) {
             let request = Request::StepUp { term: self.term, last_written: self.position.written };

@@ -49,8 +49,8 @@ pub(crate) struct Handoff {
     pub since: Moment,
 }
 
-/// What others must know at once if it changes. Of a new term and a new primary consensus tells them itself, and each message that does
-/// so carries gossip: to say it twice would cost heartbeats just when clients wait for that primary.
+/// What others must know at once if it changes. Not the role and the term: consensus has heartbeats sent at once by whoever wins or
+/// resigns, and these and their answers carry gossip. To send them twice would take time just when clients wait for the new primary.
 type Digest = (Vec<(TaskKind, bool)>, Option<Claim>, Vec<Claimed>, Option<MemberId>, Option<MemberId>);
 
 /// See the crate's and the file's header.
