@@ -83,6 +83,23 @@ def test_status_says_no_primary_first_and_in_its_exit_code(members):
         members.await_healthy()
 
 
+def test_leadership_that_moves_is_no_alarm(members):
+    """Asked when the primary was just killed, and when it just stepped down. Fails if that moment is told as a set without a primary."""
+    def step_down(index):
+        with members.direct(index) as client:
+            client.admin.command({"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 1})
+
+    for cease in (members.kill, step_down):
+        members.await_healthy()
+        former = members.primary()
+        cease(former)
+        told = baton("status", members.uri)
+        assert re.match(r"set rs0: (?:OK|DEGRADED): primary 127", told) and f"primary {members.hosts[former]}" not in told, told
+        if cease == members.kill:
+            members.spawn(former)
+    members.await_healthy()
+
+
 def test_an_idle_set_is_ok_and_nobody_is_behind(members):
     """Each uptime is the member's own. Fails if the primary is behind, or a member as old as who was asked."""
     members.await_healthy()

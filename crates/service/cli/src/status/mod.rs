@@ -13,10 +13,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use report::Report;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// How often `--watch` looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+/// For how long a set that can elect a primary may have none before that is told: leadership that moves is no alarm.
+const ELECTION_PATIENCE: Duration = Duration::from_secs(2);
+const ELECTION_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +31,8 @@ Examples:
   baton status mongodb://127.0.0.1:27017 --json
       For programs: one document.
 
-The exit code is 0 where there is a primary (or a standalone), and 1 where there is none or nobody answers.";
+The exit code is 0 where there is a primary (or a standalone), and 1 where nobody answers or there is none, for two seconds where
+enough members answer to elect one.";
 
 /// The description of `baton status`.
 pub fn command() -> Command {
@@ -57,13 +62,15 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         if !watch {
             return outcome;
         }
-        std::thread::sleep(WATCH_INTERVAL);
+        sleep(WATCH_INTERVAL);
     }
 }
 
 fn show(uri: &Uri, json: bool, over_lines: bool, clears: bool) -> ExitCode {
-    let report = match survey::take(uri) {
-        Ok(survey) => Report::of(&survey),
+    // Who watches sees each moment.
+    let patience = if over_lines { ELECTION_PATIENCE } else { Duration::ZERO };
+    let report = match report_within(uri, patience) {
+        Ok(report) => report,
         Err(why) => {
             eprintln!("baton status: {why}");
             return ExitCode::FAILURE;
@@ -82,4 +89,16 @@ fn show(uri: &Uri, json: bool, over_lines: bool, clears: bool) -> ExitCode {
     // Who reads this may have gone; then there is nobody to tell.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     if report.has_primary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is so, or what is within `patience` where a primary is being elected.
+fn report_within(uri: &Uri, patience: Duration) -> Result<Report, String> {
+    let until = Instant::now() + patience;
+    loop {
+        let report = Report::of(&survey::take(uri)?);
+        if !report.may_elect() || Instant::now() >= until {
+            return Ok(report);
+        }
+        sleep(ELECTION_LOOK_INTERVAL);
+    }
 }

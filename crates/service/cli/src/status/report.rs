@@ -105,6 +105,12 @@ impl Report {
         matches!(self.verdict, Verdict::Ok | Verdict::Degraded | Verdict::Standalone)
     }
 
+    /// Whether there is no primary, and enough voters answer to elect one.
+    pub fn may_elect(&self) -> bool {
+        let votes = Votes::of(&self.lines);
+        self.verdict == Verdict::NoPrimary && votes.answer >= votes.needed
+    }
+
     /// For eyes.
     pub fn to_text(&self) -> String {
         let who = self.set.as_ref().map_or_else(String::new, |set| format!("set {set}: "));
@@ -278,10 +284,23 @@ fn judge_majority(lines: &[Line], problems: &mut Vec<String>) {
     }
 }
 
+/// How many voters there are, how many of them answer, and how many it takes to elect a primary.
+struct Votes {
+    of: usize,
+    answer: usize,
+    needed: usize,
+}
+
+impl Votes {
+    fn of(lines: &[Line]) -> Self {
+        let voters = lines.iter().filter(|line| line.is_voter);
+        let (of, answer) = (voters.clone().count(), voters.filter(|line| line.answers).count());
+        Self { of, answer, needed: of / 2 + 1 }
+    }
+}
+
 fn why_no_primary(lines: &[Line]) -> String {
-    let voters = lines.iter().filter(|line| line.is_voter);
-    let (of, answer) = (voters.clone().count(), voters.filter(|line| line.answers).count());
-    let needed = of / 2 + 1;
+    let Votes { of, answer, needed } = Votes::of(lines);
     if answer < needed {
         return format!(
             "{answer} of {of} voting members answer, {needed} are needed to elect one; the set takes no writes"
