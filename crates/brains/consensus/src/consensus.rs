@@ -100,6 +100,8 @@ pub struct Consensus {
     pub(crate) courtesy_until: Moment,
     /// Elections in a row that this member did not win.
     pub(crate) elections_lost: u32,
+    /// Where the log of a voter ends that refused this member for its own shorter one, in an election that it lost; zero if none did.
+    pub(crate) refused_below: OpTime,
     /// When to take over from a primary that this member should replace.
     pub(crate) takeover: Option<(ElectionReason, Moment)>,
     pub(crate) frozen_until: Moment,
@@ -161,6 +163,7 @@ impl Consensus {
             election_is_put_off: false,
             courtesy_until: Moment::ZERO,
             elections_lost: 0,
+            refused_below: OpTime::ZERO,
             takeover: None,
             frozen_until: Moment::ZERO,
             sync_source: None,

@@ -6,8 +6,9 @@
 //! (the dry run; Ongaro's pre-vote), so that a member that cannot win does not raise the term and depose a primary that works.
 //!
 //! Who stands first is a matter of priority, of the log, and of chance, in that order: members with a later log and a higher
-//! priority wait a shorter time, and chance keeps equals from standing together. A member in heavy work stands last, unless nobody
-//! else can, and takes over from nobody ([`Occupation`]); who resigned in its favour did not know, and is not refused. If its log is
+//! priority wait a shorter time, and chance keeps equals from standing together. Who refuses a candidate for its shorter log need not
+//! wait for its own chance: it is the one to stand, unless the candidate's priority is higher, which fetches what it lacks and stands
+//! again as soon as it has it. A member in heavy work stands last, unless nobody else can, and takes over from nobody ([`Occupation`]); who resigned in its favour did not know, and is not refused. If its log is
 //! the longest, nobody wins until another has fetched the rest of it: so whoever is refused a vote hears where the voter's log ends.
 //!
 //! Invariants:
@@ -36,6 +37,9 @@ const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(1);
 const PROMPT_STEP: Duration = Duration::from_millis(20);
 /// The part of chance in a prompt election, and in the wait after a lost one.
 const PROMPT_CHANCE: Duration = Duration::from_millis(30);
+/// The part of chance in the wait of who has refused a candidate for its shorter log, and of such a candidate when it has the rest: of
+/// several one should come first.
+const TURN_CHANCE: Duration = Duration::from_millis(5);
 /// Whoever would vote for another one waits this long for that election's outcome before it stands itself, as does whoever hears
 /// that a primary has resigned, perhaps in somebody's favour.
 const COURTESY: Duration = Duration::from_millis(150);
@@ -120,6 +124,27 @@ impl Consensus {
         self.election_at = self.election_at.min(at);
     }
 
+    /// A candidate was refused because its log ends before this member's. Where a primary is about to be elected, it is this member's
+    /// turn, but for a candidate of higher priority: that one fetches what it lacks.
+    pub(crate) fn stand_in_place_of(&mut self, candidate: MemberId) {
+        let (Some(configuration), Some(me)) = (&self.configuration, self.me) else { return };
+        if self.election_is_prompt && configuration.priority_rank(me) <= configuration.priority_rank(candidate) {
+            let at = self.now.max(self.courtesy_until) + self.random_part(TURN_CHANCE);
+            self.election_at = self.election_at.min(at);
+        }
+    }
+
+    /// What this member was refused for may be over.
+    pub(crate) fn settle_refusal(&mut self) {
+        if self.refused_below != OpTime::ZERO && self.position.written >= self.refused_below {
+            self.refused_below = OpTime::ZERO;
+            if self.election_is_prompt {
+                let at = self.now.max(self.courtesy_until) + self.random_part(TURN_CHANCE);
+                self.election_at = self.election_at.min(at);
+            }
+        }
+    }
+
     fn prompt_delay(&mut self) -> Duration {
         let (Some(configuration), Some(me)) = (&self.configuration, self.me) else { return COURTESY };
         let timeout = self.election_timeout();
@@ -136,6 +161,7 @@ impl Consensus {
     pub(crate) fn postpone_election(&mut self) {
         self.election_is_prompt = false;
         self.election_is_put_off = false;
+        self.refused_below = OpTime::ZERO;
         let timeout = self.election_timeout();
         let rank = match (&self.configuration, self.me) {
             (Some(configuration), Some(me)) => {
@@ -392,6 +418,9 @@ impl Consensus {
             peer.hear(self.now);
             peer.position.written = peer.position.written.max(vote.last_written);
         }
+        if !vote.granted && vote.last_written > self.position.written {
+            self.refused_below = self.refused_below.max(vote.last_written);
+        }
         let Role::Candidate(campaign) = &mut self.role else { return };
         // What was said in a dry run does not count in the election that follows it, nor does a vote of another term.
         if vote.dry_run != campaign.dry_run || (vote.granted && !vote.dry_run && vote.term != campaign.term) {
@@ -555,19 +584,28 @@ mod tests {
         consensus.step(BEGINNING, Input::Request { id: 1, request: Request::Heartbeat(heartbeat) });
     }
 
-    fn vote_for_heir(consensus: &mut Consensus, at: Moment) {
+    /// A member's process is gone.
+    fn lose(consensus: &mut Consensus, member: MemberId) {
+        consensus.step(BEGINNING, Input::Unreachable { to: member, gone: true, request: RequestKind::Heartbeat });
+    }
+
+    fn ask_for_vote(consensus: &mut Consensus, at: Moment, dry_run: bool, last_written: OpTime) -> Vec<Effect> {
         let configuration = consensus.configuration.clone().unwrap();
         let request = VoteRequest {
             set_id: configuration.settings.set_id,
             set_name: configuration.set_name,
-            dry_run: false,
-            term: 2,
+            dry_run,
+            term: if dry_run { 1 } else { 2 },
             candidate: HEIR,
-            last_written: end_of_log().written,
+            last_written,
             configuration_version: configuration.version,
-            reason: ElectionReason::Handoff,
+            reason: if dry_run { ElectionReason::ElectionTimeout } else { ElectionReason::Handoff },
         };
-        let effects = consensus.step(at, Input::Request { id: 2, request: Request::RequestVotes(request) });
+        consensus.step(at, Input::Request { id: 2, request: Request::RequestVotes(request) })
+    }
+
+    fn vote_for_heir(consensus: &mut Consensus, at: Moment) {
+        let effects = ask_for_vote(consensus, at, false, end_of_log().written);
         let vote = LastVote { term: 2, candidate: Some(HEIR) };
         assert!(effects.iter().any(|effect| matches!(effect, Effect::PersistVote(v) if *v == vote)), "{effects:?}");
         consensus.step(at, Input::VotePersisted(vote));
@@ -579,6 +617,55 @@ mod tests {
             consensus.step(consensus.next_deadline(), Input::Tick);
         }
         consensus.standing_reason().is_some()
+    }
+
+    #[test]
+    fn who_refuses_a_shorter_log_stands_next() {
+        for seed in 0..20 {
+            let mut consensus = follower(seed);
+            let term = consensus.term;
+            lose(&mut consensus, PRIMARY);
+            ask_for_vote(
+                &mut consensus,
+                BEGINNING,
+                true,
+                OpTime { term: 1, timestamp: Timestamp { seconds: 4, increment: 1 } },
+            );
+            assert!(stands_by(&mut consensus, BEGINNING + TURN_CHANCE), "seed {seed}");
+            assert_eq!(consensus.term, term, "seed {seed}: without asking first");
+            // Not while a primary is known.
+            let mut consensus = follower(seed);
+            ask_for_vote(&mut consensus, BEGINNING, true, OpTime::ZERO);
+            assert!(!stands_by(&mut consensus, BEGINNING + PROMPT_MAX), "seed {seed}: against a primary");
+        }
+    }
+
+    #[test]
+    fn who_was_refused_for_a_shorter_log_stands_again_as_soon_as_it_has_the_rest() {
+        for seed in 0..20 {
+            let mut consensus = follower(seed);
+            lose(&mut consensus, PRIMARY);
+            assert!(stands_by(&mut consensus, BEGINNING + PROMPT_MAX), "seed {seed}");
+            let now = consensus.now;
+            let mut longer = end_of_log();
+            longer.written.timestamp.increment += 1;
+            let refusal = VoteResponse {
+                term: 1,
+                dry_run: true,
+                granted: false,
+                reason: "candidate's data is staler than mine".into(),
+                last_written: longer.written,
+            };
+            let response = Response::RequestVotes(refusal);
+            consensus.step(now, Input::Response { from: HEIR, response, round_trip: Duration::from_millis(1) });
+            let to = PRIMARY;
+            consensus.step(now, Input::Unreachable { to, gone: true, request: RequestKind::RequestVotes });
+            assert_eq!(consensus.standing_reason(), None, "seed {seed}: it may still win");
+            let mut left_alone = consensus.clone();
+            assert!(!stands_by(&mut left_alone, now + TURN_CHANCE), "seed {seed}: with the same log");
+            consensus.step(now, Input::Log(longer));
+            assert!(stands_by(&mut consensus, now + TURN_CHANCE), "seed {seed}");
+        }
     }
 
     #[test]
@@ -599,8 +686,7 @@ mod tests {
             assert!(stands_by(&mut consensus, voted_at + COURTESY + PROMPT_MAX), "seed {seed}: the heir has not won");
             // To one whose process is gone nobody owes that.
             let mut consensus = follower(seed);
-            let gone = Input::Unreachable { to: PRIMARY, gone: true, request: RequestKind::Heartbeat };
-            consensus.step(BEGINNING, gone);
+            lose(&mut consensus, PRIMARY);
             assert!(stands_by(&mut consensus, BEGINNING + PROMPT_MAX), "seed {seed}");
         }
     }

@@ -36,6 +36,7 @@ impl Consensus {
         self.position = position;
         self.positions_dirty = true;
         self.advance_commit_point();
+        self.settle_refusal();
     }
 
     pub(crate) fn answer_position_update(&mut self, id: RequestId, update: PositionUpdate) {

@@ -30,6 +30,9 @@ impl Consensus {
         let refusal = self.refusal(&request);
         if let Some(reason) = refusal {
             self.answer_vote(id, request.dry_run, Some(reason));
+            if request.last_written < self.position.written {
+                self.stand_in_place_of(request.candidate);
+            }
             return;
         }
         self.leave_to_another();

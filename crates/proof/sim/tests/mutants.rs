@@ -310,12 +310,12 @@ fn ending_tasks_for_anybody() {
 
 #[test]
 fn beginning_by_what_a_primary_of_another_term_confirms() {
-    is_caught_leading(Some(Shape::Claims), 3500, BrainMutant::BelievesAnyTerm, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 3200, BrainMutant::BelievesAnyTerm, MAJORITY);
 }
 
 #[test]
 fn beginning_by_a_confirmation_that_was_given_to_another_since() {
-    is_caught_leading(Some(Shape::Claims), 2440, BrainMutant::BelievesLateGrants, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 4600, BrainMutant::BelievesLateGrants, MAJORITY);
 }
 
 #[test]
@@ -464,7 +464,7 @@ fn counting_votes_of_earlier_builds() {
 
 #[test]
 fn completing_in_a_term_in_which_nothing_was_asked() {
-    is_caught_building(1000, driver(BuildingMutant::CommitsInAnyTerm), &[ASKED]);
+    is_caught_building(7100, driver(BuildingMutant::CommitsInAnyTerm), &[ASKED]);
 }
 
 #[test]

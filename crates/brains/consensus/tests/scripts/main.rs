@@ -135,6 +135,7 @@ scripts! {
     what_is_not_durable_does_not_count
     who_is_ahead_takes_over_from_a_primary_that_waits
     who_is_in_heavy_work_stands_if_nobody_else_can
+    who_refuses_a_shorter_log_stands_next
     with_an_arbiter_a_secondary_takes_over_but_commits_nothing
     without_chaining_all_fetch_from_the_primary
 }
