@@ -1,8 +1,9 @@
-//! The set always gets a primary: once nothing is broken any more some member takes writes within a bounded time, even if every one of
-//! them is in heavy work.
+//! The set always gets a primary: once nothing is broken any more, and while some member that may lead has its data, one takes writes
+//! within a bounded time, even if every one of them is in heavy work.
 
 use super::Checker;
 use crate::world::World;
+use baton_consensus::{MemberId, MemberState, Summary};
 use baton_leadership::Set;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ const BESIDES: Duration = Duration::from_secs(15);
 /// See the file's header.
 #[derive(Default)]
 pub struct AlwaysAPrimary {
-    headless_since: Option<Duration>,
+    /// For how long somebody could have led and nobody has.
+    headless: Duration,
+    checked_at: Duration,
 }
 
 impl Checker for AlwaysAPrimary {
@@ -22,15 +25,20 @@ impl Checker for AlwaysAPrimary {
     }
 
     fn check(&mut self, world: &World) -> Result<(), String> {
+        let passed = world.now() - self.checked_at;
+        self.checked_at = world.now();
         if world.duties().is_none() || !world.is_healed() || world.views().any(|(_, summary)| summary.is_writable) {
-            self.headless_since = None;
+            self.headless = Duration::ZERO;
             return Ok(());
         }
-        let since = *self.headless_since.get_or_insert(world.now());
+        let could_lead = |(id, _): &(MemberId, &Summary)| world.is_electable(*id);
+        if world.views().filter(could_lead).any(|(_, summary)| summary.state == MemberState::Secondary) {
+            self.headless += passed;
+        }
         let timeout = world.brains().filter_map(|(_, brain)| brain.set()).map(|set: &Set| set.election_timeout).max();
         let most = timeout.unwrap_or_default() * TIMEOUTS_MAX + BESIDES;
-        match world.now() - since > most {
-            true => Err(format!("nobody takes writes since {since:?}")),
+        match self.headless > most {
+            true => Err(format!("nobody took writes for {:?}, though somebody could have", self.headless)),
             false => Ok(()),
         }
     }

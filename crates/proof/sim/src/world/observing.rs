@@ -4,7 +4,7 @@
 
 use super::{Removed, ToldVote, World};
 use crate::disk::{Disk, Entry};
-use baton_consensus::{MemberId, Moment, SourceState, Summary};
+use baton_consensus::{Member, MemberId, Moment, SourceState, Summary};
 use baton_following::{Here, State};
 use baton_types::OpTime;
 use std::time::Duration;
@@ -59,8 +59,17 @@ impl World {
 
     /// Whether every configuration in use gives a member a vote.
     pub fn is_voter(&self, id: MemberId) -> bool {
+        self.is_everywhere(id, Member::is_voter)
+    }
+
+    /// Whether every configuration in use lets a member lead.
+    pub fn is_electable(&self, id: MemberId) -> bool {
+        self.is_everywhere(id, Member::is_electable)
+    }
+
+    fn is_everywhere(&self, id: MemberId, so: impl Fn(&Member) -> bool) -> bool {
         let mut configurations = self.members.values().filter_map(|member| member.consensus.as_ref()?.configuration());
-        configurations.all(|configuration| configuration.member(id).is_some_and(|member| member.is_voter()))
+        configurations.all(|configuration| configuration.member(id).is_some_and(&so))
     }
 
     /// How often a member's process has begun.
