@@ -94,6 +94,8 @@ pub(super) enum Event {
     Fault,
     /// Somebody's log has become too large.
     Truncate,
+    /// An operator looks at a set that should be well by now.
+    Operator,
     Restart {
         member: MemberId,
     },
@@ -203,6 +205,7 @@ impl Event {
             Self::Client
             | Self::Fault
             | Self::Truncate
+            | Self::Operator
             | Self::Trouble
             | Self::Restart { .. }
             | Self::Resume { .. }

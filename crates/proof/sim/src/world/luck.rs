@@ -8,6 +8,9 @@ use rand::Rng;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// When an operator looks at a healed world: later than what members recover from by themselves, and early enough for the rest.
+const OPERATOR_AFTER: Duration = Duration::from_secs(20);
+
 impl World {
     pub(super) fn heal(&mut self) {
         self.healed = true;
@@ -31,6 +34,7 @@ impl World {
         self.end_troubles();
         self.found();
         self.busy_all();
+        self.schedule(OPERATOR_AFTER, Event::Operator);
     }
 
     pub(super) fn crash(&mut self, id: MemberId) {

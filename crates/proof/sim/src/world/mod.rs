@@ -431,6 +431,7 @@ impl World {
             Event::Client => self.client(),
             Event::Fault => self.fault(),
             Event::Truncate => self.truncate(),
+            Event::Operator => self.repair_who_keeps_others_from_leading(),
             Event::Restart { member } => {
                 if self.members[&member].consensus.is_none() {
                     self.boot_member(member);

@@ -5,7 +5,7 @@
 use super::World;
 use super::event::Event;
 use crate::disk::Entry;
-use baton_consensus::MemberId;
+use baton_consensus::{MemberId, MemberState, Summary};
 use baton_following::{Copying, Input};
 use rand::Rng;
 use std::time::Duration;
@@ -99,6 +99,23 @@ impl World {
             trouble.is_held = false;
             self.follow(id, Input::Hold(false));
             self.follow(id, Input::Delay(Duration::ZERO));
+        }
+    }
+
+    /// Of those who may lead one refuses an entry, and may not give up its copy while the others cannot be read from; and those have logs
+    /// that have parted, and wait for a primary to roll back to. That is the operator's (docs/replication.md), who has the first repaired.
+    pub(super) fn repair_who_keeps_others_from_leading(&mut self) {
+        let is_able = |(id, summary): (MemberId, &Summary)| {
+            self.is_electable(id) && (summary.is_writable || summary.state == MemberState::Secondary)
+        };
+        if self.views().any(is_able) {
+            return;
+        }
+        let ids: Vec<MemberId> = self.members.ids().collect();
+        for id in ids {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.trouble.copied(Copying::Everything);
+            }
         }
     }
 
