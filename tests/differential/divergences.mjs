@@ -1,5 +1,6 @@
 // Where the reference is known to differ from MongoDB. A case that differs and that a rule applies to is not a failure,
 // but counted under the rule's number. A rule says what MongoDB's documentation says, and applies to as little as it can.
+import { canonical } from './compare.mjs';
 import { ObjectId } from './packages.mjs';
 
 // Every test in a filter, as [path, operator, operand], those below logical operators and $elemMatch too.
@@ -23,11 +24,18 @@ const stagesOf = (stages) => stages.flatMap((stage) => [stage, ...stagesOf(stage
 const filtersOf = (one) => (one.pipeline ? stagesOf(one.pipeline).flatMap((stage) => stage.$match ?? []) : [one.filter]);
 const testsOf = (one) => filtersOf(one).flatMap((filter) => [...tests(filter)]);
 const at = (doc, path) => path.split('.').reduce((value, name) => value?.[name], doc);
-const twice = (value) => Array.isArray(value) && new Set(value.map((one) => JSON.stringify(one))).size < value.length;
+// Numbers of several types are one value.
+const twice = (value) => Array.isArray(value) && new Set(value.map(canonical)).size < value.length;
 const isStructure = (value) => value instanceof ObjectId || Array.isArray(value)
   || (value !== null && typeof value === 'object' && !value._bsontype && !(value instanceof Date));
 const sortsOf = (one) => (one.pipeline ? stagesOf(one.pipeline).flatMap((stage) => stage.$sort ?? []) : [one.sort ?? {}]);
 const uses = (one, ...names) => { const all = JSON.stringify([one.pipeline, one.update, one.filter, one.projection]); return names.some((name) => all.includes(`"${name}"`)); };
+// All documents within a value, itself included.
+function* parts(value) {
+  if (value === null || typeof value !== 'object' || value._bsontype || value instanceof Date) return;
+  if (!Array.isArray(value)) yield value;
+  for (const inner of Object.values(value)) yield* parts(inner);
+}
 const unwindsThroughArrays = (one) => stagesOf(one.pipeline ?? []).some((stage) => {
   const path = (stage.$unwind?.path ?? stage.$unwind)?.slice(1);
   return path && one.docs.some((doc) => (path.includes('.') && Array.isArray(doc[path.split('.')[0]])) || /\{\}|""/.test(JSON.stringify(doc[path] ?? null)));
@@ -108,7 +116,7 @@ export const DIVERGENCES = [
     why: 'An array in localField stands for its elements. The reference gives null for elements that match nothing; and where an '
       + 'array in foreignField has the value twice, it joins the document twice.',
     kinds: ['aggregation'],
-    applies: (one) => stagesOf(one.pipeline).some(({ $lookup }) => $lookup?.localField && (one.docs.some((doc) => Array.isArray(doc[$lookup.localField]))
+    applies: (one) => stagesOf(one.pipeline).some(({ $lookup }) => $lookup?.localField && (one.docs.concat(one.other ?? []).some((doc) => Array.isArray(doc[$lookup.localField]))
       || one.other?.some((doc) => twice(doc[$lookup.foreignField])))),
   },
   {
@@ -201,6 +209,38 @@ export const DIVERGENCES = [
     why: '$week counts from 0, and week 1 begins with the first Sunday of the year. The reference counts from another day.',
     kinds: ALL,
     applies: (one) => uses(one, '$week'),
+  },
+  {
+    number: 22,
+    title: '$elemMatch on fields of what is no document',
+    why: '$elemMatch with conditions on fields matches elements that are documents. The reference compares others as a whole.',
+    kinds: ALL,
+    applies: (one) => testsOf(one).some(([path, operator, operand]) => operator === '$elemMatch' && !Object.keys(operand)[0]?.startsWith('$')
+      && one.docs.concat(one.other ?? []).some((doc) => Array.isArray(at(doc, path)) && at(doc, path).some((item) => !isStructure(item)))),
+  },
+  {
+    number: 23,
+    title: '$trunc of doubles',
+    why: '$trunc to places takes a double for what it is: 10.7 is a little less than that, and 10.6 to one place. The reference gives 10.7.',
+    kinds: ALL,
+    applies: (one) => uses(one, '$trunc'),
+  },
+  {
+    number: 24,
+    title: '$min and $max with an empty array or nothing',
+    why: '$min and $max of a single operand look into it if it is an array, and are null if that is empty; one of several is above all '
+      + 'numbers, as arrays are; what is not there does not count. The reference gives the empty array, or null.',
+    kinds: ALL,
+    applies: (one, difference) => /:(\[\]|null)/.test(difference.reference)
+      && [...parts([one.pipeline, one.update])].some((part) => [part.$min, part.$max].some((operand) => Array.isArray(operand))),
+  },
+  {
+    number: 25,
+    title: 'leaving out a part of what was copied',
+    why: 'A field that an expression copied is a value of its own: to leave out a part of the one leaves the other whole. In the reference both are one.',
+    kinds: ALL,
+    applies: (one) => stagesOf(one.pipeline ?? []).some((stage) => JSON.stringify(stage.$addFields ?? stage.$set ?? null).includes('"$'))
+      && stagesOf(one.pipeline ?? []).some((stage) => Object.entries(stage.$project ?? {}).some(([path, value]) => path.includes('.') && !value) || [stage.$unset ?? []].flat().some((path) => path.includes('.'))),
   },
 ];
 
