@@ -227,12 +227,12 @@ export const DIVERGENCES = [
   },
   {
     number: 24,
-    title: '$min and $max with an empty array or nothing',
+    title: '$min and $max of what expressions give',
     why: '$min and $max of a single operand look into it if it is an array, and are null if that is empty; one of several is above all '
-      + 'numbers, as arrays are; what is not there does not count. The reference gives the empty array, or null.',
+      + 'numbers, as arrays are; what is not there does not count. The reference gives the array, or null.',
     kinds: ALL,
-    applies: (one, difference) => /:(\[\]|null)/.test(difference.reference)
-      && [...parts([one.pipeline, one.update])].some((part) => [part.$min, part.$max].some((operand) => Array.isArray(operand))),
+    applies: (one) => [...parts([one.pipeline, one.update])].some((part) => [part.$min, part.$max].some((operand) => Array.isArray(operand)
+      && operand.some((inner) => inner !== null && typeof inner === 'object' && !inner._bsontype))),
   },
   {
     number: 25,
