@@ -100,7 +100,7 @@ pub struct Consensus {
     pub(crate) courtesy_until: Moment,
     /// Elections in a row that this member did not win.
     pub(crate) elections_lost: u32,
-    /// Where the log of a voter ends that refused this member for its own shorter one, in an election that it lost; zero if none did.
+    /// Where the longest log ends of those for which this member was refused a vote; zero if it has all of it, or hears of a primary.
     pub(crate) refused_below: OpTime,
     /// When to take over from a primary that this member should replace.
     pub(crate) takeover: Option<(ElectionReason, Moment)>,
