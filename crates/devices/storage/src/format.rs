@@ -152,6 +152,8 @@ pub mod beside {
     pub const SPILL: &str = "spill";
     /// What index builds have sorted.
     pub const BUILDS: &str = "builds";
+    /// Files that go piece by piece.
+    pub const REMOVED: &str = "removed";
 }
 
 #[cfg(test)]
@@ -201,9 +203,15 @@ mod tests {
         assert_eq!(drawn("## Column families"), set(&families));
         assert_eq!(drawn("## The meta family"), meta_names());
         let mut beside = drawn("## Beside the database");
-        for ending in
-            [beside::CHECKPOINTS, beside::INCOMING, beside::ARRIVED, beside::OUTGOING, beside::SPILL, beside::BUILDS]
-        {
+        for ending in [
+            beside::CHECKPOINTS,
+            beside::INCOMING,
+            beside::ARRIVED,
+            beside::OUTGOING,
+            beside::SPILL,
+            beside::BUILDS,
+            beside::REMOVED,
+        ] {
             assert!(beside.iter().any(|name| name.starts_with(&format!("rocksdb.{ending}"))), "{ending}: {beside:?}");
         }
         beside.retain(|name| !name.starts_with("rocksdb."));

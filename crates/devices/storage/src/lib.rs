@@ -50,6 +50,7 @@ mod maintenance;
 mod oplog;
 mod options;
 mod record_cache;
+mod removal;
 mod replay;
 mod retention;
 mod rollback;

@@ -201,6 +201,7 @@ impl Storage {
             // Readers are told first, so that none takes a dropped file for the log's beginning.
             retention.oldest.fetch_max(end.as_u64(), Ordering::AcqRel);
             crash_point!("oplog-truncation-before-file");
+            self.keep_for_removal(&file);
             if let Err(error) = self.db().delete_file_in_range_cf(self.family(family::OPLOG), [0; 8], oplog_key(end)) {
                 tracing::warn!(component = "STORAGE", error = %error, "Could not drop an oplog file; trying again later");
                 break;

@@ -29,6 +29,8 @@ pub struct StorageStatistics {
     pub sst_bytes: u64,
     /// Of what was dropped and still takes space.
     pub dropped_bytes: u64,
+    /// Of files that nobody has any more, and that go piece by piece.
+    pub removed_bytes: u64,
     /// Bytes that compaction has yet to rewrite.
     pub pending_compaction_bytes: u64,
     /// Files in level 0, over all families.
@@ -83,6 +85,7 @@ impl Storage {
             memtable_bytes: self.property_sum("rocksdb.cur-size-all-mem-tables"),
             sst_bytes: self.property_sum("rocksdb.total-sst-files-size"),
             dropped_bytes: self.dropped_bytes(),
+            removed_bytes: self.removal.bytes(),
             pending_compaction_bytes: self.property_sum("rocksdb.estimate-pending-compaction-bytes"),
             level0_files: self.property_sum("rocksdb.num-files-at-level0"),
             running_flushes: self.property(family::DOCUMENTS, "rocksdb.num-running-flushes"),

@@ -17,6 +17,7 @@ use crate::log_switch::LogSwitch;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
 use crate::record_cache::RecordCache;
+use crate::removal::Removal;
 use crate::retention::{OplogLimits, Retention};
 use crate::sessions::{SessionHandle, SessionTable};
 use crate::spill::Spills;
@@ -61,6 +62,7 @@ pub struct Storage {
     company: Company,
     pub(crate) retention: Retention,
     pub(crate) freeing: Freeing,
+    pub(crate) removal: Arc<Removal>,
     /// The log's oldest entry, as of these two: where it may begin, and how often its end was cut off.
     pub(crate) oldest_seen: Mutex<Option<((Timestamp, u64), OpTime)>>,
     tasks: Arc<TaskRegistry>,
@@ -81,7 +83,8 @@ impl Storage {
         log_check::check(path)?;
         let tasks = Arc::new(TaskRegistry::default());
         let cache = options.cache();
-        let mut database = options.database(&cache, TaskListener::new(Arc::clone(&tasks)));
+        let removal = Removal::new(path);
+        let mut database = options.database(&cache, TaskListener::new(Arc::clone(&tasks), Arc::clone(&removal)));
         let log_switch = LogSwitch::default();
         database.add_event_listener(log_switch.clone());
         let db = DB::open_cf_descriptors(&database, path, options.families(&cache)).map_err(|error| {
@@ -121,6 +124,7 @@ impl Storage {
             company: Company::default(),
             retention: Retention::new(limits, is_member),
             freeing: Freeing::default(),
+            removal,
             oldest_seen: Mutex::default(),
             tasks,
             governors: Governors::default(),

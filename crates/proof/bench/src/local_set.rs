@@ -9,7 +9,7 @@ use bson::{Bson, Document, doc};
 use crate::Failure;
 use crate::client::{Wire, primary_of};
 use crate::member::{PlaceArgs, binary_of};
-use crate::process::{Process, free_port};
+use crate::process::{Process, free_ports};
 
 /// How long the members may take to settle.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ impl LocalSet {
         cache_gb: f64,
         settings: &Document,
     ) -> Result<Self, Failure> {
-        let ports = (0..count).map(|_| free_port()).collect::<Result<Vec<_>, _>>()?;
+        let ports = free_ports(count)?;
         let (binary, directory) = (binary_of(place)?, directory.to_owned());
         let mut set = Self { binary, directory, cache_gb, members: ports.iter().map(|_| None).collect(), ports };
         for index in 0..count {

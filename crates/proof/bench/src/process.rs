@@ -28,7 +28,17 @@ pub struct Process {
 /// # Errors
 /// If there is none.
 pub fn free_port() -> Result<u16, Failure> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    Ok(free_ports(1)?[0])
+}
+
+/// So many of them, each another one.
+///
+/// # Errors
+/// If there are too few.
+pub fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
+    // Each is held until the last is known: one that was let go might be given again.
+    let held = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
+    held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
 impl Process {

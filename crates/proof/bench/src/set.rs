@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::client::{ThinFactory, WriteConcern, primary_of};
 use crate::local_set::LocalSet;
 use crate::member::PlaceArgs;
-use crate::process::{Process, free_port};
+use crate::process::{Process, free_ports};
 use crate::record::Layout;
 use crate::runner::Plan;
 use crate::target::Target;
@@ -150,7 +150,7 @@ fn measure_etcd(
     let directory = directory.join("etcd");
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory)?;
-    let ports = (0..2 * MEMBERS).map(|_| free_port()).collect::<Result<Vec<_>, _>>()?;
+    let ports = free_ports(2 * MEMBERS)?;
     let (serving, peering) = ports.split_at(MEMBERS);
     let cluster: Vec<String> =
         peering.iter().enumerate().map(|(i, port)| format!("m{i}=http://127.0.0.1:{port}")).collect();

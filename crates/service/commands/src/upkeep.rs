@@ -27,6 +27,8 @@ const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
 const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked whether space of what was dropped can be given back.
 const DROPS_INTERVAL: Duration = Duration::from_millis(200);
+/// How often it is looked whether files are there to be removed.
+const REMOVALS_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is looked whether somebody set other default concerns, and whether the log moves.
 const SET_INTERVAL: Duration = Duration::from_secs(1);
 /// How often retryable writes of given-up sessions are forgotten.
@@ -74,6 +76,7 @@ pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
         ("set", tend_set),
         ("resources", tend_resources),
         ("drops", free_dropped),
+        ("removals", remove_files),
         ("ttl", expire),
         ("index-builds", build_indexes),
     ] {
@@ -185,6 +188,20 @@ fn free_dropped(server: &Arc<Server>, stop: &Stop) {
             && !is_faulty
         {
             tracing::warn!(target: "STORAGE", %error, "Space of what was dropped is not given back; trying again");
+        }
+        is_faulty = outcome.is_err();
+    }
+}
+
+fn remove_files(server: &Arc<Server>, stop: &Stop) {
+    yield_to_clients();
+    let mut is_faulty = false;
+    while stop.wait(REMOVALS_INTERVAL) {
+        let outcome = server.storage.remove_files(&|pause| stop.wait(pause));
+        if let Err(error) = &outcome
+            && !is_faulty
+        {
+            tracing::warn!(target: "STORAGE", %error, "Files that nobody has any more cannot be removed; trying again");
         }
         is_faulty = outcome.is_err();
     }

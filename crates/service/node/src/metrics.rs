@@ -93,6 +93,7 @@ fn append_storage(server: &Server, text: &mut String) {
     gauge(text, "baton_memtable_bytes", "Memtables.", s.memtable_bytes);
     gauge(text, "baton_sst_bytes", "Files on disk.", s.sst_bytes);
     gauge(text, "baton_dropped_bytes", "Of what was dropped and still takes space.", s.dropped_bytes);
+    gauge(text, "baton_removed_bytes", "Of files that go piece by piece.", s.removed_bytes);
     gauge(
         text,
         "baton_compaction_pending_bytes",

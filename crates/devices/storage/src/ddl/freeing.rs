@@ -243,6 +243,7 @@ impl Storage {
                 continue;
             }
             let (Some(from), Some(to)) = (within(&file.start_key), within(&file.end_key)) else { continue };
+            self.keep_for_removal(&file);
             self.db().delete_file_in_range_cf(self.family(family), from, to).map_err(read_failure)?;
             crash_point!("freeing-file");
             if !step(file.size as u64) {

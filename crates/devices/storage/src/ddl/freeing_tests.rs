@@ -2,7 +2,7 @@
 
 use crate::catalog::{Collection, CollectionOptions, IndexDefinition};
 use crate::commit::Durability;
-use crate::format::{family, prefix, prefix_end};
+use crate::format::{beside, family, prefix, prefix_end};
 use crate::storage::Storage;
 use crate::tasks::TaskKind;
 use crate::transaction::Transaction;
@@ -10,6 +10,7 @@ use crate::{CreateOutcome, StorageOptions};
 use baton_types::Namespace;
 use bson::{RawDocumentBuf, rawdoc};
 use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,8 +31,14 @@ fn fill(storage: &Storage, collection: &str, documents: i32, bytes: usize) -> Ar
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
     let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).unwrap();
     storage.create_index(&collection.namespace, definition, &mut |_, _| Ok(())).unwrap();
+    add(storage, &collection, 0..documents, bytes);
+    collection
+}
+
+/// Documents with these ids.
+fn add(storage: &Storage, collection: &Arc<Collection>, ids: impl Iterator<Item = i32>, bytes: usize) {
     let mut noise = 1_u64;
-    for id in 0..documents {
+    for id in ids {
         let mut bytes = vec![0; bytes];
         // Nothing that could be packed.
         for eight in bytes.chunks_exact_mut(8) {
@@ -41,10 +48,9 @@ fn fill(storage: &Storage, collection: &str, documents: i32, bytes: usize) -> Ar
         let mut document: RawDocumentBuf = rawdoc! { "_id": id, "a": -id };
         document.append(bson::raw::cstr!("b"), bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes });
         let mut transaction = Transaction::default();
-        storage.insert(&mut transaction, &collection, &document, None).unwrap();
+        storage.insert(&mut transaction, collection, &document, None).unwrap();
         storage.commit(transaction, Durability::Applied).unwrap();
     }
-    collection
 }
 
 /// Keys that the ids of a collection and its index have.
@@ -215,4 +221,37 @@ fn the_keys_of_an_index_whose_build_failed_go_too() {
     let mut iterator = storage.db().raw_iterator_cf_opt(storage.family(family::INDEXES), options);
     iterator.seek(prefix(id));
     assert!(id > 0 && !iterator.valid(), "index {id} has keys");
+}
+
+/// Tables that have a second name.
+fn kept(storage: &Storage) -> Vec<std::fs::Metadata> {
+    let folder = storage.db().path().with_extension(beside::REMOVED);
+    std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap()).collect()
+}
+
+#[test]
+fn tables_of_compactions_and_of_drops_are_kept_until_nobody_has_them_and_go_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(&directory.path().join("rocksdb"));
+    let stays = fill(&storage, "stays", 0, 4000);
+    add(&storage, &stays, (0..500).step_by(2), 4000);
+    storage.flush().unwrap();
+    add(&storage, &stays, (1..500).step_by(2), 4000);
+    storage.flush().unwrap();
+    storage.compact(&stays, &mut || Ok(())).unwrap();
+    let goes = fill(&storage, "goes", 500, 4000);
+    storage.flush().unwrap();
+    storage.compact(&goes, &mut || Ok(())).unwrap();
+    assert!(!kept(&storage).is_empty(), "a compaction has made tables obsolete");
+    storage.drop_collection(&goes.namespace).unwrap();
+    assert!(free(&storage));
+    let until = Instant::now() + Duration::from_secs(10);
+    // RocksDB removes its names on a thread of its own.
+    while kept(&storage).iter().any(|table| table.nlink() == 1) || storage.statistics().removed_bytes > 0 {
+        assert!(Instant::now() < until, "{:?}", kept(&storage));
+        storage.remove_files(&|_| true).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(keys(&storage, &stays), (500, 500));
+    assert_eq!(keys(&storage, &goes), (0, 0));
 }

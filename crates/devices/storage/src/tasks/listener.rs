@@ -1,12 +1,17 @@
 //! RocksDB's flushes and compactions as tasks. It decides itself when they begin: the gate is asked before, where that can be put
 //! off ([`crate::governor`]), and here it is told, job by job.
 //!
-//! Never blocks: a blocked listener holds a background thread and the files it picked.
+//! Never blocks: a blocked listener holds a background thread and the files it picked. What a compaction has made obsolete is told to
+//! [`Removal`] before RocksDB removes it.
 
 use super::{Spent, TaskGuard, TaskKind, TaskRegistry};
+use crate::removal::Removal;
 use parking_lot::Mutex;
 use rust_rocksdb::event_listener::{CompactionJobInfo, DBCompactionReason, EventListener, FlushJobInfo};
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +19,13 @@ use std::time::Duration;
 pub struct TaskListener {
     registry: Arc<TaskRegistry>,
     jobs: Mutex<HashMap<(TaskKind, i32), TaskGuard>>,
+    removal: Arc<Removal>,
 }
 
 impl TaskListener {
     /// A listener for one database.
-    pub fn new(registry: Arc<TaskRegistry>) -> Self {
-        Self { registry, jobs: Mutex::default() }
+    pub(crate) fn new(registry: Arc<TaskRegistry>, removal: Arc<Removal>) -> Self {
+        Self { registry, jobs: Mutex::default(), removal }
     }
 
     fn began(&self, kind: TaskKind, job: i32, family: Option<Vec<u8>>, bytes: u64) {
@@ -64,5 +70,9 @@ impl EventListener for TaskListener {
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
         crash_point!("compaction-completed");
         self.ended(TaskKind::Compaction, info.job_id(), Some(info));
+        // What was only moved to another level stays.
+        for file in info.input_files().filter(|input| info.output_files().all(|output| output != *input)) {
+            self.removal.keep(Path::new(OsStr::from_bytes(file)));
+        }
     }
 }

@@ -292,6 +292,7 @@ fn append_storage(w: &mut DocumentWriter<'_>, s: &StorageStatistics) {
             &[
                 (cstr!("bytes"), s.sst_bytes),
                 (cstr!("droppedBytes"), s.dropped_bytes),
+                (cstr!("removedBytes"), s.removed_bytes),
                 (cstr!("level0Files"), s.level0_files),
                 (cstr!("pendingCompactionBytes"), s.pending_compaction_bytes),
                 (cstr!("runningFlushes"), s.running_flushes),
