@@ -126,16 +126,20 @@ impl Storage {
 fn remove_in_pieces(path: &Path, bytes: u64, rest_after: &dyn Fn(u64) -> bool) -> io::Result<bool> {
     let file = OpenOptions::new().write(true).open(path)?;
     let mut left = bytes;
-    while left > PIECE_BYTES {
-        left -= PIECE_BYTES;
-        file.set_len(left)?;
+    loop {
+        let piece = PIECE_BYTES.min(left);
+        left -= piece;
+        if left == 0 {
+            std::fs::remove_file(path)?
+        } else {
+            file.set_len(left)?
+        }
         crash_point!("removal-piece");
-        if !rest_after(PIECE_BYTES) {
-            return Ok(false);
+        let goes_on = rest_after(piece);
+        if left == 0 || !goes_on {
+            return Ok(goes_on);
         }
     }
-    std::fs::remove_file(path)?;
-    Ok(rest_after(left))
 }
 
 #[cfg(test)]
