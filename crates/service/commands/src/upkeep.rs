@@ -180,28 +180,32 @@ fn build_indexes(server: &Arc<Server>, stop: &Stop) {
 }
 
 fn free_dropped(server: &Arc<Server>, stop: &Stop) {
-    yield_to_clients();
-    let mut is_faulty = false;
-    while stop.wait(DROPS_INTERVAL) {
-        let outcome = server.storage.free_dropped(&|| !*stop.asked.lock());
-        if let Err(error) = &outcome
-            && !is_faulty
-        {
-            tracing::warn!(target: "STORAGE", %error, "Space of what was dropped is not given back; trying again");
-        }
-        is_faulty = outcome.is_err();
-    }
+    give_back(stop, DROPS_INTERVAL, "Space of what was dropped", || {
+        server.storage.free_dropped(&|| !*stop.asked.lock())
+    });
 }
 
 fn remove_files(server: &Arc<Server>, stop: &Stop) {
+    give_back(stop, REMOVALS_INTERVAL, "Space of removed files", || {
+        server.storage.remove_files(&|pause| stop.wait(pause))
+    });
+}
+
+/// Gives space back again and again, beside clients. Says once that it cannot, and tries again.
+fn give_back<E: std::fmt::Display>(
+    stop: &Stop,
+    interval: Duration,
+    what: &str,
+    mut give: impl FnMut() -> Result<(), E>,
+) {
     yield_to_clients();
     let mut is_faulty = false;
-    while stop.wait(REMOVALS_INTERVAL) {
-        let outcome = server.storage.remove_files(&|pause| stop.wait(pause));
+    while stop.wait(interval) {
+        let outcome = give();
         if let Err(error) = &outcome
             && !is_faulty
         {
-            tracing::warn!(target: "STORAGE", %error, "Files that nobody has any more cannot be removed; trying again");
+            tracing::warn!(target: "STORAGE", %error, what, "Space is not given back; trying again");
         }
         is_faulty = outcome.is_err();
     }

@@ -1,8 +1,8 @@
 //! RocksDB's flushes and compactions as tasks. It decides itself when they begin: the gate is asked before, where that can be put
 //! off ([`crate::governor`]), and here it is told, job by job.
 //!
-//! Never blocks: a blocked listener holds a background thread and the files it picked. What a compaction has made obsolete is told to
-//! [`Removal`] before RocksDB removes it.
+//! Never waits for anybody: a listener that does holds a background thread and the files it picked. What a compaction has made obsolete
+//! gets its second name here ([`Removal`]), before RocksDB removes it: a link for each file, on the compaction's own thread.
 
 use super::{Spent, TaskGuard, TaskKind, TaskRegistry};
 use crate::removal::Removal;
