@@ -3,6 +3,7 @@
 //! What it deliberately does not do: give a thread its weight back. That takes a privilege which a member need not have, so a
 //! thread works in the background until it ends.
 
+use crate::slices::keep_long_slices;
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
 };
@@ -10,9 +11,10 @@ use thread_priority::{
 /// Beside a client's thread the kernel gives one of this niceness a tenth (110 to 1,024, `sched(7)`).
 const NICENESS: i32 = 10;
 
-/// From now on the calling thread has a tenth of the weight of a client's. For a thread that takes locks which clients take, too: it
-/// gives them back soon however busy the processors are.
+/// From now on the calling thread has a tenth of the weight of a client's, and long slices. For a thread that takes locks which clients
+/// take, too: it gives them back soon however busy the processors are.
 pub fn yield_to_clients() {
+    keep_long_slices();
     // Of "the calling process", which for Linux is the calling thread.
     let now = rustix::process::getpriority_process(None).unwrap_or(0);
     if now < NICENESS

@@ -17,6 +17,7 @@ use crate::counters::Counts;
 use crate::format::{counts_key, family, prefix, record_key};
 use crate::index::{Making, entries_of, entry_key};
 use crate::machine::read_failure;
+use crate::slices::take_long_slices;
 use crate::storage::Storage;
 use crate::tasks::{TaskGuard, TaskKind};
 use crate::transaction::Transaction;
@@ -141,6 +142,7 @@ impl Storage {
         let name = collection.namespace.as_str();
         let task = self.tasks().admit_patiently(TaskKind::Validate, name, expected, &mut || progress(0, expected))?;
         let mut steps = Steps { task, progress, done: 0, total: 0, looks: 0, bytes: 0 };
+        take_long_slices();
         let mut moment = self.moment_of(collection, &mut report)?;
         steps.begin(moment.counted.documents.max(0) as u64);
         let counts = self.validate_documents(&mut moment, &mut report, &mut steps)?;

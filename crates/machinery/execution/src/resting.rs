@@ -6,6 +6,7 @@
 //! shared pools of memory it keeps.
 //! What it deliberately does not do: ask of which class the others are.
 
+use baton_storage::take_long_slices;
 use baton_storage::tasks::{Company, GivingWay, Share};
 use std::time::{Duration, Instant};
 
@@ -50,8 +51,13 @@ impl Resting {
         match (lasted, &mut self.giving_way) {
             (None, _) => {}
             (Some(lasted), giving_way) if lasted > PAUSE || !company.is_there(now) => *giving_way = None,
-            (Some(_), None) => self.giving_way = Some(GivingWay::new(Share::Eighth)),
+            (Some(_), None) => {
+                take_long_slices();
+                self.giving_way = Some(GivingWay::new(Share::Eighth));
+            }
             (Some(_), Some(giving_way)) => {
+                // A cursor's next request may come to another thread.
+                take_long_slices();
                 let rest = giving_way.rest();
                 // Who has the processors for itself owes nothing.
                 self.owed = if rest > Duration::ZERO { self.owed + rest } else { Duration::ZERO };
@@ -72,6 +78,7 @@ impl Resting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_storage::has_long_slices;
 
     /// Works for so long, asking as often as it can, on twice as many threads as there are processors, and one more; beside clients
     /// whose requests are small, or beside nobody else. Gives how often it rested, and how long.
@@ -113,10 +120,13 @@ mod tests {
         let ago = |ago| Instant::now().checked_sub(ago).expect("this machine runs for a second");
         let mut resting = Resting::allowed();
         resting.step(&company);
-        assert!(resting.giving_way.is_none(), "the request begins");
+        assert!(resting.giving_way.is_none() && !has_long_slices(), "the request begins");
         resting.step_began = Some(ago(2 * STEP));
         resting.step(&company);
-        assert!(resting.giving_way.is_some(), "from the second step on it is measured");
+        assert!(
+            resting.giving_way.is_some() && has_long_slices(),
+            "from the second step on it is measured, and in nobody's way"
+        );
         resting.step_began = Some(ago(2 * PAUSE));
         resting.step(&company);
         assert!(resting.giving_way.is_none(), "it begins anew");

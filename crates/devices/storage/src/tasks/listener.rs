@@ -6,6 +6,7 @@
 
 use super::{Spent, TaskGuard, TaskKind, TaskRegistry};
 use crate::removal::Removal;
+use crate::slices::keep_long_slices;
 use parking_lot::Mutex;
 use rust_rocksdb::event_listener::{CompactionJobInfo, DBCompactionReason, EventListener, FlushJobInfo};
 use std::collections::HashMap;
@@ -63,6 +64,8 @@ impl EventListener for TaskListener {
     }
 
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        // On the thread that compacts, which does nothing else in its life.
+        keep_long_slices();
         self.began(TaskKind::Compaction, info.job_id(), info.cf_name(), info.total_input_bytes());
         crash_point!("compaction-begin");
     }

@@ -142,3 +142,23 @@ fn texts(texts: &[&str]) -> RawArrayBuf {
     }
     array
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Member;
+    use baton_storage::has_long_slices;
+    use baton_types::Namespace;
+    use bson::doc;
+
+    #[test]
+    fn it_takes_long_slices_and_the_next_request_of_its_thread_does_not() {
+        let member = Member::new();
+        member.ok("shop", doc! { "insert": "carts", "documents": [ { "_id": 1 } ] });
+        let storage = &member.server.storage;
+        let collection = storage.collection(&Namespace::new("shop", "carts").unwrap()).unwrap();
+        storage.validate(&collection, &mut |_, _| Ok(())).unwrap();
+        assert!(has_long_slices());
+        member.ok("shop", doc! { "validate": "carts" });
+        assert!(!has_long_slices());
+    }
+}

@@ -27,6 +27,7 @@ use crate::server::failpoints::CommandFault;
 use crate::server::{Begin, Client, Kind, Server};
 use crate::table::{self, CommandSpec, Flags};
 use crate::tail;
+use baton_storage::take_usual_slices;
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::{ReplyBuilder, Request};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -59,7 +60,10 @@ enum Outcome {
 /// panic comes here ([`baton_types::must_not_unwind`]).
 pub fn dispatch(server: &Arc<Server>, client: &Arc<Client>, request: &Request<'_>, out: &mut Vec<u8>) -> Next {
     let start = out.len();
-    match catch_unwind(AssertUnwindSafe(|| attempt(server, client, request, out))) {
+    let attempted = catch_unwind(AssertUnwindSafe(|| attempt(server, client, request, out)));
+    // A request that computed for long may have taken others.
+    take_usual_slices();
+    match attempted {
         Ok(next) => next,
         Err(_) => {
             server.counters.panics.fetch_add(1, Relaxed);
