@@ -395,6 +395,9 @@ impl Storage {
         self.commit.sync();
         let mut options = rust_rocksdb::FlushOptions::default();
         options.set_wait(true);
+        // One after the other each would leave its log as soon as it is begun, and a log that is left is cut off where it ends: what it was
+        // written over is a lot to tell the disk of, and whoever syncs waits for that.
+        options.set_force_atomic_flush(true);
         let families: Vec<_> =
             [family::CATALOG, family::META, family::SESSIONS, family::DOCUMENTS, family::INDEXES, family::OPLOG]
                 .into_iter()
