@@ -59,7 +59,9 @@ use std::path::{Path, PathBuf};
 use world::World;
 
 fn folder(below: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(below)
+    // Where it is now: it may have been compiled in another checkout that has the same target directory.
+    let crate_folder = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs it, and says where the crate is");
+    Path::new(&crate_folder).join("tests/scripts").join(below)
 }
 
 /// Runs a script's lines and compares what is told with what is in it.
