@@ -2,7 +2,10 @@
 //!
 //! Who wakes up takes the processor from one whose slice is longer than his own. From any other he gets it when that one's slice is over,
 //! which the kernel looks at by the tick, four milliseconds apart. A client's thread runs for microseconds, so who computes for
-//! milliseconds takes the longest slices there are: he has the same part of the time, and is in nobody's way.
+//! milliseconds takes longer slices than the kernel's own: he has the same part of the time, and is in nobody's way. They are not the
+//! longest there are: those who take them wait for one another as long as one lasts, and some lead the commit queue now and then.
+//!
+//! Invariant: nobody inherits them. A thread has the slices that it took itself, whoever began it.
 //!
 //! Niceness is another matter: it says how large the part is, and to have it back takes a privilege. Slices need none.
 //!
@@ -13,8 +16,8 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-/// The longest that the kernel has.
-const LONG: Duration = Duration::from_millis(100);
+/// The kernel's own are 3 ms at the most; its longest are 100.
+const LONG: Duration = Duration::from_millis(10);
 /// For `sched_runtime`: as long as the kernel thinks right.
 const USUAL: Duration = Duration::ZERO;
 
@@ -62,22 +65,27 @@ fn change(from: Slices, to: Slices, slice: Duration) {
     }
 }
 
-/// Leaves policy and niceness as they are.
+/// Leaves policy and niceness as they are. A policy for real time has no slices, and is left alone by an error.
+#[allow(unsafe_code, reason = "no crate has a safe call for slices; these two are all there is of it")]
 fn set_slice(slice: Duration) -> io::Result<()> {
-    // Of "the calling process", which for Linux is the calling thread.
-    let niceness = rustix::process::getpriority_process(None)?;
+    // SAFETY: it takes a number and gives one.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    if policy < 0 {
+        return Err(io::Error::last_os_error());
+    }
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: 0,
-        sched_flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
-        sched_nice: niceness,
+        sched_policy: (policy & !libc::SCHED_RESET_ON_FORK) as u32,
+        // To let children inherit again takes a privilege, so it stays set; niceness above 0 they inherit all the same.
+        sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
+        // Of "the calling process", which for Linux is the calling thread.
+        sched_nice: rustix::process::getpriority_process(None)?,
         sched_priority: 0,
         sched_runtime: slice.as_nanos() as u64,
         sched_deadline: 0,
         sched_period: 0,
     };
     // SAFETY: the kernel reads so many bytes as the structure says that it has, and keeps nothing of it.
-    #[allow(unsafe_code)]
     let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -125,6 +133,20 @@ mod tests {
             assert!(slice == LONG.as_nanos() as u64 || before.2 == 0, "{slice} after {before:?}");
             take_usual_slices();
             assert_eq!(attributes(), before);
+        });
+    }
+
+    /// RocksDB begins its threads on whichever needs one, and a thread that is born with long slices does not know it.
+    #[test]
+    fn nobody_inherits_them() {
+        on_a_thread_of_its_own(|| {
+            let usual = attributes().2;
+            let of_a_child = || std::thread::spawn(|| attributes().2).join().unwrap();
+            take_long_slices();
+            assert_eq!(of_a_child(), usual);
+            take_usual_slices();
+            yield_to_clients();
+            assert_eq!(of_a_child(), usual);
         });
     }
 
