@@ -28,7 +28,7 @@ NOT_RUN = {
     "make advisories": "it fetches a database",
     "make bench-disturbance": LONG,
     "make bench-disturbance RECORDS=100000 EVENTS=\"drop compact\"": LONG,
-    "make bench-disturbance BENCH_FLAGS=\"--quiet 8 --rest 40\"": LONG,
+    "make bench-disturbance BENCH_FLAGS=\"--quiet 6 --rest 12\"": LONG,
     "make bench-failover": LONG,
     "make bench-idle": LONG,
     "make bench-initial-sync": LONG,
