@@ -9,12 +9,12 @@
 //! Not here: asking the other member, and the order of the steps (`baton-replication`).
 
 use crate::apply::Entry;
+use crate::author::Writer;
 use crate::catalog::{Collection, CollectionKind};
 use crate::commit::Durability;
 use crate::entry_change::{CarriedOut, EntryChange};
 use crate::facts::Fact;
 use crate::format::family;
-use crate::replay;
 use crate::storage::Storage;
 use crate::transaction::{Transaction, Truncation};
 use baton_types::{Error, ErrorCode, OpTime, Result, Term, Timestamp};
@@ -77,7 +77,7 @@ impl Storage {
         let all: Vec<Arc<Collection>> = self.catalog().iter().cloned().collect();
         let replicated = |c: &&Arc<Collection>| !c.namespace.is_local() && c.kind != CollectionKind::Oplog;
         for collection in all.iter().filter(replicated) {
-            replay::silently(|| self.drop_collection(&collection.namespace))?;
+            self.silently(|writer| writer.drop_collection(&collection.namespace))?;
         }
         self.forget_dropped(&mut transaction)?;
         if self.commit.applied() != OpTime::ZERO {
@@ -97,9 +97,9 @@ impl Storage {
     }
 
     /// Lets `change` change the catalog and log nothing.
-    pub fn unlogged<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn unlogged<T>(&self, change: impl FnOnce(Writer<'_>) -> Result<T>) -> Result<T> {
         let _turn = self.follow()?;
-        replay::silently(change)
+        self.silently(change)
     }
 
     /// Puts documents into a collection, in place of those with their `_id`s, without entries.

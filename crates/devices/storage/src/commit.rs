@@ -29,6 +29,7 @@ mod terms;
 pub use gate::WriteGate;
 pub use newest::SharedEntry;
 
+use crate::author::Author;
 use crate::in_flight::InFlight;
 use crate::locks::LockSet;
 use crate::machine;
@@ -41,7 +42,6 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rust_rocksdb::{DB, WriteOptions};
 use stamps::Stamps;
 pub(crate) use stamps::{KeptStamps, StampTeller};
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -305,19 +305,17 @@ impl CommitQueue {
         Timestamp::from_u64(self.applied.load(Ordering::Acquire).max(self.floor.load(Ordering::Relaxed)))
     }
 
-    /// Commits a transaction and returns its last OpTime (the last applied one, if it logged nothing).
+    /// Commits a transaction and returns its last OpTime (the last applied one, if it logged nothing). Others may have the locks
+    /// `handed_on` as soon as it has its place in the queue.
     ///
+    /// # Errors
     /// `NotWritablePrimary` (10107) if it has entries of this member's own and the gate is closed to them.
-    pub fn commit(&self, transaction: Transaction, durability: Durability) -> Result<OpTime> {
-        self.commit_handing_on(transaction, durability, LockSet::default())
-    }
-
-    /// [`Self::commit`], with locks that others may have as soon as the transaction has its place in the queue.
-    pub(crate) fn commit_handing_on(
+    pub(crate) fn commit(
         &self,
         mut transaction: Transaction,
         durability: Durability,
         handed_on: LockSet,
+        author: Option<&Author>,
     ) -> Result<OpTime> {
         if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
             transaction.forget_entries();
@@ -331,8 +329,8 @@ impl CommitQueue {
             return Err(self.refuse(transaction, handed_on));
         }
         let optime = self.take_place(waiter, state, handed_on);
-        if is_own {
-            COMMITS.with(|commits| commits.set((commits.get().0 + 1, optime)));
+        if let Some(author) = author.filter(|_| is_own) {
+            author.note(optime);
         }
         Ok(optime)
     }
@@ -598,21 +596,6 @@ impl CommitQueue {
         self.watchers.fetch_sub(1, Ordering::SeqCst);
         there || reached()
     }
-}
-
-thread_local! {
-    static COMMITS: Cell<(u64, OpTime)> = const { Cell::new((0, OpTime::ZERO)) };
-}
-
-/// How many transactions with entries of this member's own this thread has committed: whoever carries out a request sees by this
-/// whether it wrote anything.
-pub fn commits_of_this_thread() -> u64 {
-    COMMITS.with(Cell::get).0
-}
-
-/// The last OpTime of the last of them.
-pub fn last_commit_of_this_thread() -> OpTime {
-    COMMITS.with(Cell::get).1
 }
 
 /// Milliseconds since 1970 by this machine's clock.

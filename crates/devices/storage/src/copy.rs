@@ -22,9 +22,9 @@ mod noted;
 
 pub(crate) use noted::Copies;
 
+use crate::author::Writer;
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexState};
 use crate::ddl::{CatalogGuard, CreateOutcome, IndexBuildProgress, LoggedCommand, Quiet, forget};
-use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::View;
 use baton_types::{Error, ErrorCode, Namespace, Result};
@@ -144,7 +144,7 @@ impl CopyRequest<'_> {
     }
 }
 
-impl Storage {
+impl<'w> Writer<'w> {
     /// Copies a collection. `ConflictingOperationInProgress` (117) if the source was altered meanwhile, or changed faster than it
     /// could be copied, at each of several attempts.
     pub fn copy_collection(&self, request: &CopyRequest<'_>, progress: IndexBuildProgress<'_>) -> Result<Copied> {
@@ -172,7 +172,7 @@ impl Storage {
     }
 
     /// Decides and sees everything that is of one moment.
-    fn begin_copy(&self, request: &CopyRequest<'_>) -> Result<UnderWay<'_>> {
+    fn begin_copy(&self, request: &CopyRequest<'_>) -> Result<UnderWay<'w>> {
         let catalog = self.lock_catalog();
         let source = catalog.collection(request.from).ok_or_else(|| request.missing())?;
         let options = (request.options)(&source)?.with_temporary(true)?;
@@ -183,7 +183,7 @@ impl Storage {
         Ok(source.quietly(|source| {
             let source = Arc::clone(source.collection());
             let noted = source.shared.copies.begin();
-            UnderWay { indexes: request.indexes_of(&source), source, copy, view: self.view(), noted }
+            UnderWay { indexes: request.indexes_of(&source), source, copy, view: self.storage().view(), noted }
         }))
     }
 
@@ -287,7 +287,7 @@ impl Storage {
             forget(&mut transaction, source);
         }
         crash_point!("copy-before-swap");
-        let _unreadable = self.commit_catalog_change(transaction, || ())?;
+        let _unreadable = self.commit_catalog_change(transaction)?;
         crash_point!("copy-after-swap");
         catalog.publish(|catalog| {
             catalog.remove(request.temporary);

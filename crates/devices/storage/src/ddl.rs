@@ -34,6 +34,7 @@ pub use index_fill::{FillPosition, IndexBuildProgress, Pass};
 pub use logged::{IndexModification, LoggedCommand, Modification};
 pub use set_build::{BuildOfSet, Started};
 
+use crate::author::Writer;
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, replaced};
 use crate::commit::Durability;
 use crate::oplog::{OplogEntry, OplogKind};
@@ -63,15 +64,15 @@ impl CatalogGuard<'_> {
         if let Some(existing) = self.collection(namespace) {
             return Ok(CreateOutcome::Exists(Arc::clone(&existing)));
         }
-        let storage = self.storage;
+        let writer = self.writer;
         let mut transaction = Transaction::default();
-        let id = storage.allocate_id(&mut transaction);
+        let id = writer.allocate_id(&mut transaction);
         let command = LoggedCommand::Create(options.clone());
         let collection = Collection::new(id, namespace.clone(), uuid, options)?;
         if collection.kind == CollectionKind::Capped {
             let mut document = Collection::id_index_document();
             document.append(cstr!("unique"), true);
-            let id = storage.allocate_id(&mut transaction);
+            let id = writer.allocate_id(&mut transaction);
             let index = Index::complete(id, IndexDefinition::parse(&document)?);
             collection.indexes.store(Arc::new(vec![Arc::new(index)]));
             collection.shared.next_sequence.store(1, std::sync::atomic::Ordering::Relaxed);
@@ -80,7 +81,7 @@ impl CatalogGuard<'_> {
         transaction.create_entry(self, &collection);
         self.log(&mut transaction, namespace, Some(uuid), &command, None)?;
         crash_point!("create-before-commit");
-        storage.commit.commit(transaction, Durability::Synced)?;
+        writer.commit(transaction, Durability::Synced)?;
         crash_point!("create-after-commit");
         self.publish(|catalog| catalog.insert(Arc::clone(&collection)));
         Ok(CreateOutcome::Created(collection))
@@ -123,7 +124,7 @@ impl Held<'_> {
             let mut transaction = Transaction::default();
             let renamed = guard.rename_entry(&mut transaction, this, target, to)?;
             crash_point!("rename-before-commit");
-            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
+            let _unreadable = guard.writer.commit_catalog_change(transaction)?;
             crash_point!("rename-after-commit");
             guard.publish(|catalog| {
                 catalog.remove(&self.namespace);
@@ -156,7 +157,7 @@ impl Held<'_> {
             let mut transaction = Transaction::default();
             transaction.store_entry(this, altered.entry(&indexes));
             guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command, Some(&before))?;
-            guard.storage.commit.commit(transaction, Durability::Synced)?;
+            guard.writer.commit(transaction, Durability::Synced)?;
             altered.indexes.store(Arc::new(indexes));
             guard.publish(|catalog| catalog.insert(altered));
             Ok(())
@@ -182,7 +183,7 @@ impl Held<'_> {
     }
 }
 
-impl Storage {
+impl Writer<'_> {
     /// [`CatalogGuard::create_collection`], where nothing else is to be decided.
     pub fn create_collection(
         &self,
@@ -204,21 +205,6 @@ impl Storage {
         }
         match self.create_collection(namespace, CollectionOptions::default(), uuid())? {
             CreateOutcome::Created(collection) | CreateOutcome::Exists(collection) => Ok(collection),
-        }
-    }
-
-    /// Runs `write` while no DDL on the collection of this name can overlap it. `write` gets the collection as it is
-    /// then, or `None`.
-    pub fn with_collection<T>(&self, namespace: &Namespace, write: impl FnOnce(Option<&Arc<Collection>>) -> T) -> T {
-        loop {
-            let Some(collection) = self.collection(namespace) else { return write(None) };
-            let shared = Arc::clone(&collection.shared);
-            shared.copies.pace();
-            let _guard = shared.ddl.read();
-            // Dropped or renamed between the look-up and the lock: look again.
-            if self.catalog.load().get(namespace).is_some_and(|now| Arc::ptr_eq(now, &collection)) {
-                return write(Some(&collection));
-            }
         }
     }
 
@@ -268,6 +254,23 @@ impl Storage {
         let mut transaction = Transaction::default();
         let entry = OplogEntry { kind: OplogKind::Noop, namespace, uuid: None, o, o2: None, retryable: None };
         transaction.log(&entry);
-        self.commit.commit(transaction, durability)
+        self.commit(transaction, durability)
+    }
+}
+
+impl Storage {
+    /// Runs `write` while no DDL on the collection of this name can overlap it. `write` gets the collection as it is
+    /// then, or `None`.
+    pub fn with_collection<T>(&self, namespace: &Namespace, write: impl FnOnce(Option<&Arc<Collection>>) -> T) -> T {
+        loop {
+            let Some(collection) = self.collection(namespace) else { return write(None) };
+            let shared = Arc::clone(&collection.shared);
+            shared.copies.pace();
+            let _guard = shared.ddl.read();
+            // Dropped or renamed between the look-up and the lock: look again.
+            if self.catalog.load().get(namespace).is_some_and(|now| Arc::ptr_eq(now, &collection)) {
+                return write(Some(&collection));
+            }
+        }
     }
 }

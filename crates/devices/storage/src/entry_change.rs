@@ -10,7 +10,6 @@ use crate::format::{RecordKey, family, record_key};
 use crate::index::entry_key;
 use crate::machine::read_failure;
 use crate::oplog::RetryImage;
-use crate::replay;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::{newest, stored_document};
@@ -61,8 +60,6 @@ impl Storage {
         change: EntryChange<'_>,
         image: Option<RetryImage>,
     ) -> Result<CarriedOut> {
-        // An entry that holds others (`applyOps`): they are logged with it.
-        transaction.is_replicated |= replay::is_under_way();
         let id = match change {
             EntryChange::Put(document) => id_of(document)?,
             EntryChange::Update { id, .. } | EntryChange::Delete { id } => id,

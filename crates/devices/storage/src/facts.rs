@@ -98,7 +98,7 @@ impl Storage {
     pub fn put_configuration(&self, configuration: &RawDocument, uuid: [u8; 16]) -> Result<()> {
         let namespace = Namespace::new("local", CONFIGURATION_COLLECTION)?;
         let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) =
-            self.create_collection(&namespace, CollectionOptions::default(), uuid)?;
+            self.by_member().create_collection(&namespace, CollectionOptions::default(), uuid)?;
         loop {
             let mut transaction = Transaction::replicating();
             let change = EntryChange::Put(configuration);

@@ -18,6 +18,7 @@
 //!
 //! Source: MongoDB manual, "Flow Control", for the purpose and the name of the switch; the bound by operation is Baton's own.
 
+use crate::author::Writer;
 use crate::commit::Durability;
 use crate::lately::Lately;
 use crate::storage::Storage;
@@ -250,11 +251,11 @@ impl Throttle {
         throttle
     }
 
-    /// Commits a transaction as [`Storage::commit`] does, and notes it.
-    pub fn commit(&self, storage: &Storage, transaction: Transaction, durability: Durability) -> Result<OpTime> {
-        let (ends_step, is_synced_early) = if storage.has_pace() {
-            self.writers.get_or_init(|| Arc::clone(&storage.flow.writers));
-            let pace = storage.flow.pace();
+    /// Commits a transaction as [`Writer::commit`] does, and notes it.
+    pub fn commit(&self, writer: Writer<'_>, transaction: Transaction, durability: Durability) -> Result<OpTime> {
+        let (ends_step, is_synced_early) = if writer.has_pace() {
+            self.writers.get_or_init(|| Arc::clone(&writer.flow.writers));
+            let pace = writer.flow.pace();
             let mut ahead = self.ahead.lock();
             let is_second = pace.steps_ahead > 1 && ahead.has_ended_a_step();
             (ahead.fills(pace, transaction.bytes(), transaction.oplog_entries()), is_second)
@@ -265,11 +266,11 @@ impl Throttle {
         // `wait` asks for the sync; so it does for the first step, after which there may be nothing more.
         let wants_sync = ends_step && is_synced_early && durability == Durability::Applied;
         let durability = if wants_sync { Durability::Wanted } else { durability };
-        let optime = storage.commit(transaction, durability)?;
+        let optime = writer.commit(transaction, durability)?;
         if ends_step {
             self.ahead.lock().end_step(optime.timestamp);
             if let Some(since) = self.since {
-                self.entry.get_or_init(|| storage.flow.writers.enter(since));
+                self.entry.get_or_init(|| writer.flow.writers.enter(since));
             }
         }
         Ok(optime)

@@ -227,7 +227,7 @@ mod tests {
         let create = |name: &str, options: &bson::RawDocument, uuid: u8| {
             let namespace = Namespace::new("test", name).unwrap_or_else(|e| panic!("{e}"));
             let options = CollectionOptions::parse(options).unwrap_or_else(|e| panic!("{e}"));
-            match storage.create_collection(&namespace, options, [uuid; 16]) {
+            match storage.by_member().create_collection(&namespace, options, [uuid; 16]) {
                 Ok(crate::CreateOutcome::Created(collection)) => collection,
                 _ => panic!("not created"),
             }
@@ -237,7 +237,7 @@ mod tests {
         for n in 0..1200 {
             let mut transaction = Transaction::default();
             storage.insert(&mut transaction, &ring, &rawdoc! { "_id": n }, None).unwrap_or_else(|e| panic!("{e}"));
-            storage.commit(transaction, Durability::Applied).unwrap_or_else(|e| panic!("{e}"));
+            storage.by_member().commit(transaction, Durability::Applied).unwrap_or_else(|e| panic!("{e}"));
         }
         for fact in Fact::ALL {
             storage.put_fact(fact, b"12345678");

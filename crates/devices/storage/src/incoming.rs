@@ -20,6 +20,7 @@
 //!
 //! What it deliberately does not do: fetch the files.
 
+use crate::CollectionKind;
 use crate::commit::Durability;
 use crate::facts::Fact;
 use crate::format::{beside, family};
@@ -27,7 +28,6 @@ use crate::incoming_file::IncomingFile;
 use crate::options::StorageOptions;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::{CollectionKind, replay};
 use baton_types::{Error, ErrorCode, Result};
 use std::fs::File;
 use std::io;
@@ -164,7 +164,7 @@ fn carry_facts_over(from: &Path, to: &Path, options: &StorageOptions) -> Result<
     let catalog = copy.catalog();
     let is_own = |namespace: &baton_types::Namespace| namespace.is_local() || namespace.coll() == "system.profile";
     for collection in catalog.iter().filter(|c| c.kind != CollectionKind::Oplog && is_own(&c.namespace)) {
-        replay::silently(|| copy.drop_collection(&collection.namespace))?;
+        copy.silently(|writer| writer.drop_collection(&collection.namespace))?;
     }
     copy.flush()
 }
@@ -197,7 +197,7 @@ mod tests {
         from.put_fact(Fact::Incarnation, b"theirs");
         from.put_fact(Fact::WholeFrom, &[7; 8]);
         from.put_fact(Fact::CommitPoint, b"theirs");
-        from.note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "theirs" }).unwrap();
+        from.by_member().note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "theirs" }).unwrap();
         let storage = open(&member);
         storage.put_fact(Fact::LastVote, b"ours");
         storage.put_fact(Fact::Incarnation, b"ours");
@@ -206,7 +206,7 @@ mod tests {
         let before = from.last_entry();
         let checkpoint = from.begin_checkpoint("a test").unwrap();
         // After it: not in the copy.
-        from.note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "later" }).unwrap();
+        from.by_member().note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "later" }).unwrap();
         assert_eq!(checkpoint.newest, before);
         let incoming = Incoming::begin(&storage).unwrap();
         for (name, size) in &checkpoint.files {

@@ -1,7 +1,7 @@
 //! Baton's storage on RocksDB: collections clustered by `_id`, indexes, the oplog, and the one queue every write
 //! goes through.
 //!
-//! Entry points: [`Storage::open`]; [`Storage::view`] for reads; [`Transaction`] and [`Storage::commit`] for writes;
+//! Entry points: [`Storage::open`]; [`Storage::view`] for reads; [`Storage::by`], [`Transaction`] and [`Writer::commit`] for writes;
 //! [`Catalog`] for what exists. The format on disk is drawn in `docs/storage-format.md`.
 //!
 //! Invariants:
@@ -18,6 +18,7 @@
 mod crash_point;
 
 mod apply;
+mod author;
 mod background;
 mod capped;
 mod catalog;
@@ -69,16 +70,14 @@ mod vitals;
 mod warming;
 mod write;
 
+pub use author::{Author, Committed, Writer};
 pub use background::{work_when_idle, yield_to_clients};
 pub use catalog::{
     BuildPhase, Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexBuild, IndexDefinition,
     IndexFieldKind, IndexState, replaced,
 };
 pub use checkpoints::CheckpointInfo;
-pub use commit::{
-    CommitQueue, Durability, ProgressListener, SharedEntry, WriteGate, commits_of_this_thread,
-    last_commit_of_this_thread,
-};
+pub use commit::{CommitQueue, Durability, ProgressListener, SharedEntry, WriteGate};
 pub use copy::{Copied, CopyRequest};
 pub use counters::Counts;
 pub use ddl::{

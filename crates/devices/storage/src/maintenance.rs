@@ -1,5 +1,6 @@
 //! Work on what exists as a whole: dropping a database, compacting a collection.
 
+use crate::author::Writer;
 use crate::catalog::{Collection, CollectionKind};
 use crate::commit::Durability;
 use crate::ddl::LoggedCommand;
@@ -10,7 +11,7 @@ use crate::transaction::Transaction;
 use baton_types::{Namespace, Result};
 use std::sync::Arc;
 
-impl Storage {
+impl Writer<'_> {
     /// Drops everything in a database but the oplog; gives what was dropped, which is nothing if there was no such
     /// database.
     pub fn drop_database(&self, db: &str) -> Result<Vec<Arc<Collection>>> {
@@ -27,11 +28,13 @@ impl Storage {
         if let Some(first) = names.first() {
             let mut transaction = Transaction::default();
             self.lock_catalog().log(&mut transaction, first, None, &LoggedCommand::DropDatabase, None)?;
-            self.commit.commit(transaction, Durability::Synced)?;
+            self.commit(transaction, Durability::Synced)?;
         }
         Ok(dropped)
     }
+}
 
+impl Storage {
     /// Rewrites a collection's documents and index entries without what is deleted; gives the bytes this freed on disk.
     /// `interrupt` is asked while the gate is closed and between two ranges.
     pub fn compact(&self, collection: &Collection, interrupt: &mut dyn FnMut() -> Result<()>) -> Result<u64> {

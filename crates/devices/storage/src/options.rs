@@ -135,6 +135,8 @@ impl StorageOptions {
             true,
         );
         options.set_bytes_per_sync(256 * KIB as u64);
+        // Where the disk is throttled, what it was told to write and nobody waits for is in front of the next sync.
+        options.set_strict_bytes_per_sync(true);
         options.set_compaction_readahead_size(2 * MIB);
         // Who reads last of a file that is obsolete, or of a memtable, would remove it: files of a collection that was dropped went on
         // the time of a client's read by `_id`. They are left to the background.

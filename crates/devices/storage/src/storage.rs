@@ -5,13 +5,13 @@ use crate::checkpoints::{self, Checkpoints};
 use crate::commit::{CommitQueue, Durability, KeptStamps, ProgressListener};
 use crate::counters::Counts;
 use crate::critical::CriticalMutex;
-use crate::ddl::Freeing;
+use crate::ddl::{CatalogGuard, Freeing};
 use crate::facts::Fact;
 use crate::flow::FlowControl;
 use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
 use crate::governor::Governors;
 use crate::in_flight::InFlight;
-use crate::locks::{LockSet, LockTable};
+use crate::locks::LockTable;
 use crate::log_check;
 use crate::log_switch::LogSwitch;
 use crate::machine::read_failure;
@@ -28,7 +28,7 @@ use crate::upgrade::OLDEST_VERSION;
 use crate::vitals::{Reads, Watch};
 use ahash::RandomState;
 use arc_swap::ArcSwap;
-use baton_types::{Error, ErrorCode, MemoryPool, Namespace, OpTime, Result, Term, Timestamp, must_not_unwind};
+use baton_types::{Error, ErrorCode, MemoryPool, Namespace, OpTime, Result, Term, Timestamp};
 use parking_lot::Mutex;
 use rust_rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice, WriteBatch};
 use std::path::Path;
@@ -45,7 +45,7 @@ pub struct Storage {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) record_cache: Arc<RecordCache>,
     pub(crate) catalog: ArcSwap<Catalog>,
-    /// The turn to change the catalog: see [`Storage::lock_catalog`].
+    /// The turn to change the catalog: see [`crate::Writer::lock_catalog`].
     pub(crate) catalog_turn: CriticalMutex,
     /// Held by the one who applies what another member logged, and while this member becomes primary.
     pub(crate) following: CriticalMutex,
@@ -229,6 +229,11 @@ impl Storage {
         &self.spills
     }
 
+    /// The turn to change what exists, for somebody who only looks, or writes nothing of this member's own.
+    pub fn freeze_catalog(&self) -> CatalogGuard<'_> {
+        CatalogGuard::new(self.by_member())
+    }
+
     /// Waits until the change of the catalog that is under way, if there is one, is seen by readers: its entry is in the log, and
     /// so counts as applied, a moment before.
     pub fn settle_catalog(&self) {
@@ -243,22 +248,6 @@ impl Storage {
     /// The collection or view of this name, if there is one.
     pub fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
         self.catalog.load().get(namespace).cloned()
-    }
-
-    /// Commits a transaction; see [`CommitQueue::commit`].
-    pub fn commit(&self, mut transaction: Transaction, durability: Durability) -> Result<OpTime> {
-        // From the version left for the next writer on, others build on what this transaction does.
-        let _guard = must_not_unwind("a commit");
-        let mut handed_on = LockSet::default();
-        // Inserts into a capped collection hold a lock on its end as well: the next must see what this one drops.
-        if transaction.locks.holds_one_document()
-            && let Some((key, document)) = transaction.sole_change()
-        {
-            let ticket = self.in_flight.put(key, document);
-            transaction.in_flight = Some(ticket);
-            handed_on = transaction.locks.take_documents();
-        }
-        self.commit.commit_handing_on(transaction, durability, handed_on)
     }
 
     /// Lets this member write entries of its own in a term: it is primary. Whoever applies another's entries is done by then.
@@ -326,20 +315,6 @@ impl Storage {
             return Timestamp::from_u64(u64::MAX);
         }
         Timestamp::from_u64(self.catalog_stable_from.load(Ordering::SeqCst))
-    }
-
-    /// Commits a change of the catalog that reads of an older time would stumble over. `before` may make it visible; or the
-    /// caller does, while it holds what this returns. Meanwhile no read of an older time is admitted.
-    pub(crate) fn commit_catalog_change(
-        &self,
-        transaction: Transaction,
-        before: impl FnOnce(),
-    ) -> Result<CatalogChange<'_>> {
-        let guard = self.begin_catalog_change();
-        before();
-        let optime = self.commit.commit(transaction, Durability::Synced)?;
-        self.catalog_stable_from.fetch_max(optime.timestamp.as_u64(), Ordering::SeqCst);
-        Ok(guard)
     }
 
     /// As long as what it returns is held, no read of an older time is admitted.
@@ -412,7 +387,7 @@ impl Storage {
     }
 }
 
-/// A change of the catalog under way; see [`Storage::commit_catalog_change`].
+/// A change of the catalog under way; see [`crate::Writer::commit_catalog_change`].
 #[must_use]
 pub(crate) struct CatalogChange<'s>(&'s Storage);
 

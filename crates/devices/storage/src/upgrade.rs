@@ -114,14 +114,15 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let namespace = Namespace::new("test", "c").expect("a name");
         let storage = open(directory.path());
-        let created = storage.create_collection(&namespace, CollectionOptions::default(), [1; 16]).expect("created");
+        let created =
+            storage.by_member().create_collection(&namespace, CollectionOptions::default(), [1; 16]).expect("created");
         let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
         let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": "hashed" }, "name": "a_hashed" });
-        storage.create_index(&namespace, definition.expect("valid"), &mut |_, _| Ok(())).expect("built");
+        storage.by_member().create_index(&namespace, definition.expect("valid"), &mut |_, _| Ok(())).expect("built");
         for n in 0..100 {
             let mut transaction = Transaction::default();
             storage.insert(&mut transaction, &collection, &rawdoc! { "_id": n, "a": n }, None).expect("inserted");
-            storage.commit(transaction, Durability::Applied).expect("committed");
+            storage.by_member().commit(transaction, Durability::Applied).expect("committed");
         }
         let index = collection.index("a_hashed").expect("there");
         let right = entries(&storage, &index);

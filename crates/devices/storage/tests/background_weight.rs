@@ -34,12 +34,12 @@ fn compactions_are_nice_and_flushes_are_not() {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
     let storage = Storage::open(&directory.path().join("db"), options).unwrap();
     let name = Namespace::new("test", "c").unwrap();
-    let created = storage.create_collection(&name, CollectionOptions::default(), [1; 16]).unwrap();
+    let created = storage.by_member().create_collection(&name, CollectionOptions::default(), [1; 16]).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
     for id in 0..100 {
         let mut transaction = Transaction::default();
         let _ = storage.insert(&mut transaction, &collection, &rawdoc! { "_id": id }, None).unwrap();
-        storage.commit(transaction, Durability::Applied).unwrap();
+        storage.by_member().commit(transaction, Durability::Applied).unwrap();
     }
     storage.flush().unwrap();
     storage.compact(&collection, &mut || Ok(())).unwrap();

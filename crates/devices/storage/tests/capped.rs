@@ -28,7 +28,7 @@ fn name(coll: &str) -> Namespace {
 
 fn create(storage: &Storage, coll: &str, options: &RawDocument, uuid: u8) -> Arc<Collection> {
     let options = CollectionOptions::parse(options).unwrap();
-    match storage.create_collection(&name(coll), options, [uuid; 16]).unwrap() {
+    match storage.by_member().create_collection(&name(coll), options, [uuid; 16]).unwrap() {
         CreateOutcome::Created(collection) | CreateOutcome::Exists(collection) => collection,
     }
 }
@@ -46,7 +46,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, ids: std::ops::Range<
         let mut transaction = Transaction::default();
         let inserted = storage.insert(&mut transaction, collection, &document(id), None).unwrap();
         assert_eq!(inserted, Inserted::Added);
-        storage.commit(transaction, Durability::Applied).unwrap();
+        storage.by_member().commit(transaction, Durability::Applied).unwrap();
     }
 }
 
@@ -153,7 +153,7 @@ fn a_collection_that_was_emptied_shows_what_comes_after_a_restart() {
         let mut transaction = Transaction::default();
         assert!(storage.lock_document(&mut transaction, &ring, &record));
         storage.delete(&mut transaction, &ring, &record, &before, None).unwrap();
-        storage.commit(transaction, Durability::Applied).unwrap();
+        storage.by_member().commit(transaction, Durability::Applied).unwrap();
     }
     drop(ring);
     drop(storage);
@@ -184,6 +184,7 @@ fn a_capped_copy_has_the_newest_that_fit_and_costs_as_much_as_they_do() {
             drop_source: false,
         };
         storage
+            .by_member()
             .copy_collection(&request, &mut |_, _| {
                 steps += 1;
                 Ok(())
@@ -229,6 +230,7 @@ fn a_copy_under_way_keeps_nobody_waiting_and_loses_no_write() {
     };
     let mut is_first = true;
     storage
+        .by_member()
         .copy_collection(&request, &mut |_, _| {
             if std::mem::take(&mut is_first) {
                 let (done, is_done) = std::sync::mpsc::channel();
@@ -253,7 +255,7 @@ fn delete(storage: &Storage, collection: &Arc<Collection>, id: i32) {
     let mut transaction = Transaction::default();
     let change = EntryChange::Delete { id: RawBsonRef::Int32(id) };
     assert!(matches!(storage.carry_out(&mut transaction, collection, change, None), Ok(CarriedOut::Done(_))));
-    storage.commit(transaction, Durability::Applied).unwrap();
+    storage.by_member().commit(transaction, Durability::Applied).unwrap();
 }
 
 /// Fails if a rollback follows the log alone, which has no entry of what made room, and leads nowhere once its document is gone.
@@ -320,7 +322,7 @@ fn disturb_oldest(storage: &Storage, ring: &Arc<Collection>, n: i32) {
         let after = rawdoc! { "_id": id, "text": "x".repeat((n % 100) as usize) };
         storage.update(&mut transaction, ring, &record, (before, &after), &after, None).unwrap();
     }
-    storage.commit(transaction, Durability::Applied).unwrap();
+    storage.by_member().commit(transaction, Durability::Applied).unwrap();
 }
 
 #[test]
@@ -346,7 +348,7 @@ fn what_is_let_go_beside_those_who_change_it_is_gone_once_and_on_all_members() {
             while primary.insert(&mut transaction, &ring, &document(id), None).unwrap() == Inserted::CommitFirst {
                 primary.abandon(std::mem::take(&mut transaction));
             }
-            primary.commit(transaction, Durability::Applied).unwrap();
+            primary.by_member().commit(transaction, Durability::Applied).unwrap();
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
     });
@@ -364,7 +366,8 @@ fn what_is_let_go_beside_those_who_change_it_is_gone_once_and_on_all_members() {
 fn follow(path: &Path, primary: &Storage, options: &RawDocument) -> Arc<Storage> {
     let follower = open(path);
     follower.close_to_writes();
-    follower.unlogged(|| Ok(create(&follower, "ring", options, 1))).unwrap();
+    let of = CollectionOptions::parse(options).unwrap();
+    follower.unlogged(|writer| writer.create_collection(&name("ring"), of, [1; 16])).unwrap();
     let log = primary.entries_from(Timestamp::ZERO, usize::MAX).unwrap();
     let entries: Vec<&RawDocument> =
         log.iter().map(|entry| &**entry).filter(|entry| entry.get_str("op").unwrap() != "c").collect();
@@ -406,7 +409,7 @@ fn limits_that_were_lowered_are_kept_after_a_few_inserts_in_bounded_steps() {
     let ring = create(&storage, "ring", &rawdoc! { "capped": true, "size": 1 << 20 }, 1);
     insert(&storage, &ring, 0..1000);
     let modification = Modification { options: rawdoc! { "max": 10 }, index: None };
-    storage.lock_catalog().collection(&ring.namespace).unwrap().modify(&modification).unwrap();
+    storage.by_member().lock_catalog().collection(&ring.namespace).unwrap().modify(&modification).unwrap();
     let ring = storage.collection(&ring.namespace).unwrap();
     let mut left = ring.counts().documents;
     for id in 1000..1004 {
@@ -429,14 +432,14 @@ fn what_one_insert_lets_go_of_is_small_in_bytes() {
         let mut transaction = Transaction::default();
         let document = rawdoc! { "_id": id, "text": "x".repeat(300 << 10) };
         assert_eq!(storage.insert(&mut transaction, &ring, &document, None).unwrap(), Inserted::Added);
-        storage.commit(transaction, Durability::Applied).unwrap();
+        storage.by_member().commit(transaction, Durability::Applied).unwrap();
         ring.counts().documents
     };
     for id in 0..40 {
         assert_eq!(put(id), i64::from(id) + 1);
     }
     let modification = Modification { options: rawdoc! { "size": 4096 << 8 }, index: None };
-    storage.lock_catalog().collection(&ring.namespace).unwrap().modify(&modification).unwrap();
+    storage.by_member().lock_catalog().collection(&ring.namespace).unwrap().modify(&modification).unwrap();
     let mut before = 40;
     for id in 40..60 {
         let now = put(id);

@@ -31,7 +31,8 @@ fn source() -> Namespace {
 
 fn create(storage: &Storage, namespace: &Namespace, options: &RawDocument) -> Arc<Collection> {
     let options = CollectionOptions::parse(options).expect("valid options");
-    let outcome = storage.create_collection(namespace, options, bson::Uuid::new().bytes()).expect("created");
+    let outcome =
+        storage.by_member().create_collection(namespace, options, bson::Uuid::new().bytes()).expect("created");
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;
     collection
 }
@@ -58,7 +59,7 @@ fn write(storage: &Storage, namespace: &Namespace, id: i32, document: Option<&Ra
             (Some(before), None) => storage.delete(&mut transaction, collection, &record, before, None),
             (None, None) => return Some(Ok(())),
         };
-        Some(outcome.and_then(|()| storage.commit(transaction, Durability::Applied).map(|_| ())))
+        Some(outcome.and_then(|()| storage.by_member().commit(transaction, Durability::Applied).map(|_| ())))
     })
 }
 
@@ -77,7 +78,7 @@ fn append(storage: &Storage, collection: &Namespace, id: i32) {
         let inserted =
             storage.insert(&mut transaction, collection.expect("there"), &rawdoc! { "_id": id, "n": 0 }, None);
         assert_eq!(inserted.expect("inserted"), Inserted::Added);
-        storage.commit(transaction, Durability::Applied).expect("committed");
+        storage.by_member().commit(transaction, Durability::Applied).expect("committed");
     });
 }
 
@@ -89,7 +90,7 @@ fn fill(storage: &Storage, ids: std::ops::Range<i32>) {
 }
 
 fn build(storage: &Storage, spec: &RawDocument) -> Result<()> {
-    storage.create_index(&source(), IndexDefinition::parse(spec).expect("a definition"), &mut |_, _| Ok(()))
+    storage.by_member().create_index(&source(), IndexDefinition::parse(spec).expect("a definition"), &mut |_, _| Ok(()))
 }
 
 fn unique_on_n() -> RawDocumentBuf {
@@ -135,7 +136,7 @@ fn rename(storage: &Storage, between: &mut dyn FnMut()) -> Result<Copied> {
         drop_target: true,
         drop_source: true,
     };
-    storage.copy_collection(&request, &mut |_, _| {
+    storage.by_member().copy_collection(&request, &mut |_, _| {
         between();
         Ok(())
     })
@@ -153,7 +154,7 @@ fn cap(storage: &Storage, size: i64, between: &mut dyn FnMut()) -> Result<Copied
         drop_target: true,
         drop_source: false,
     };
-    storage.copy_collection(&request, &mut |_, _| {
+    storage.by_member().copy_collection(&request, &mut |_, _| {
         between();
         Ok(())
     })
@@ -298,7 +299,7 @@ fn is_met_between_indexes_and_documents() -> bool {
             }
             // Too late, if the copy has taken its place.
             let Some(source) = storage.collection(&source()) else { return };
-            if storage.drop_index(&source, "n_1").is_ok() {
+            if storage.by_member().drop_index(&source, "n_1").is_ok() {
                 for id in [1, 2] {
                     put(&storage, id, &rawdoc! { "_id": id, "n": 7 });
                 }
@@ -326,7 +327,7 @@ fn a_copy_of_what_was_altered_meanwhile_begins_anew_and_gives_up_where_that_goes
     fill(&storage, 0..300);
     let alter = |n: i32| {
         let validator = Modification { options: rawdoc! { "validator": { "a": n } }, index: None };
-        storage.lock_catalog().collection(&source()).expect("there").modify(&validator).expect("altered");
+        storage.by_member().lock_catalog().collection(&source()).expect("there").modify(&validator).expect("altered");
     };
     let before = storage.collection(&source()).expect("there").uuid;
     let mut times = 0;
@@ -358,7 +359,7 @@ fn a_copy_that_is_dropped_while_it_is_made_is_made_anew() {
     fill(&storage, 0..1_000);
     build(&storage, &unique_on_n_of_some()).expect("built");
     let drop_copy = || {
-        storage.drop_collection(&name("other", "tmp")).expect("dropped").expect("there");
+        storage.by_member().drop_collection(&name("other", "tmp")).expect("dropped").expect("there");
     };
     let copied = rename(&storage, &mut once(drop_copy)).expect("copied");
     assert_eq!(copied.attempts, 2);
@@ -440,7 +441,7 @@ fn a_copy_of_a_full_capped_collection_beside_a_writer_is_what_that_is_at_the_end
                 drop_target: true,
                 drop_source: false,
             };
-            let copied = storage.copy_collection(&request, &mut |_, _| Ok(())).expect("copied");
+            let copied = storage.by_member().copy_collection(&request, &mut |_, _| Ok(())).expect("copied");
             assert!(copied.carried_held <= HELD_MAX && copied.attempts == 1, "{copied:?}");
             is_over.store(true, Ordering::Relaxed);
         });

@@ -27,7 +27,7 @@ fn name(collection: &str) -> Namespace {
 fn create(storage: &Storage, collection: &str, options: &RawDocument) -> Arc<Collection> {
     let options = CollectionOptions::parse(options).expect("valid options");
     let uuid = bson::Uuid::new().bytes();
-    let outcome = storage.create_collection(&name(collection), options, uuid).expect("created");
+    let outcome = storage.by_member().create_collection(&name(collection), options, uuid).expect("created");
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;
     collection
 }
@@ -37,7 +37,7 @@ fn insert(storage: &Storage, collection: &str, document: &RawDocument) -> Result
         let collection = collection.expect("there");
         let mut transaction = Transaction::default();
         match storage.insert(&mut transaction, collection, document, None) {
-            Ok(Inserted::Added) => storage.commit(transaction, Durability::Applied).map(|_| ()),
+            Ok(Inserted::Added) => storage.by_member().commit(transaction, Durability::Applied).map(|_| ()),
             Ok(Inserted::CommitFirst) => unreachable!("a transaction of one never waits for itself"),
             Err(error) => {
                 storage.abandon(transaction);
@@ -74,7 +74,7 @@ fn hide(name: &str) -> Modification {
 }
 
 fn modify(storage: &Storage, collection: &str, modification: &Modification) -> Result<()> {
-    let catalog = storage.lock_catalog();
+    let catalog = storage.by_member().lock_catalog();
     catalog.collection(&name(collection)).expect("there").modify(modification)
 }
 
@@ -95,9 +95,9 @@ fn a_collection_dropped_while_an_index_of_it_turns_multikey_stays_dropped_over_a
         let storage = open(folder.path());
         fill(&storage, "c");
         // After its first batch; those that follow tell of arrays.
-        let built = storage.create_index(&name("c"), on_a(false), &mut |done, _| {
+        let built = storage.by_member().create_index(&name("c"), on_a(false), &mut |done, _| {
             if done < i32::MAX as u64 && storage.collection(&name("c")).is_some() {
-                storage.drop_collection(&name("c"))?;
+                storage.by_member().drop_collection(&name("c"))?;
             }
             Ok(())
         });
@@ -113,8 +113,10 @@ fn a_collection_renamed_while_an_index_of_it_turns_multikey_keeps_its_new_name_o
     {
         let storage = open(folder.path());
         fill(&storage, "c");
-        let built = storage.create_index(&name("c"), on_a(false), &mut |_, _| match storage.collection(&name("c")) {
-            Some(_) => storage.rename_collection(&name("c"), &name("d"), false),
+        let built = storage.by_member().create_index(&name("c"), on_a(false), &mut |_, _| match storage
+            .collection(&name("c"))
+        {
+            Some(_) => storage.by_member().rename_collection(&name("c"), &name("d"), false),
             None => Ok(()),
         });
         built.expect("built");
@@ -133,7 +135,7 @@ fn an_index_altered_while_it_is_built_is_completed_and_keeps_keys_unique() {
         let storage = open(folder.path());
         fill(&storage, "c");
         let mut is_altered = false;
-        let built = storage.create_index(&name("c"), on_a(true), &mut |_, _| {
+        let built = storage.by_member().create_index(&name("c"), on_a(true), &mut |_, _| {
             if !std::mem::replace(&mut is_altered, true) {
                 modify(&storage, "c", &hide("a_1"))?;
             }
@@ -156,10 +158,10 @@ fn a_build_that_panics_leaves_no_index_that_others_would_wait_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = open(folder.path());
     fill(&storage, "c");
-    let build = || storage.create_index(&name("c"), on_a(false), &mut |_, _| panic!("drawn by the test"));
+    let build = || storage.by_member().create_index(&name("c"), on_a(false), &mut |_, _| panic!("drawn by the test"));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(build)).is_err());
     assert!(storage.collection(&name("c")).expect("there").indexes().is_empty());
-    storage.create_index(&name("c"), on_a(false), &mut |_, _| Ok(())).expect("built");
+    storage.by_member().create_index(&name("c"), on_a(false), &mut |_, _| Ok(())).expect("built");
     assert_valid(&storage, "c");
 }
 
@@ -170,10 +172,10 @@ fn what_is_held_is_neither_dropped_nor_altered_by_anybody_else() {
     create(&storage, "c", &rawdoc! { "capped": true, "size": 8192 });
     let is_dropped = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let catalog = storage.lock_catalog();
+        let catalog = storage.by_member().lock_catalog();
         let held = catalog.collection(&name("c")).expect("there");
         scope.spawn(|| {
-            storage.drop_collection(&name("c")).expect("dropped");
+            storage.by_member().drop_collection(&name("c")).expect("dropped");
             is_dropped.store(true, Ordering::SeqCst);
         });
         // Long enough for a drop that does not wait.
@@ -252,7 +254,10 @@ fn the_end_of_a_build_leaves_the_files_of_the_others() {
                     insert(storage, &collection, &rawdoc! { "_id": 1, "a": 1 }).expect("inserted");
                     let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" });
                     let definition = definition.expect("a valid definition");
-                    storage.create_index(&name(&collection), definition, &mut |_, _| Ok(())).expect("built");
+                    storage
+                        .by_member()
+                        .create_index(&name(&collection), definition, &mut |_, _| Ok(()))
+                        .expect("built");
                 }
             });
         }

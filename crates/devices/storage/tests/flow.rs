@@ -19,7 +19,7 @@ fn open() -> (Arc<Storage>, Arc<Collection>, tempfile::TempDir) {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
     let storage = Storage::open(directory.path(), options).unwrap();
     let namespace = Namespace::new("test", "c").unwrap();
-    let created = storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap();
+    let created = storage.by_member().create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
     storage.set_commit_point(storage.queue().applied());
     (storage, collection, directory)
@@ -46,7 +46,7 @@ fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) 
             storage
                 .insert(&mut transaction, &collection, &rawdoc! { "_id": id as i64, "t": text.as_str() }, None)
                 .unwrap();
-            throttle.commit(&storage, transaction, Durability::Applied).unwrap();
+            throttle.commit(storage.by_member(), transaction, Durability::Applied).unwrap();
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -101,7 +101,7 @@ fn an_operation_of_one_step_costs_no_sync_and_one_of_two_asks_for_it() {
         throttle.wait(&storage, &|| Ok(())).unwrap();
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, &collection, &rawdoc! { "_id": id, "t": text.as_str() }, None).unwrap();
-        throttle.commit(&storage, transaction, Durability::Applied).unwrap();
+        throttle.commit(storage.by_member(), transaction, Durability::Applied).unwrap();
         assert_eq!(syncs(), before + synced);
     }
 }
@@ -118,7 +118,7 @@ fn small_writes_make_steps_small_and_large_ones_leave_them() {
         let document = rawdoc! { "_id": id, "t": "x".repeat(bytes) };
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, &collection, &document, None).unwrap();
-        throttle.commit(&storage, transaction, Durability::Applied).unwrap();
+        throttle.commit(storage.by_member(), transaction, Durability::Applied).unwrap();
     };
     let large = step_bytes(&storage);
     // Loaders, of some megabytes in many transactions, and what the member does by itself.
@@ -175,7 +175,7 @@ fn a_wait_can_be_interrupted() {
         }
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, &collection, &rawdoc! { "_id": id, "t": text.as_str() }, None).unwrap();
-        throttle.commit(&storage, transaction, Durability::Applied).unwrap();
+        throttle.commit(storage.by_member(), transaction, Durability::Applied).unwrap();
     }
     let outcome = outcome.into_inner().unwrap();
     assert_eq!(outcome.unwrap_err().code, baton_types::ErrorCode::Interrupted);

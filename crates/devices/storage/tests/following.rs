@@ -4,11 +4,11 @@ mod common;
 
 use baton_storage::{
     CarriedOut, Collection, Durability, EntryChange, Fact, Inserted, RetryImage, Statement, Storage, Transaction,
-    WriteGate, optime_of, record_key,
+    WriteGate, Writer, optime_of, record_key,
 };
 use baton_types::{ErrorCode, Namespace, OpTime, Result, Timestamp};
 use bson::{Binary, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use common::{change, create, documents, index, insert, log, name, open};
+use common::{change, create, create_as, documents, index, index_as, insert, log, name, open};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ fn kind(entry: &RawDocument) -> &str {
 }
 
 /// Carries out the command of an entry, as far as these tests have commands.
-fn carry_out(storage: &Storage, entry: &RawDocument) -> Result<()> {
+fn carry_out(writer: Writer<'_>, entry: &RawDocument) -> Result<()> {
     let o = entry.get_document("o").expect("o");
     let (command, value) = o.iter().next().expect("a command").expect("well-formed");
     let target = value.as_str().expect("a collection");
@@ -43,13 +43,13 @@ fn carry_out(storage: &Storage, entry: &RawDocument) -> Result<()> {
     match command.as_str() {
         "create" => {
             let uuid = entry.get_binary("ui").expect("a uuid").bytes.try_into().expect("16 bytes");
-            create(storage, target, uuid, &rest()).map(|_| ())
+            create_as(writer, target, uuid, &rest()).map(|_| ())
         }
-        "createIndexes" => index(storage, target, &rest()),
-        "drop" => storage.drop_collection(&name(target)).map(|_| ()),
+        "createIndexes" => index_as(writer, target, &rest()),
+        "drop" => writer.drop_collection(&name(target)).map(|_| ()),
         "dropIndexes" => {
-            let collection = storage.collection(&name(target)).expect("there");
-            storage.drop_index(&collection, o.get_str("index").expect("an index"))
+            let collection = writer.collection(&name(target)).expect("there");
+            writer.drop_index(&collection, o.get_str("index").expect("an index"))
         }
         other => unreachable!("no test logs {other}"),
     }
@@ -60,7 +60,7 @@ fn follow(follower: &Storage, entries: &[RawDocumentBuf]) {
     for part in entries.chunk_by(|a, b| (kind(a) == "c") == (kind(b) == "c")) {
         if kind(&part[0]) == "c" {
             for entry in part {
-                follower.replay(entry, || carry_out(follower, entry)).expect("replayed");
+                follower.replay(entry, |writer| carry_out(writer, entry)).expect("replayed");
             }
         } else {
             let part: Vec<&RawDocument> = part.iter().map(AsRef::as_ref).collect();
@@ -122,9 +122,12 @@ fn live(primary: &Storage) {
     let short = create(primary, "short", [3; 16], &rawdoc! {}).expect("created");
     insert(primary, &short, &rawdoc! { "_id": 1 }).expect("inserted");
     index(primary, "short", &rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("built");
-    primary.drop_index(&short, "a_1").expect("dropped");
-    primary.drop_collection(&name("short")).expect("dropped");
-    primary.note(&Namespace::new("admin", "$cmd").expect("valid"), &rawdoc! { "msg": "hello" }).expect("noted");
+    primary.by_member().drop_index(&short, "a_1").expect("dropped");
+    primary.by_member().drop_collection(&name("short")).expect("dropped");
+    primary
+        .by_member()
+        .note(&Namespace::new("admin", "$cmd").expect("valid"), &rawdoc! { "msg": "hello" })
+        .expect("noted");
     let (key, lsid) = ([5; 16], lsid(&[5; 16]));
     let session = primary.session(&key).expect("readable");
     let mut record = session.begin(9).expect("the first write");
@@ -144,7 +147,7 @@ fn live(primary: &Storage) {
             reply.append(bson::cstr!("nModified"), 1);
         }
         record.add(&mut transaction, &session, stmt_id, reply);
-        record.last = primary.commit(transaction, Durability::Applied).expect("committed");
+        record.last = primary.by_member().commit(transaction, Durability::Applied).expect("committed");
     }
 }
 
@@ -183,14 +186,14 @@ fn a_log_applied_to_documents_that_are_ahead_of_it_ends_the_same() {
     let ahead = documents(&primary, "users");
     // As a copy taken late would be: the documents of the end, and then the whole log.
     follower
-        .replay(&entries[0], || {
-            carry_out(&follower, &entries[0])?;
-            let users = follower.collection(&name("users")).expect("created");
+        .replay(&entries[0], |writer| {
+            carry_out(writer, &entries[0])?;
+            let users = writer.collection(&name("users")).expect("created");
             for document in &ahead {
-                let mut transaction = Transaction::default();
-                let done = follower.carry_out(&mut transaction, &users, EntryChange::Put(document), None)?;
+                let mut transaction = writer.transaction();
+                let done = writer.carry_out(&mut transaction, &users, EntryChange::Put(document), None)?;
                 assert!(matches!(done, CarriedOut::Done(None)));
-                follower.commit(transaction, Durability::Applied)?;
+                writer.commit(transaction, Durability::Applied)?;
             }
             Ok(())
         })
@@ -212,7 +215,7 @@ fn a_member_that_is_stopped_while_it_applies_has_an_entry_and_its_effect_or_neit
         let statement = Statement { lsid: &lsid, txn_number: 1, stmt_id: id, prev: OpTime::ZERO, image: None };
         let added = primary.insert(&mut transaction, &c, &rawdoc! { "_id": id, "x": id }, Some(statement));
         assert_eq!(added.expect("inserted"), Inserted::Added);
-        primary.commit(transaction, Durability::Applied).expect("committed");
+        primary.by_member().commit(transaction, Durability::Applied).expect("committed");
     }
     let entries = log(&primary);
     let follower = open_to_follow(folders[1].path());
@@ -381,7 +384,7 @@ fn retryable(storage: &Storage, c: &Arc<Collection>, lsid: &RawDocument, number:
     let added = storage.insert(&mut transaction, c, &document, Some(statement)).expect("inserted");
     assert_eq!(added, Inserted::Added);
     record.add(&mut transaction, &handle, 0, rawdoc! { "n": 1 });
-    record.last = storage.commit(transaction, Durability::Applied).expect("committed");
+    record.last = storage.by_member().commit(transaction, Durability::Applied).expect("committed");
 }
 
 fn answers_again(storage: &Storage, session: &[u8], number: i64) -> bool {
@@ -511,7 +514,7 @@ fn a_second_rollback_soon_after_the_first_brings_back_what_was_there_in_between(
             }
             insert(storage, &ring, &rawdoc! { "_id": 100 * by }).expect("inserted");
             if by > 2 {
-                storage.drop_index(&c, "m_1").expect("dropped");
+                storage.by_member().drop_index(&c, "m_1").expect("dropped");
                 change(storage, &c, 3, None, set(7000 * by)).expect("changed");
                 change(storage, &c, 4, None, |_| None).expect("deleted");
             }
@@ -594,7 +597,7 @@ fn a_rollback_that_the_log_forbids_changes_nothing() {
         "ts": bson::Timestamp::from(Timestamp::from_u64(storage.last_entry().timestamp.as_u64() + 1)), "t": 1_i64, "v": 2_i64,
         "wall": bson::DateTime::now(),
     };
-    storage.replay(&entry, || Ok(())).expect("logged");
+    storage.replay(&entry, |_| Ok(())).expect("logged");
     let all = log(&storage);
     assert_eq!(storage.roll_back(common, removed.path()).expect_err("a collMod").code, ErrorCode(127));
     let elsewhere = OpTime { term: 9, ..common };
@@ -625,14 +628,14 @@ fn a_drop_that_is_rolled_back_after_a_restart_brings_back_all_there_was() {
         change(&storage, &c, 7, None, |_| Some(rawdoc! { "_id": 7, "n": 1000 })).expect("changed");
         // The index that comes back has an entry of the version in the middle, which is of no document then or now.
         change(&storage, &c, 9, None, |_| Some(rawdoc! { "_id": 9, "n": 2000 })).expect("changed");
-        storage.drop_index(&c, "n_1").expect("dropped");
+        storage.by_member().drop_index(&c, "n_1").expect("dropped");
         change(&storage, &c, 8, None, |_| Some(rawdoc! { "_id": 8, "n": 9 })).expect("changed");
         change(&storage, &c, 9, None, |_| Some(rawdoc! { "_id": 9, "n": 3000 })).expect("changed");
         insert(&storage, &c, &rawdoc! { "_id": 500, "n": 9 }).expect("inserted");
         insert(&storage, &ring, &rawdoc! { "_id": 7 }).expect("inserted");
         insert(&storage, &ring, &rawdoc! { "_id": 8 }).expect("inserted, and 2 and 3 let go");
-        storage.rename_collection(&name("scratch"), &name("ring"), true).expect("renamed");
-        storage.drop_collection(&name("c")).expect("dropped");
+        storage.by_member().rename_collection(&name("scratch"), &name("ring"), true).expect("renamed");
+        storage.by_member().drop_collection(&name("c")).expect("dropped");
         let other = create(&storage, "c", [3; 16], &rawdoc! {}).expect("created");
         insert(&storage, &other, &rawdoc! { "_id": 1 }).expect("inserted");
         storage.sync();

@@ -55,7 +55,7 @@ fn open(directory: &std::path::Path, gate: &Arc<NotingGate>, oplog_bytes_max: u6
     storage.tasks().bind(Arc::clone(gate) as Arc<dyn Gate>);
     let namespace = Namespace::new("test", "c").unwrap();
     let options = CollectionOptions::parse(&rawdoc! {}).unwrap();
-    let collection = match storage.create_collection(&namespace, options, [7; 16]).unwrap() {
+    let collection = match storage.by_member().create_collection(&namespace, options, [7; 16]).unwrap() {
         CreateOutcome::Created(collection) | CreateOutcome::Exists(collection) => collection,
     };
     (storage, collection)
@@ -64,7 +64,7 @@ fn open(directory: &std::path::Path, gate: &Arc<NotingGate>, oplog_bytes_max: u6
 fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocumentBuf) {
     let mut transaction = Transaction::default();
     storage.insert(&mut transaction, collection, document, None).unwrap();
-    storage.commit(transaction, Durability::Applied).unwrap();
+    storage.by_member().commit(transaction, Durability::Applied).unwrap();
 }
 
 #[test]
@@ -79,8 +79,11 @@ fn what_can_wait_asks_the_gate_and_is_registered() {
         }
         storage.flush().unwrap();
     }
-    storage.create_collection(&Namespace::new("test", "gone").unwrap(), CollectionOptions::default(), [8; 16]).unwrap();
-    storage.drop_collection(&Namespace::new("test", "gone").unwrap()).unwrap();
+    storage
+        .by_member()
+        .create_collection(&Namespace::new("test", "gone").unwrap(), CollectionOptions::default(), [8; 16])
+        .unwrap();
+    storage.by_member().drop_collection(&Namespace::new("test", "gone").unwrap()).unwrap();
     let work = || {
         storage.tend_compaction().unwrap();
         storage.free_dropped(&|| true).unwrap();
@@ -125,10 +128,10 @@ fn what_somebody_waits_for_asks_how_hard_it_may_work() {
     }
     storage.flush().unwrap();
     let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "n": 1 }, "name": "n_1" }).unwrap();
-    storage.create_index(&collection.namespace, definition, &mut |_, _| Ok(())).unwrap();
+    storage.by_member().create_index(&collection.namespace, definition, &mut |_, _| Ok(())).unwrap();
     let checkpoint = storage.begin_checkpoint("a test").unwrap();
     storage.end_checkpoint(checkpoint.id);
-    storage.drop_collection(&collection.namespace).unwrap();
+    storage.by_member().drop_collection(&collection.namespace).unwrap();
     let expected = [
         TaskKind::Flush,
         TaskKind::IndexBuild,

@@ -23,7 +23,8 @@ fn name() -> Namespace {
 }
 
 fn create(storage: &Storage) -> Arc<Collection> {
-    let outcome = storage.create_collection(&name(), CollectionOptions::default(), [1; 16]).expect("created");
+    let outcome =
+        storage.by_member().create_collection(&name(), CollectionOptions::default(), [1; 16]).expect("created");
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;
     collection
 }
@@ -35,7 +36,7 @@ fn collection(storage: &Storage) -> Arc<Collection> {
 fn insert(storage: &Storage, document: &RawDocument) -> Result<()> {
     let mut transaction = Transaction::default();
     match storage.insert(&mut transaction, &collection(storage), document, None) {
-        Ok(Inserted::Added) => storage.commit(transaction, Durability::Applied).map(|_| ()),
+        Ok(Inserted::Added) => storage.by_member().commit(transaction, Durability::Applied).map(|_| ()),
         Ok(Inserted::CommitFirst) => unreachable!("a transaction of one never waits for itself"),
         Err(error) => {
             storage.abandon(transaction);
@@ -64,7 +65,7 @@ fn build() -> IndexBuild {
 }
 
 fn start(storage: &Storage) -> Started {
-    let catalog = storage.lock_catalog();
+    let catalog = storage.by_member().lock_catalog();
     let held = catalog.collection(&name()).expect("there");
     held.start_build(&build(), &definitions(), true).expect("begun")
 }
@@ -74,7 +75,7 @@ fn under_way(storage: &Storage) -> BuildOfSet {
 }
 
 fn commit(storage: &Storage) -> bool {
-    let catalog = storage.lock_catalog();
+    let catalog = storage.by_member().lock_catalog();
     catalog.collection(&name()).expect("there").commit_build(BUILD).expect("committed")
 }
 
@@ -173,7 +174,7 @@ fn a_pass_that_follows_takes_what_one_that_asks_refuses() {
             assert!(storage.lock_document(&mut transaction, collection, &record));
             let twin = rawdoc! { "_id": "twin", "a": 7 };
             storage.delete(&mut transaction, collection, &record, &twin, None)?;
-            storage.commit(transaction, Durability::Applied)
+            storage.by_member().commit(transaction, Durability::Applied)
         })
         .expect("deleted");
     assert_eq!(pass(Pass::Verify), Ok(()));
@@ -190,11 +191,11 @@ fn a_build_that_is_given_up_leaves_nothing_and_a_pass_under_way_ends() {
     let of = under_way(&storage);
     let cause = Error::new(ErrorCode::Interrupted, "killed");
     let ended = storage.fill_build(&of, Pass::Follow, &mut FillPosition::default(), &Arc::default(), &mut |_, _| {
-        storage.abort_build(of.collection, BUILD, &cause).map(|_| ())
+        storage.by_member().abort_build(of.collection, BUILD, &cause).map(|_| ())
     });
     assert_eq!(ended.map_err(|error| error.code), Err(ErrorCode::IndexBuildAborted));
     assert!(collection(&storage).indexes().is_empty());
-    assert!(!storage.abort_build(of.collection, BUILD, &cause).expect("asked"));
+    assert!(!storage.by_member().abort_build(of.collection, BUILD, &cause).expect("asked"));
     let log = storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable");
     let last = log.last().expect("an entry").get_document("o").expect("o");
     let cause = last.get_document("cause").expect("a cause");
@@ -219,7 +220,7 @@ fn dropping_an_index_that_a_build_makes_gives_up_the_build() {
     let storage = open(folder.path());
     filled(&storage);
     start(&storage);
-    storage.drop_index(&collection(&storage), "b_1").expect("dropped");
+    storage.by_member().drop_index(&collection(&storage), "b_1").expect("dropped");
     assert!(collection(&storage).indexes().is_empty());
     assert_eq!(commands(&storage), ["create", "startIndexBuild", "abortIndexBuild"]);
 }
@@ -232,7 +233,7 @@ fn a_build_gets_another_quorum_and_keeps_it_over_a_restart() {
         let storage = open(folder.path());
         filled(&storage);
         start(&storage);
-        let catalog = storage.lock_catalog();
+        let catalog = storage.by_member().lock_catalog();
         let held = catalog.collection(&name()).expect("there");
         assert!(held.set_commit_quorum(&changed).expect("set"));
         let other = IndexBuild { uuid: [8; 16], ..changed.clone() };

@@ -44,7 +44,7 @@ fn insert(storage: &Storage, document: &RawDocument) -> Result<()> {
     storage.with_collection(&name(), |collection| {
         let mut transaction = Transaction::default();
         match storage.insert(&mut transaction, collection.expect("there"), document, None) {
-            Ok(Inserted::Added) => storage.commit(transaction, Durability::Applied).map(|_| ()),
+            Ok(Inserted::Added) => storage.by_member().commit(transaction, Durability::Applied).map(|_| ()),
             Ok(Inserted::CommitFirst) => unreachable!("a transaction of one never waits for itself"),
             Err(error) => {
                 storage.abandon(transaction);
@@ -71,7 +71,7 @@ fn change(storage: &Storage, id: i32, after: Option<&RawDocument>) -> Result<boo
             None => storage.delete(&mut transaction, collection, &record, &before, None),
         };
         match changed {
-            Ok(()) => storage.commit(transaction, Durability::Applied).map(|_| true),
+            Ok(()) => storage.by_member().commit(transaction, Durability::Applied).map(|_| true),
             Err(error) => {
                 storage.abandon(transaction);
                 Err(error)
@@ -81,7 +81,8 @@ fn change(storage: &Storage, id: i32, after: Option<&RawDocument>) -> Result<boo
 }
 
 fn filled(storage: &Storage) {
-    let outcome = storage.create_collection(&name(), CollectionOptions::default(), [1; 16]).expect("created");
+    let outcome =
+        storage.by_member().create_collection(&name(), CollectionOptions::default(), [1; 16]).expect("created");
     assert!(matches!(outcome, CreateOutcome::Created(_)));
     for id in 0..DOCUMENTS {
         insert(storage, &document(id, id * 7)).expect("inserted");
@@ -98,7 +99,7 @@ fn start(storage: &Storage) {
         ),
     ];
     let build = IndexBuild { uuid: BUILD, commit_quorum: RawBson::Int32(1) };
-    let catalog = storage.lock_catalog();
+    let catalog = storage.by_member().lock_catalog();
     let held = catalog.collection(&name()).expect("there");
     assert_eq!(held.start_build(&build, &definitions, true).expect("begun"), Started::Building);
 }
@@ -115,7 +116,7 @@ fn fill(storage: &Storage, pass: Pass, progress: &mut dyn FnMut(BuildPhase, u64)
 }
 
 fn commit(storage: &Storage) {
-    let catalog = storage.lock_catalog();
+    let catalog = storage.by_member().lock_catalog();
     assert!(catalog.collection(&name()).expect("there").commit_build(BUILD).expect("committed"));
 }
 
@@ -320,7 +321,7 @@ fn a_restart_of_a_sparse_build_goes_on_too() {
     {
         let storage = open(&path);
         filled(&storage);
-        let catalog = storage.lock_catalog();
+        let catalog = storage.by_member().lock_catalog();
         let held = catalog.collection(&name()).expect("there");
         let sparse = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "z": 1 }, "name": "z_1", "sparse": true });
         let build = IndexBuild { uuid: BUILD, commit_quorum: RawBson::Int32(1) };
@@ -463,11 +464,11 @@ fn a_drop_or_an_end_in_any_phase_leaves_nothing() {
                 is_done = true;
                 change(&storage, 5, Some(&document(5, 1_000))).expect("changed");
                 match how {
-                    "collection" => assert!(storage.drop_collection(&name()).expect("dropped").is_some()),
-                    "index" => storage.drop_index(&collection(&storage), "a_1").expect("dropped"),
+                    "collection" => assert!(storage.by_member().drop_collection(&name()).expect("dropped").is_some()),
+                    "index" => storage.by_member().drop_index(&collection(&storage), "a_1").expect("dropped"),
                     _ => {
                         let cause = Error::new(ErrorCode::Interrupted, "killed");
-                        assert!(storage.abort_build(of.collection, BUILD, &cause).expect("ended"));
+                        assert!(storage.by_member().abort_build(of.collection, BUILD, &cause).expect("ended"));
                     }
                 }
             });

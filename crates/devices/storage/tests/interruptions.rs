@@ -27,7 +27,8 @@ impl Ground {
         let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
         let storage = Storage::open(directory.path(), options).expect("the directory opens");
         let namespace = Namespace::new("test", "c").expect("a valid name");
-        let outcome = storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).expect("created");
+        let outcome =
+            storage.by_member().create_collection(&namespace, CollectionOptions::default(), [7; 16]).expect("created");
         let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;
         let ground = Self { storage, collection, _directory: directory };
         if let Some(index) = index {
@@ -40,6 +41,7 @@ impl Ground {
         let definition = IndexDefinition::parse(index)?;
         let namespace = &self.collection.namespace;
         self.storage
+            .by_member()
             .create_index_if(
                 |catalog| Ok(Some((catalog.collection(namespace).expect("there"), definition))),
                 asked,
@@ -51,7 +53,7 @@ impl Ground {
     fn insert(&self, document: &RawDocument, asked: &Arc<Interruption>) -> Result<()> {
         let mut transaction = Transaction::asking(asked);
         match self.storage.insert(&mut transaction, &self.collection, document, None)? {
-            Inserted::Added => self.storage.commit(transaction, Durability::Applied).map(drop),
+            Inserted::Added => self.storage.by_member().commit(transaction, Durability::Applied).map(drop),
             Inserted::CommitFirst => unreachable!("nobody holds a lock"),
         }
     }
@@ -61,7 +63,7 @@ impl Ground {
         let mut transaction = Transaction::asking(asked);
         assert!(self.storage.lock_document(&mut transaction, &self.collection, &record));
         self.storage.update(&mut transaction, &self.collection, &record, (before, after), after, None)?;
-        self.storage.commit(transaction, Durability::Applied).map(drop)
+        self.storage.by_member().commit(transaction, Durability::Applied).map(drop)
     }
 
     fn documents(&self) -> usize {

@@ -20,7 +20,7 @@ const BUILD: [u8; 16] = [7; 16];
 fn open(path: &Path) -> (Arc<Storage>, Arc<Collection>) {
     let options = StorageOptions { cache_bytes: 64 << 20, index_build_bytes: 4 << 10, ..StorageOptions::default() };
     let storage = Storage::open(path, options).unwrap();
-    let created = storage.create_collection(&name(), CollectionOptions::default(), [1; 16]).unwrap();
+    let created = storage.by_member().create_collection(&name(), CollectionOptions::default(), [1; 16]).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
     (storage, collection)
 }
@@ -32,7 +32,7 @@ fn name() -> Namespace {
 fn insert(storage: &Storage, c: &Arc<Collection>, document: &RawDocument) {
     let mut transaction = Transaction::default();
     assert_eq!(storage.insert(&mut transaction, c, document, None).unwrap(), Inserted::Added);
-    storage.commit(transaction, Durability::Applied).unwrap();
+    storage.by_member().commit(transaction, Durability::Applied).unwrap();
 }
 
 /// Replaces a document, or deletes it.
@@ -46,12 +46,12 @@ fn change(storage: &Storage, c: &Arc<Collection>, id: i32, after: Option<&RawDoc
         Some(after) => storage.update(&mut transaction, c, &record, (&before, after), after, None).unwrap(),
         None => storage.delete(&mut transaction, c, &record, &before, None).unwrap(),
     }
-    storage.commit(transaction, Durability::Applied).unwrap();
+    storage.by_member().commit(transaction, Durability::Applied).unwrap();
 }
 
 fn start(storage: &Storage, spec: &RawDocument) -> Started {
     let build = IndexBuild { uuid: BUILD, commit_quorum: RawBson::Int32(1) };
-    let catalog = storage.lock_catalog();
+    let catalog = storage.by_member().lock_catalog();
     let definition = IndexDefinition::parse(spec).unwrap();
     catalog.collection(&name()).unwrap().start_build(&build, &[definition], true).unwrap()
 }
@@ -87,7 +87,7 @@ fn whether_a_collection_is_empty_is_not_asked_of_all_that_was_deleted() {
     assert!(walked < 1200, "{walked} keys while nobody may write");
     let of = under_way(&storage);
     storage.fill_build(&of, Pass::Decide, &mut FillPosition::default(), &Arc::default(), &mut |_, _| Ok(())).unwrap();
-    assert!(storage.lock_catalog().collection(&name()).unwrap().commit_build(BUILD).unwrap());
+    assert!(storage.by_member().lock_catalog().collection(&name()).unwrap().commit_build(BUILD).unwrap());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn who_asks_whether_a_key_is_unique_does_not_walk_over_what_was_deleted_behind_i
     let directory = tempfile::tempdir().unwrap();
     let (storage, c) = open(directory.path());
     let spec = rawdoc! { "v": 2, "key": { "n": 1 }, "name": "n_1", "unique": true };
-    storage.create_index(&name(), IndexDefinition::parse(&spec).unwrap(), &mut |_, _| Ok(())).unwrap();
+    storage.by_member().create_index(&name(), IndexDefinition::parse(&spec).unwrap(), &mut |_, _| Ok(())).unwrap();
     for id in 1..=DELETED {
         insert(&storage, &c, &rawdoc! { "_id": id, "n": id });
     }
@@ -138,7 +138,7 @@ fn drained(documents: &[RawDocumentBuf], after: impl Fn(&RawDocument) -> RawDocu
             Ok(())
         })
         .unwrap();
-    assert!(storage.lock_catalog().collection(&name()).unwrap().commit_build(BUILD).unwrap());
+    assert!(storage.by_member().lock_catalog().collection(&name()).unwrap().commit_build(BUILD).unwrap());
     let report = storage.validate(&c, &mut |_, _| Ok(())).unwrap();
     assert!(report.is_valid(), "{:?}", report.errors);
     steps
@@ -184,7 +184,7 @@ fn what_a_build_has_sorted_is_removed_when_nobody_waits_for_it() {
         });
     assert!(stopped.is_err() && storage.build_file_figures().0 > 0);
     let files = storage.build_file_figures();
-    storage.drop_collection(&name()).unwrap();
+    storage.by_member().drop_collection(&name()).unwrap();
     assert_eq!(storage.build_file_figures(), files, "files were removed while the catalog was held");
     storage.free_dropped(&|| true).unwrap();
     assert_eq!(storage.build_file_figures(), (0, 0));

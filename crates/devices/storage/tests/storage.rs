@@ -19,7 +19,7 @@ fn open(path: &Path) -> Arc<Storage> {
 fn create(storage: &Storage, name: &str, options: RawDocumentBuf) -> Arc<Collection> {
     let namespace = Namespace::new("test", name).expect("a valid name");
     let options = CollectionOptions::parse(&options).expect("valid options");
-    match storage.create_collection(&namespace, options, [7; 16]).expect("created") {
+    match storage.by_member().create_collection(&namespace, options, [7; 16]).expect("created") {
         CreateOutcome::Created(collection) | CreateOutcome::Exists(collection) => collection,
     }
 }
@@ -28,7 +28,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocumen
     let mut transaction = Transaction::default();
     match storage.insert(&mut transaction, collection, document, None) {
         Ok(Inserted::Added) => {
-            storage.commit(transaction, Durability::Synced).expect("committed");
+            storage.by_member().commit(transaction, Durability::Synced).expect("committed");
             Ok(())
         }
         Ok(Inserted::CommitFirst) => unreachable!("nobody holds a lock for long"),
@@ -46,7 +46,7 @@ fn replace(storage: &Storage, collection: &Arc<Collection>, id: i32, after: &Raw
     let before = storage.get(collection, &record).expect("readable").expect("there").to_vec();
     let before = RawDocument::from_bytes(&before).expect("a document");
     storage.update(&mut transaction, collection, &record, (before, after), after, None).expect("updated");
-    storage.commit(transaction, Durability::Applied).expect("committed");
+    storage.by_member().commit(transaction, Durability::Applied).expect("committed");
 }
 
 fn documents(storage: &Storage, collection: &Collection) -> Vec<RawDocumentBuf> {
@@ -60,7 +60,7 @@ fn documents(storage: &Storage, collection: &Collection) -> Vec<RawDocumentBuf> 
 
 fn index(storage: &Storage, collection: &Collection, spec: &RawDocument) -> baton_types::Result<()> {
     let definition = IndexDefinition::parse(spec)?;
-    storage.create_index(&collection.namespace, definition, &mut |_, _| Ok(()))
+    storage.by_member().create_index(&collection.namespace, definition, &mut |_, _| Ok(()))
 }
 
 fn assert_valid(storage: &Storage, collection: &Arc<Collection>) {
@@ -129,7 +129,7 @@ fn an_index_built_over_documents_and_kept_by_writers_validates() {
     assert_eq!(error.expect_err("a repeats").code, ErrorCode::DuplicateKey);
     assert!(collection.index("bad").is_none(), "a failed build leaves nothing");
 
-    storage.drop_index(&collection, "a_1").expect("dropped");
+    storage.by_member().drop_index(&collection, "a_1").expect("dropped");
     assert_eq!(collection.indexes().len(), 1);
     assert_valid(&storage, &collection);
 }
@@ -184,10 +184,10 @@ fn dropping_and_renaming_leave_no_keys_behind() {
         insert(&storage, &collection, &rawdoc! { "_id": id }).expect("inserted");
     }
     let renamed = Namespace::new("test", "d").expect("valid");
-    storage.rename_collection(&collection.namespace, &renamed, false).expect("renamed");
+    storage.by_member().rename_collection(&collection.namespace, &renamed, false).expect("renamed");
     let now = storage.collection(&renamed).expect("there under its new name");
     assert_eq!((documents(&storage, &now).len(), now.uuid), (10, collection.uuid));
-    storage.drop_collection(&renamed).expect("dropped").expect("was there");
+    storage.by_member().drop_collection(&renamed).expect("dropped").expect("was there");
     assert!(storage.collection(&renamed).is_none());
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !documents(&storage, &collection).is_empty() {
@@ -219,7 +219,7 @@ fn a_time_before_a_copy_took_its_name_is_not_read() {
             drop_target: true,
             drop_source,
         };
-        storage.copy_collection(&request, &mut |_, _| Ok(())).expect("copied");
+        storage.by_member().copy_collection(&request, &mut |_, _| Ok(())).expect("copied");
         let refused = storage.view_at(Some(before)).map(drop).expect_err("the catalog of now misreads that time");
         assert_eq!(refused.code, ErrorCode::SnapshotUnavailable, "to {to}");
         storage.view_at(Some(storage.queue().applied().timestamp)).expect("readable since the copy");
@@ -235,7 +235,7 @@ fn a_temporary_collection_lasts_once_renamed_and_else_goes_with_the_restart() {
         let storage = open(directory.path());
         let renamed = create(&storage, "one", rawdoc! { "temp": true });
         insert(&storage, &renamed, &rawdoc! { "_id": 1 }).expect("inserted");
-        storage.rename_collection(&renamed.namespace, &lasting, false).expect("renamed");
+        storage.by_member().rename_collection(&renamed.namespace, &lasting, false).expect("renamed");
         let left = create(&storage, "other", rawdoc! { "temp": true });
         insert(&storage, &left, &rawdoc! { "_id": 1 }).expect("inserted");
     }
@@ -261,7 +261,7 @@ fn what_a_session_did_is_known_after_a_restart_until_it_expires() {
                 let document = rawdoc! { "_id": txn_number * 10 + i64::from(stmt_id) };
                 storage.insert(&mut transaction, &collection, &document, None).expect("inserted");
                 record.add(&mut transaction, &session, stmt_id, reply.clone());
-                storage.commit(transaction, Durability::Synced).expect("committed");
+                storage.by_member().commit(transaction, Durability::Synced).expect("committed");
             }
         }
     }
@@ -352,7 +352,7 @@ fn count_up(storage: &Storage, collection: &Arc<Collection>, wrap: i32) {
             storage.update(&mut transaction, collection, &record, (before, &after), &after, None).expect("updated");
         }
     }
-    storage.commit(transaction, Durability::Synced).expect("committed");
+    storage.by_member().commit(transaction, Durability::Synced).expect("committed");
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn write_wanting_syncs(storage: &Arc<Storage>, writers: i32, first: i32) -> bato
                     storage
                         .insert(&mut transaction, collection, &rawdoc! { "_id": first + writer * 1000 + n }, None)
                         .expect("inserted");
-                    storage.commit(transaction, Durability::Wanted).expect("committed");
+                    storage.by_member().commit(transaction, Durability::Wanted).expect("committed");
                 }
             });
         }
@@ -446,6 +446,7 @@ fn a_note_that_is_waited_for_is_on_disk_when_a_lone_writer_returns() {
     let storage = open(directory.path());
     let namespace = Namespace::new("admin", "$cmd").expect("a name");
     let noted = storage
+        .by_member()
         .note_durably(&namespace, &rawdoc! { "msg": "nothing" }, Durability::Wanted)
         .expect("this member writes");
     assert_eq!(storage.queue().durable(), noted);
@@ -531,7 +532,7 @@ fn an_index_build_that_panics_leaves_nothing() {
     }
     let definition = || IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("valid");
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        storage.create_index(&collection.namespace, definition(), &mut |done, _| {
+        storage.by_member().create_index(&collection.namespace, definition(), &mut |done, _| {
             assert!(done < 500, "on purpose");
             Ok(())
         })
@@ -539,6 +540,6 @@ fn an_index_build_that_panics_leaves_nothing() {
     assert!(panicked.is_err());
     assert!(storage.collection(&collection.namespace).expect("there").index("a_1").is_none());
     insert(&storage, &collection, &rawdoc! { "_id": 1000, "a": 1 }).expect("no lock is left");
-    storage.create_index(&collection.namespace, definition(), &mut |_, _| Ok(())).expect("built");
+    storage.by_member().create_index(&collection.namespace, definition(), &mut |_, _| Ok(())).expect("built");
     assert_valid(&storage, &collection);
 }

@@ -37,9 +37,10 @@ impl NotingGate {
 fn open(directory: &std::path::Path, cache_bytes: usize) -> (Arc<Storage>, Arc<Collection>) {
     let storage = Storage::open(directory, StorageOptions { cache_bytes, ..StorageOptions::default() }).unwrap();
     let namespace = Namespace::new("test", "c").unwrap();
-    let collection = match storage.create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap() {
-        CreateOutcome::Created(collection) | CreateOutcome::Exists(collection) => collection,
-    };
+    let collection =
+        match storage.by_member().create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap() {
+            CreateOutcome::Created(collection) | CreateOutcome::Exists(collection) => collection,
+        };
     (storage, collection)
 }
 
@@ -63,7 +64,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, ids: impl Iterator<It
     for id in ids {
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, collection, &document(id), None).unwrap();
-        storage.commit(transaction, durability).unwrap();
+        storage.by_member().commit(transaction, durability).unwrap();
     }
 }
 

@@ -17,7 +17,7 @@ fn open(directory: &Path) -> Arc<Storage> {
 
 fn create(storage: &Storage, name: &str, uuid: u8) -> Arc<Collection> {
     let namespace = Namespace::new("test", name).unwrap();
-    let outcome = storage.create_collection(&namespace, CollectionOptions::default(), [uuid; 16]).unwrap();
+    let outcome = storage.by_member().create_collection(&namespace, CollectionOptions::default(), [uuid; 16]).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;
     collection
 }
@@ -26,7 +26,7 @@ fn insert(storage: &Storage, collection: &Arc<Collection>, ids: std::ops::Range<
     for id in ids {
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, collection, &rawdoc! { "_id": id, "n": 0 }, None).unwrap();
-        storage.commit(transaction, Durability::Applied).unwrap();
+        storage.by_member().commit(transaction, Durability::Applied).unwrap();
     }
 }
 
@@ -37,7 +37,7 @@ fn set_n(storage: &Storage, collection: &Arc<Collection>, id: i32, n: i32) {
     let before = storage.get_locked(collection, &record).unwrap().unwrap().to_vec();
     let (before, after) = (RawDocument::from_bytes(&before).unwrap(), rawdoc! { "_id": id, "n": n });
     storage.update(&mut transaction, collection, &record, (before, &after), &after, None).unwrap();
-    storage.commit(transaction, Durability::Applied).unwrap();
+    storage.by_member().commit(transaction, Durability::Applied).unwrap();
 }
 
 /// The document's `n`, and whether it was in the record cache.

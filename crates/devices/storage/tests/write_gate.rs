@@ -64,13 +64,20 @@ fn a_refused_change_of_the_catalog_or_of_an_index_leaves_memory_and_disk_as_they
         storage.close_to_writes();
         let not_primary = |code: Option<ErrorCode>| assert_eq!(code, Some(ErrorCode::NotWritablePrimary));
         not_primary(create(&storage, "other", [2; 16], &rawdoc! {}).err().map(|e| e.code));
-        not_primary(storage.drop_collection(&name("c")).err().map(|e| e.code));
-        not_primary(storage.rename_collection(&name("c"), &name("d"), false).err().map(|e| e.code));
-        not_primary(storage.drop_index(&c, "a_1").err().map(|e| e.code));
+        not_primary(storage.by_member().drop_collection(&name("c")).err().map(|e| e.code));
+        not_primary(storage.by_member().rename_collection(&name("c"), &name("d"), false).err().map(|e| e.code));
+        not_primary(storage.by_member().drop_index(&c, "a_1").err().map(|e| e.code));
         let index_change = IndexModification { name: "a_1".into(), hidden: Some(true), expire_after_secs: None };
         let hidden = Modification { options: RawDocumentBuf::new(), index: Some(index_change) };
         not_primary(
-            storage.lock_catalog().collection(&name("c")).expect("there").modify(&hidden).err().map(|e| e.code),
+            storage
+                .by_member()
+                .lock_catalog()
+                .collection(&name("c"))
+                .expect("there")
+                .modify(&hidden)
+                .err()
+                .map(|e| e.code),
         );
         let b = rawdoc! { "v": 2, "key": { "b": 1 }, "name": "b_1" };
         not_primary(index(&storage, "c", &b).err().map(|e| e.code));
@@ -107,7 +114,7 @@ fn a_refused_statement_of_a_retryable_write_counts_as_not_carried_out() {
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, &c, &rawdoc! { "_id": stmt_id }, None).expect("added");
         record.add(&mut transaction, &session, stmt_id, rawdoc! { "n": 1 });
-        let outcome = storage.commit(transaction, Durability::Applied);
+        let outcome = storage.by_member().commit(transaction, Durability::Applied);
         assert_eq!(outcome.is_ok(), is_open);
         if !is_open {
             record.undo(&storage, &session).expect("undone");
@@ -176,7 +183,7 @@ fn a_change_of_the_catalog_that_comes_while_writes_are_blocked_waits_without_its
     storage.block_writes();
     let refused = std::thread::spawn({
         let storage = Arc::clone(&storage);
-        move || storage.drop_collection(&name("c")).err().map(|error| error.code)
+        move || storage.by_member().drop_collection(&name("c")).err().map(|error| error.code)
     });
     storage.close_to_writes();
     assert_eq!(refused.join().expect("done"), Some(ErrorCode::NotWritablePrimary));

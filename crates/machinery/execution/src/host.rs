@@ -10,7 +10,7 @@ use crate::write::{self, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::pipeline::{Chain, Flow, Host, LookupSpec, Pipeline, Stage, StageSpec, Target, UnionWithSpec};
-use baton_storage::{Durability, Storage, Throttle};
+use baton_storage::{Author, Durability, Storage, Throttle, Writer};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::RawBson;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
@@ -84,12 +84,21 @@ pub struct StorageHost {
     pub bypass_validation: bool,
     /// Who runs the aggregation now.
     interruption: Arc<Interruption>,
+    /// On whose behalf stages write.
+    author: Arc<Author>,
 }
 
 impl StorageHost {
     /// The host of one aggregation.
-    pub fn new(storage: Arc<Storage>, db: &str, draw: Arc<dyn Draw>, own: Arc<dyn OwnDocuments>) -> Self {
-        Self { storage, db: db.to_owned(), draw, own, bypass_validation: false, interruption: Arc::default() }
+    pub fn new(
+        storage: Arc<Storage>,
+        db: &str,
+        draw: Arc<dyn Draw>,
+        own: Arc<dyn OwnDocuments>,
+        author: Arc<Author>,
+    ) -> Self {
+        let interruption = Arc::default();
+        Self { storage, db: db.to_owned(), draw, own, bypass_validation: false, interruption, author }
     }
 
     /// The aggregation of `chain` over `input`, whose stages are this host's.
@@ -99,8 +108,19 @@ impl StorageHost {
 
     /// What a stage's writes are carried out with: the command itself waits for the disk, at its end.
     pub(crate) fn work<'a>(&'a self, throttle: &'a Throttle) -> Work<'a> {
-        let interruption = &self.interruption;
-        Work { storage: &self.storage, draw: &*self.draw, interruption, durability: Durability::Applied, throttle }
+        Work {
+            storage: &self.storage,
+            draw: &*self.draw,
+            interruption: &self.interruption,
+            durability: Durability::Applied,
+            throttle,
+            author: &self.author,
+        }
+    }
+
+    /// Changes what exists, for a stage.
+    pub(crate) fn writer(&self) -> Writer<'_> {
+        self.storage.by(&self.author)
     }
 
     /// A pipeline over a collection or view, ready to run. `depth` counts views on the way.

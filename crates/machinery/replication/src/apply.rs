@@ -1,6 +1,6 @@
 //! Applies entries of another member's log, in their order.
 
-use baton_storage::Storage;
+use baton_storage::{Storage, Writer};
 use baton_types::{Error, ErrorCode, Result};
 use bson::RawDocument;
 
@@ -13,14 +13,14 @@ pub(crate) fn is_not_yet(error: &Error) -> bool {
 /// Applies entries; `command` carries out those of kind `c`.
 pub(crate) fn apply(
     storage: &Storage,
-    command: &(dyn Fn(&RawDocument) -> Result<()> + Send + Sync),
+    command: &(dyn Fn(Writer<'_>, &RawDocument) -> Result<()> + Send + Sync),
     entries: &[&RawDocument],
 ) -> Result<()> {
     let is_command = |entry: &&RawDocument| matches!(entry.get_str("op"), Ok("c"));
     for run in entries.chunk_by(|a, b| !is_command(a) && !is_command(b)) {
         match run {
             [entry] if is_command(entry) => {
-                storage.replay(entry, || command(entry))?;
+                storage.replay(entry, |writer| command(writer, entry))?;
             }
             run => {
                 storage.apply_entries(run)?;

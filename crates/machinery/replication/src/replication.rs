@@ -22,7 +22,7 @@ use crate::waiters::Waiters;
 use crate::warming;
 use baton_consensus::{Configuration, Demand, Input, Request, Response, StepDownRequest, View};
 use baton_leadership::{Decision, Warming};
-use baton_storage::Storage;
+use baton_storage::{Storage, Writer};
 use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf};
@@ -33,7 +33,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-type ApplyCommand = Box<dyn Fn(&RawDocument) -> Result<()> + Send + Sync>;
+type ApplyCommand = Box<dyn Fn(Writer<'_>, &RawDocument) -> Result<()> + Send + Sync>;
 pub(crate) type OnTopology = Box<dyn Fn(&Arc<View>) + Send + Sync>;
 
 /// What replication needs of the member around it.

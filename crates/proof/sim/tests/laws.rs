@@ -149,7 +149,7 @@ impl Rocks {
         let folder = tempfile::tempdir().expect("a folder");
         let storage = open(folder.path());
         let options = CollectionOptions::parse(&rawdoc! {}).expect("valid options");
-        let created = storage.create_collection(&namespace(), options, COLLECTION).expect("created");
+        let created = storage.by_member().create_collection(&namespace(), options, COLLECTION).expect("created");
         assert!(matches!(created, CreateOutcome::Created(_)));
         let beginning = storage.last_entry();
         let mut rocks = Self {

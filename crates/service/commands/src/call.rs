@@ -10,6 +10,7 @@ use crate::fields::Fields;
 use crate::server::{Client, Operation, Server, Session};
 use crate::table::CommandSpec;
 use baton_document::type_name;
+use baton_storage::{Author, Writer};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
 use bson::spec::BinarySubtype;
@@ -20,17 +21,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Where the member and the thread stand when a command begins: what came of it is judged by this.
+/// Where the member stands when a command begins: what came of it is judged by this.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Standing {
     /// Replication's era (see its `Waiters`).
     pub era: u64,
     /// Whether this member alone was the set's majority.
     pub is_own_majority: bool,
-    /// How many transactions this thread had committed.
-    pub commits: u64,
-    /// What others must have is this, and nothing later: the command has left nothing as it was that it may have read.
-    pub newest: Option<OpTime>,
 }
 
 impl Standing {
@@ -39,22 +36,6 @@ impl Standing {
         Self {
             era: server.replication().map_or(0, |replication| replication.waiters().era()),
             is_own_majority: server.topology.is_own_majority(),
-            commits: baton_storage::commits_of_this_thread(),
-            newest: None,
-        }
-    }
-
-    /// The command has written all that it was to write.
-    pub fn wrote_all(&mut self) {
-        if baton_storage::commits_of_this_thread() > self.commits {
-            self.newest = Some(baton_storage::last_commit_of_this_thread());
-        }
-    }
-
-    /// The command was to write one document, and has, if it has committed once: a second time is a collection's creation.
-    pub fn wrote_one(&mut self) {
-        if baton_storage::commits_of_this_thread() == self.commits + 1 {
-            self.wrote_all();
         }
     }
 }
@@ -81,6 +62,10 @@ pub struct Call<'a> {
     pub read_at: Option<Timestamp>,
     /// Where the member stood before the command read or wrote anything.
     pub(crate) standing: Standing,
+    /// What it has written.
+    pub(crate) author: Arc<Author>,
+    /// What others must have is this, and nothing later: the command has left nothing as it was that it may have read.
+    pub(crate) newest: Option<OpTime>,
     /// Set where a fault on demand cuts the connection instead of letting the command be answered.
     pub(crate) hang_up: Cell<bool>,
     /// How many documents the batch of a cursor has, for the profile; `None` where there is no cursor.
@@ -90,6 +75,26 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Writes on the request's behalf.
+    pub fn writer(&self) -> Writer<'_> {
+        self.server.storage.by(&self.author)
+    }
+
+    /// The command has written all that it was to write.
+    pub(crate) fn wrote_all(&mut self) {
+        let committed = self.author.committed();
+        if committed.count > 0 {
+            self.newest = Some(committed.last);
+        }
+    }
+
+    /// The command was to write one document, and has, if it has committed once: a second time is a collection's creation.
+    pub(crate) fn wrote_one(&mut self) {
+        if self.author.committed().count == 1 {
+            self.wrote_all();
+        }
+    }
+
     /// The collection that the command's first field names.
     ///
     /// # Errors

@@ -23,8 +23,8 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> R
         process_id: server.topology.version().process_id,
         set_name: set.name.clone(),
         protocol_version: server.parameters.protocol_version(),
-        apply_command: Box::new(move |entry| match applier.upgrade() {
-            Some(server) => crate::apply_command(&server, entry),
+        apply_command: Box::new(move |writer, entry| match applier.upgrade() {
+            Some(server) => crate::apply_command(&server, writer, entry),
             None => Err(Error::new(ErrorCode::ShutdownInProgress, "the member is stopping")),
         }),
         data_directory: data_directory.to_owned(),

@@ -12,7 +12,7 @@ use baton_execution::write::{self, DeleteStatement, Image, Work};
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_storage::tasks::{Asked, TaskKind, WaitingTask};
-use baton_storage::{Collection, CollectionKind, Durability, Index, IndexFieldKind, IndexState, Throttle};
+use baton_storage::{Author, Collection, CollectionKind, Durability, Index, IndexFieldKind, IndexState, Throttle};
 use baton_types::{Class, ErrorCode, Result};
 use bson::raw::CString;
 use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
@@ -148,6 +148,7 @@ fn delete_expired(
         interruption: &interruption,
         durability: Durability::Applied,
         throttle: &throttle,
+        author: &Author::default(),
     };
     let namespace = &collection.namespace;
     write::delete_while(

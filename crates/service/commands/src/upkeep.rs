@@ -153,7 +153,7 @@ fn tend_set(server: &Arc<Server>, stop: &Stop) {
             && let Some(_writing) = server.write_lock.try_enter()
         {
             let noted = Namespace::new("admin", "$cmd")
-                .and_then(|namespace| server.storage.note(&namespace, &rawdoc! { "msg": "periodic noop" }));
+                .and_then(|namespace| server.storage.by_member().note(&namespace, &rawdoc! { "msg": "periodic noop" }));
             if let Err(error) = noted {
                 tracing::debug!(target: "REPL", error = %error, "No periodic entry");
             }

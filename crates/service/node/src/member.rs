@@ -411,7 +411,7 @@ fn begin_as_standalone(storage: &Storage) -> Result<(), StartError> {
     }
     let o = rawdoc! { "msg": "starting as a standalone", "pid": i64::from(std::process::id()) };
     let failed = |e: Error| StartError::new(100, e.message);
-    storage.note(&Namespace::new("admin", "$cmd").map_err(failed)?, &o).map_err(failed)?;
+    storage.by_member().note(&Namespace::new("admin", "$cmd").map_err(failed)?, &o).map_err(failed)?;
     storage.sync();
     Ok(())
 }

@@ -8,12 +8,12 @@
 
 use super::noted::Touched;
 use super::{BATCH_BYTES, BATCH_DOCUMENTS};
+use crate::author::Writer;
 use crate::catalog::{Collection, CollectionKind};
 use crate::commit::Durability;
 use crate::ddl::IndexBuildProgress;
 use crate::format::family;
 use crate::locks::LockSet;
-use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::{Bounds, DocumentCursor, Order, View, newest, stored_document};
 use crate::write::Inserted;
@@ -21,7 +21,7 @@ use baton_types::{Error, ErrorCode, Result};
 use bson::{RawDocument, RawDocumentBuf};
 use std::sync::Arc;
 
-impl Storage {
+impl Writer<'_> {
     /// Copies what a view has of the source: for a capped copy, the newest documents that fit. `between` is called between two
     /// batches.
     pub(super) fn copy_documents(
@@ -185,7 +185,7 @@ impl Storage {
 
     fn commit_copied(&self, transaction: &mut Transaction) -> Result<()> {
         let transaction = std::mem::replace(transaction, Transaction::copying());
-        self.commit.commit(transaction, Durability::Applied)?;
+        self.commit(transaction, Durability::Applied)?;
         Ok(())
     }
 }

@@ -9,10 +9,10 @@
 //! The record is [`super::dropped`]'s, the second phase [`super::freeing`]'s.
 
 use super::{CatalogGuard, DroppedPart, Held, LoggedCommand, Quiet};
+use crate::author::Writer;
 use crate::catalog::{Collection, CollectionKind, Index};
 use crate::commit::Durability;
 use crate::format::{IndexId, capped_start_key, counts_key, family};
-use crate::storage::Storage;
 use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::rawdoc;
@@ -45,10 +45,10 @@ impl Held<'_> {
             let before = rawdoc! { "numRecords": self.counts().documents };
             guard.log(&mut transaction, &self.namespace, Some(self.uuid), &LoggedCommand::Drop, Some(&before))?;
             forget(&mut transaction, this);
-            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
+            let _unreadable = guard.writer.commit_catalog_change(transaction)?;
             crash_point!("drop-after-commit");
             guard.publish(|catalog| catalog.remove(&self.namespace));
-            guard.storage.freeing.leave_build_files();
+            guard.writer.freeing.leave_build_files();
             Ok(Arc::clone(&self))
         })
     }
@@ -82,16 +82,16 @@ impl Held<'_> {
                     transaction.free_at_once(index.id);
                 }
             }
-            guard.storage.commit.commit(transaction, Durability::Synced)?;
+            guard.writer.commit(transaction, Durability::Synced)?;
             self.indexes.store(Arc::new(left));
-            guard.storage.freeing.leave_build_files();
+            guard.writer.freeing.leave_build_files();
             crash_point!("drop-index-after-commit");
             Ok(())
         })
     }
 }
 
-impl Storage {
+impl Writer<'_> {
     /// Drops a collection or view; tells what it was, or `None` if there was none.
     pub fn drop_collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
         self.drop_collection_if(|catalog| catalog.collection(namespace))

@@ -27,10 +27,10 @@ fn name(collection: &str) -> Namespace {
 /// A collection with an index, of so many documents of about that size.
 fn fill(storage: &Storage, collection: &str, documents: i32, bytes: usize) -> Arc<Collection> {
     let uuid = bson::Uuid::new().bytes();
-    let created = storage.create_collection(&name(collection), CollectionOptions::default(), uuid).unwrap();
+    let created = storage.by_member().create_collection(&name(collection), CollectionOptions::default(), uuid).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
     let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).unwrap();
-    storage.create_index(&collection.namespace, definition, &mut |_, _| Ok(())).unwrap();
+    storage.by_member().create_index(&collection.namespace, definition, &mut |_, _| Ok(())).unwrap();
     add(storage, &collection, 0..documents, bytes);
     collection
 }
@@ -49,7 +49,7 @@ fn add(storage: &Storage, collection: &Arc<Collection>, ids: impl Iterator<Item 
         document.append(bson::raw::cstr!("b"), bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes });
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, collection, &document, None).unwrap();
-        storage.commit(transaction, Durability::Applied).unwrap();
+        storage.by_member().commit(transaction, Durability::Applied).unwrap();
     }
 }
 
@@ -93,8 +93,8 @@ fn a_drop_is_answered_with_its_keys_there_and_they_go_later_with_no_neighbours()
         let storage = open(directory.path());
         let (before, dropped) = (fill(&storage, "a", 50, 8), fill(&storage, "b", documents, 8));
         let after = fill(&storage, "c", 50, 8);
-        storage.drop_collection(&name("b")).unwrap();
-        storage.drop_index(&after, "a_1").unwrap();
+        storage.by_member().drop_collection(&name("b")).unwrap();
+        storage.by_member().drop_index(&after, "a_1").unwrap();
         let all = documents as usize;
         assert_eq!(keys(&storage, &dropped), (all, all));
         assert_eq!(storage.dropped().unwrap().len(), 3);
@@ -115,7 +115,7 @@ fn what_a_rollback_may_bring_back_stays_until_it_is_committed() {
     let storage = open(directory.path());
     let collection = fill(&storage, "c", 300, 8);
     storage.set_commit_point(storage.queue().applied());
-    storage.drop_collection(&name("c")).unwrap();
+    storage.by_member().drop_collection(&name("c")).unwrap();
     assert!(!free(&storage));
     assert_eq!(keys(&storage, &collection), (300, 300));
     storage.put_fact(crate::Fact::Configuration, &rawdoc! { "_id": "set" }.into_bytes());
@@ -135,7 +135,7 @@ fn who_reads_from_before_the_drop_is_waited_for() {
     let storage = open(directory.path());
     let collection = fill(&storage, "c", 300, 8);
     let view = storage.view();
-    storage.drop_collection(&name("c")).unwrap();
+    storage.by_member().drop_collection(&name("c")).unwrap();
     assert!(!free(&storage));
     assert!(view.get(&collection, &crate::record_key(bson::RawBsonRef::Int32(7)).unwrap()).unwrap().is_some());
     drop(view);
@@ -150,7 +150,7 @@ fn a_stop_after_any_step_is_gone_on_from() {
         let (collection, other) = (fill(&storage, "b", 400, 8), fill(&storage, "c", 400, 8));
         storage.flush().unwrap();
         storage.compact(&collection, &mut || Ok(())).unwrap();
-        storage.drop_collection(&name("b")).unwrap();
+        storage.by_member().drop_collection(&name("b")).unwrap();
         let left = Cell::new(steps);
         let goes_on = || left.replace(left.get().saturating_sub(1)) > 0;
         for _ in 0..60 {
@@ -177,8 +177,8 @@ fn whole_files_go_and_what_is_left_of_much_is_compacted() {
     // The oplog has it all as well.
     let full = bytes();
     assert!(full > 50, "{full} MiB");
-    storage.drop_collection(&merged.namespace).unwrap();
-    storage.drop_collection(&fresh.namespace).unwrap();
+    storage.by_member().drop_collection(&merged.namespace).unwrap();
+    storage.by_member().drop_collection(&fresh.namespace).unwrap();
     // Nothing is written any more: history passes the tombstones all the same.
     std::thread::sleep(Duration::from_secs(1));
     assert!(free(&storage));
@@ -201,15 +201,15 @@ fn the_keys_of_an_index_whose_build_failed_go_too() {
         IndexDefinition::parse(&rawdoc! { "v": 2, "key": keys, "name": key }).unwrap()
     };
     let fail = |_, _| Err(baton_types::Error::failed_to_parse("enough"));
-    storage.create_index(&collection.namespace, definition("x"), &mut { fail }).unwrap_err();
+    storage.by_member().create_index(&collection.namespace, definition("x"), &mut { fail }).unwrap_err();
     assert!(free(&storage));
     // Its collection is dropped and gone before the build notices: what it adds then goes as well.
     let mut id = 0;
-    let built = storage.create_index(&collection.namespace, definition("y"), &mut |_, _| {
+    let built = storage.by_member().create_index(&collection.namespace, definition("y"), &mut |_, _| {
         if let Some(index) = collection.index("y") {
             id = index.id;
         }
-        if storage.drop_collection(&collection.namespace)?.is_some() {
+        if storage.by_member().drop_collection(&collection.namespace)?.is_some() {
             assert!(free(&storage));
         }
         Ok(())
@@ -244,7 +244,7 @@ fn tables_of_compactions_and_of_drops_are_kept_until_nobody_has_them_and_go_then
     storage.compact(&goes, &mut || Ok(())).unwrap();
     let of_compactions = kept(&storage).len();
     assert!(of_compactions > 0, "a compaction has made tables obsolete");
-    storage.drop_collection(&goes.namespace).unwrap();
+    storage.by_member().drop_collection(&goes.namespace).unwrap();
     assert!(free(&storage));
     assert!(kept(&storage).len() > of_compactions, "what was dropped has tables of its own");
     let until = Instant::now() + Duration::from_secs(10);

@@ -18,13 +18,13 @@
 //! A panic of its holder ends the process ([`crate::critical`]): what it has half changed nobody may see.
 //! Not here: what may be decided (the commands).
 
+use crate::LoggedCommand;
+use crate::author::Writer;
 use crate::catalog::{Catalog, Collection};
 use crate::critical::Critical;
 use crate::format::CollectionId;
 use crate::oplog::encode_command;
-use crate::storage::Storage;
 use crate::transaction::Transaction;
-use crate::{LoggedCommand, replay};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawDocument;
 use parking_lot::MutexGuard;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// The turn to change what exists; see the file's header.
 pub struct CatalogGuard<'s> {
-    pub(super) storage: &'s Storage,
+    pub(super) writer: Writer<'s>,
     _turn: Critical<MutexGuard<'s, ()>>,
 }
 
@@ -62,31 +62,22 @@ impl Quiet<'_> {
     }
 }
 
-impl Storage {
-    /// Waits for the turn to change what exists. Whoever has it asks for no second one.
-    ///
-    /// While this member's writes are blocked (leadership is being handed over) it waits without the turn: with it, it would stand
-    /// at the write gate, and before whoever wants to know what exists.
-    pub fn lock_catalog(&self) -> CatalogGuard<'_> {
-        self.commit.await_unblocked();
-        self.freeze_catalog()
-    }
-
-    /// [`Self::lock_catalog`] of somebody who only looks, or writes nothing of this member's own.
-    pub fn freeze_catalog(&self) -> CatalogGuard<'_> {
-        CatalogGuard { storage: self, _turn: self.catalog_turn.lock() }
+impl<'s> CatalogGuard<'s> {
+    /// Waits for the turn.
+    pub(crate) fn new(writer: Writer<'s>) -> Self {
+        Self { writer, _turn: writer.storage().catalog_turn.lock() }
     }
 }
 
 impl CatalogGuard<'_> {
     /// What exists, and stays.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.storage.catalog()
+        self.writer.catalog()
     }
 
     /// The collection or view of this name.
     pub fn collection(&self, namespace: &Namespace) -> Option<Held<'_>> {
-        Some(self.hold(self.storage.collection(namespace)?))
+        Some(self.hold(self.writer.collection(namespace)?))
     }
 
     /// The collection that has this id, by the name and with the options it has now.
@@ -120,8 +111,7 @@ impl CatalogGuard<'_> {
         if is_own {
             return Ok(());
         }
-        if replay::carry(transaction, &o) {
-            transaction.replayed = replay::optime();
+        if self.writer.carry_entry(transaction, &o) {
             return Ok(());
         }
         let (read_target, read) = LoggedCommand::parse(target.db(), &o)?;
@@ -134,16 +124,16 @@ impl CatalogGuard<'_> {
 
     /// Lets readers see other collections from now on.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Catalog)) {
-        let mut catalog = Catalog::clone(&self.storage.catalog());
+        let mut catalog = Catalog::clone(&self.writer.catalog());
         change(&mut catalog);
-        self.storage.catalog.store(Arc::new(catalog));
+        self.writer.catalog.store(Arc::new(catalog));
     }
 }
 
 impl Held<'_> {
     /// Runs `change` while no writer of the collection is under way.
     pub(crate) fn quietly<T>(&self, change: impl FnOnce(&Quiet<'_>) -> T) -> T {
-        let now = self.guard.storage.collection(&self.collection.namespace);
+        let now = self.guard.writer.collection(&self.collection.namespace);
         assert!(now.is_some_and(|now| Arc::ptr_eq(&now, &self.collection)), "what is held was changed by its holder");
         let shared = Arc::clone(&self.collection.shared);
         let _no_writers = shared.ddl.write();

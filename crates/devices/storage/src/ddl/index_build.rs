@@ -13,10 +13,10 @@
 
 use super::index_fill::{Filling, Pass};
 use super::{CatalogGuard, FillPosition, Held, IndexBuildProgress, LoggedCommand, Quiet};
+use crate::author::Writer;
 use crate::catalog::{BuildPhase, Index, IndexBuild, IndexDefinition, IndexState};
 use crate::commit::Durability;
 use crate::format::{CollectionId, IndexId, build_position_key, family};
-use crate::storage::Storage;
 use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use std::sync::Arc;
@@ -55,14 +55,14 @@ impl Held<'_> {
         definitions: &[IndexDefinition],
         build: Option<&IndexBuild>,
     ) -> Vec<Arc<Index>> {
-        let mut id = || self.guard.storage.allocate_id(transaction);
+        let mut id = || self.guard.writer.allocate_id(transaction);
         let mut make = |definition: &IndexDefinition| Index::to_build((id(), id()), definition.clone(), build.cloned());
         definitions.iter().map(|definition| Arc::new(make(definition))).collect()
     }
 
     /// Whether there is no document, while nobody writes. Where many were deleted, as everybody waits, that is not found out.
     pub(super) fn is_empty(&self, _: &Quiet<'_>) -> Result<bool> {
-        self.guard.storage.view().has_none(self, DELETED_PASSED_MAX)
+        self.guard.writer.view().has_none(self, DELETED_PASSED_MAX)
     }
 
     pub(super) fn register_complete(
@@ -71,7 +71,7 @@ impl Held<'_> {
         transaction: &mut Transaction,
         definitions: &[IndexDefinition],
     ) -> Result<Vec<Arc<Index>>> {
-        let mut id = || self.guard.storage.allocate_id(transaction);
+        let mut id = || self.guard.writer.allocate_id(transaction);
         let fresh: Vec<_> =
             definitions.iter().map(|definition| Arc::new(Index::complete(id(), definition.clone()))).collect();
         let mut indexes = Vec::clone(&self.indexes());
@@ -81,7 +81,7 @@ impl Held<'_> {
             let command = LoggedCommand::CreateIndexes(vec![definition.clone()]);
             self.guard.log(transaction, &self.namespace, Some(self.uuid), &command, None)?;
         }
-        let _unreadable = self.guard.storage.commit_catalog_change(std::mem::take(transaction), || ())?;
+        let _unreadable = self.guard.writer.commit_catalog_change(std::mem::take(transaction))?;
         self.indexes.store(Arc::new(indexes));
         Ok(fresh)
     }
@@ -99,7 +99,7 @@ impl Held<'_> {
             let mut indexes = Vec::clone(&self.indexes());
             indexes.extend(fresh.iter().cloned());
             transaction.store_entry(this, self.entry(&indexes));
-            self.guard.storage.commit.commit_unasked(transaction, Durability::Synced);
+            self.guard.writer.commit.commit_unasked(transaction, Durability::Synced);
             self.indexes.store(Arc::new(indexes));
             Ok(Arc::clone(&fresh[0]))
         })
@@ -121,7 +121,7 @@ impl Held<'_> {
             transaction.store_entry(this, entry);
             guard.log(&mut transaction, &self.namespace, Some(self.uuid), command, None)?;
             crash_point!("index-build-before-ready");
-            let _unreadable = guard.storage.commit_catalog_change(transaction, || ())?;
+            let _unreadable = guard.writer.commit_catalog_change(transaction)?;
             indexes.iter().for_each(|index| index.set_ready());
             crash_point!("index-build-ready");
             Ok(())
@@ -139,20 +139,20 @@ impl Held<'_> {
 /// An index that is being built by whoever waits for it: whatever ends the build early, nothing of it stays. Else everybody who
 /// wants the same index would wait for it for ever.
 struct UnfinishedIndex<'s> {
-    storage: &'s Storage,
+    writer: Writer<'s>,
     collection: CollectionId,
     index: IndexId,
 }
 
 impl Drop for UnfinishedIndex<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.storage.abort_index(self.collection, self.index) {
+        if let Err(error) = self.writer.abort_index(self.collection, self.index) {
             tracing::error!(component = "INDEX", error = %error, "An index whose build has failed could not be removed; the next start does so");
         }
     }
 }
 
-impl Storage {
+impl Writer<'_> {
     /// Builds an index. Writers go on meanwhile; on error nothing of the index stays. `IndexAlreadyExists` (68) if there
     /// is one of this name, complete or not; `IndexBuildAborted` (276) if the index or its collection is dropped meanwhile.
     pub fn create_index(
@@ -179,7 +179,7 @@ impl Storage {
         asked: &Arc<Interruption>,
         progress: IndexBuildProgress<'_>,
     ) -> Result<Option<IndexId>> {
-        let pass = if crate::replay::is_under_way() { Pass::Follow } else { Pass::Decide };
+        let pass = if self.follows() { Pass::Follow } else { Pass::Decide };
         let (collection, index) = {
             let catalog = self.lock_catalog();
             let Some((held, definition)) = decide(&catalog)? else { return Ok(None) };
@@ -192,7 +192,7 @@ impl Storage {
         if index.state() == IndexState::Ready {
             return Ok(Some(index.id));
         }
-        let unfinished = UnfinishedIndex { storage: self, collection: collection.id, index: index.id };
+        let unfinished = UnfinishedIndex { writer: *self, collection: collection.id, index: index.id };
         let filling =
             Filling { collection: &collection, indexes: std::slice::from_ref(&index), pass, is_lasting: false, asked };
         let filled = self.fill(&filling, &mut FillPosition::default(), progress);

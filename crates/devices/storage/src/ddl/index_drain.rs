@@ -75,7 +75,7 @@ impl Storage {
             }
         }
         crash_point!("index-build-drained");
-        let catalog = self.lock_catalog();
+        let catalog = self.by_member().lock_catalog();
         let held = catalog.by_id(filling.collection.id).ok_or_else(aborted)?;
         // No writer is under way that has not asked.
         held.quietly(|_| filling.set_phase(BuildPhase::Checking));

@@ -145,7 +145,7 @@ impl Storage {
 
     /// From now on writers write the indexes themselves; what was set aside is all there will be.
     fn switch(&self, filling: &Filling<'_>, at: &mut FillPosition) -> Result<()> {
-        let catalog = self.lock_catalog();
+        let catalog = self.by_member().lock_catalog();
         let held = catalog.by_id(filling.collection.id).ok_or_else(aborted)?;
         held.quietly(|this| {
             let indexes = held.indexes();

@@ -23,7 +23,7 @@ impl Storage {
     pub fn drop_temporary_collections(&self) -> Result<()> {
         for collection in self.catalog().iter().filter(|collection| collection.options.temporary) {
             tracing::info!(component = "STORAGE", namespace = %collection.namespace, "Dropping a temporary collection that an interrupted operation left");
-            self.drop_collection(&collection.namespace)?;
+            self.by_member().drop_collection(&collection.namespace)?;
         }
         Ok(())
     }
@@ -35,7 +35,7 @@ impl Storage {
         for collection in catalog.iter() {
             for index in collection.indexes().iter().filter(|index| is_unfinished(index)) {
                 tracing::warn!(component = "INDEX", index = index.definition.name, namespace = %collection.namespace, "An index build was interrupted; removing what it left. Build the index again");
-                self.abort_index(collection.id, index.id)?;
+                self.by_member().abort_index(collection.id, index.id)?;
             }
         }
         Ok(())

@@ -15,6 +15,7 @@
 use super::index_build::aborted;
 use super::index_fill::{Filling, Pass};
 use super::{DroppedPart, FillPosition, Held, IndexBuildProgress, LoggedCommand};
+use crate::author::Writer;
 use crate::catalog::{BuildPhase, Collection, Index, IndexBuild, IndexDefinition};
 use crate::commit::Durability;
 use crate::storage::Storage;
@@ -58,7 +59,7 @@ impl Held<'_> {
     ) -> Result<Started> {
         self.check_names(definitions)?;
         if may_complete {
-            self.guard.storage.check_room()?;
+            self.guard.writer.check_room()?;
         }
         self.quietly(|this| {
             if may_complete && self.is_empty(this)? {
@@ -76,7 +77,7 @@ impl Held<'_> {
             indexes.extend(fresh);
             transaction.store_entry(this, self.entry(&indexes));
             crash_point!("index-build-before-start");
-            self.guard.storage.commit.commit(transaction, Durability::Synced)?;
+            self.guard.writer.commit(transaction, Durability::Synced)?;
             self.indexes.store(Arc::new(indexes));
             crash_point!("index-build-started");
             Ok(Started::Building)
@@ -108,9 +109,9 @@ impl Held<'_> {
                 transaction.forget_build(index);
             }
             crash_point!("index-build-abort-before-commit");
-            self.guard.storage.commit.commit(transaction, Durability::Synced)?;
+            self.guard.writer.commit(transaction, Durability::Synced)?;
             self.indexes.store(Arc::new(left));
-            self.guard.storage.freeing.leave_build_files();
+            self.guard.writer.freeing.leave_build_files();
             crash_point!("index-build-abort-after-commit");
             Ok(true)
         })
@@ -129,7 +130,7 @@ impl Held<'_> {
             self.guard.log(&mut transaction, &self.namespace, Some(self.uuid), &command, None)?;
             let altered: Vec<_> = self.indexes().iter().map(|index| index.with_quorum_of(build)).collect();
             transaction.store_entry(this, self.entry(&altered));
-            self.guard.storage.commit.commit(transaction, Durability::Synced)?;
+            self.guard.writer.commit(transaction, Durability::Synced)?;
             self.indexes.store(Arc::new(altered));
             Ok(true)
         })
@@ -138,6 +139,14 @@ impl Held<'_> {
     /// The indexes that this build makes, while it does.
     pub fn of_build(&self, build: [u8; 16]) -> Vec<Arc<Index>> {
         self.indexes().iter().filter(|index| index.is_of_build(build)).cloned().collect()
+    }
+}
+
+impl Writer<'_> {
+    /// Gives up a build of the set and logs that, with the cause. `false` if there is no such build (any more).
+    pub fn abort_build(&self, collection: [u8; 16], build: [u8; 16], cause: &Error) -> Result<bool> {
+        let catalog = self.lock_catalog();
+        catalog.by_uuid(collection).map_or(Ok(false), |held| held.abort_build(build, cause))
     }
 }
 
@@ -162,18 +171,12 @@ impl Storage {
         builds
     }
 
-    /// Gives up a build of the set and logs that, with the cause. `false` if there is no such build (any more).
-    pub fn abort_build(&self, collection: [u8; 16], build: [u8; 16], cause: &Error) -> Result<bool> {
-        let catalog = self.lock_catalog();
-        catalog.by_uuid(collection).map_or(Ok(false), |held| held.abort_build(build, cause))
-    }
-
     /// Takes the indexes of builds of a set away, without a word in the log: this member is of none.
     pub fn forget_builds_of_set(&self) -> Result<()> {
         for build in self.builds_of_set() {
             tracing::warn!(component = "INDEX", namespace = %build.namespace, "An index build of a replica set does not go on outside it");
             let cause = Error::new(ErrorCode::IndexBuildAborted, "this member is of no set");
-            crate::replay::silently(|| self.abort_build(build.collection, build.build.uuid, &cause))?;
+            self.silently(|writer| writer.abort_build(build.collection, build.build.uuid, &cause))?;
         }
         Ok(())
     }

@@ -15,10 +15,10 @@ fn collection(folder: &std::path::Path) -> (Arc<Storage>, Arc<Collection>) {
     let options = StorageOptions { cache_bytes: 64 << 20, ..StorageOptions::default() };
     let storage = Storage::open(folder, options).unwrap();
     let namespace = Namespace::new("test", "c").unwrap();
-    let created = storage.create_collection(&namespace, CollectionOptions::default(), [1; 16]).unwrap();
+    let created = storage.by_member().create_collection(&namespace, CollectionOptions::default(), [1; 16]).unwrap();
     let (CreateOutcome::Created(c) | CreateOutcome::Exists(c)) = created;
     let spec = rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1", "unique": true };
-    storage.create_index(&namespace, IndexDefinition::parse(&spec).unwrap(), &mut |_, _| Ok(())).unwrap();
+    storage.by_member().create_index(&namespace, IndexDefinition::parse(&spec).unwrap(), &mut |_, _| Ok(())).unwrap();
     put(&storage, &c, &rawdoc! { "_id": 1, "a": 7 });
     (storage, c)
 }
@@ -125,6 +125,7 @@ fn writer(storage: &Arc<Storage>, c: &Arc<Collection>, id: i32) -> impl FnOnce()
             .with_collection(&name, |collection| put(&storage, collection.unwrap(), &rawdoc! { "_id": id, "a": id }));
         let options = CollectionOptions::default();
         storage
+            .by_member()
             .create_collection(&Namespace::new("test", &format!("d{id}")).unwrap(), options, [id as u8; 16])
             .unwrap();
     }

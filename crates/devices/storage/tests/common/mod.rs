@@ -3,7 +3,7 @@
 
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, Inserted, Order, Statement,
-    Storage, StorageOptions, Transaction, record_key,
+    Storage, StorageOptions, Transaction, Writer, record_key,
 };
 use baton_types::{Namespace, OpTime, Result, Timestamp};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -20,20 +20,33 @@ pub fn name(collection: &str) -> Namespace {
 }
 
 pub fn create(storage: &Storage, collection: &str, uuid: [u8; 16], options: &RawDocument) -> Result<Arc<Collection>> {
+    create_as(storage.by_member(), collection, uuid, options)
+}
+
+pub fn create_as(
+    writer: Writer<'_>,
+    collection: &str,
+    uuid: [u8; 16],
+    options: &RawDocument,
+) -> Result<Arc<Collection>> {
     let options = CollectionOptions::parse(options).expect("valid options");
-    let outcome = storage.create_collection(&name(collection), options, uuid)?;
+    let outcome = writer.create_collection(&name(collection), options, uuid)?;
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = outcome;
     Ok(collection)
 }
 
 pub fn index(storage: &Storage, collection: &str, spec: &RawDocument) -> Result<()> {
-    storage.create_index(&name(collection), IndexDefinition::parse(spec)?, &mut |_, _| Ok(()))
+    index_as(storage.by_member(), collection, spec)
+}
+
+pub fn index_as(writer: Writer<'_>, collection: &str, spec: &RawDocument) -> Result<()> {
+    writer.create_index(&name(collection), IndexDefinition::parse(spec)?, &mut |_, _| Ok(()))
 }
 
 pub fn insert(storage: &Storage, collection: &Arc<Collection>, document: &RawDocument) -> Result<OpTime> {
     let mut transaction = Transaction::default();
     match storage.insert(&mut transaction, collection, document, None) {
-        Ok(Inserted::Added) => storage.commit(transaction, Durability::Applied),
+        Ok(Inserted::Added) => storage.by_member().commit(transaction, Durability::Applied),
         Ok(Inserted::CommitFirst) => unreachable!("nobody holds a lock for long"),
         Err(error) => {
             storage.abandon(transaction);
@@ -63,7 +76,7 @@ pub fn change(
         }
         None => storage.delete(&mut transaction, collection, &record, before, statement).expect("deleted"),
     }
-    storage.commit(transaction, Durability::Applied)
+    storage.by_member().commit(transaction, Durability::Applied)
 }
 
 pub fn documents(storage: &Storage, collection: &str) -> Vec<RawDocumentBuf> {

@@ -10,11 +10,10 @@ use crate::host::StorageHost;
 use crate::write::{self, InsertRules};
 use baton_document::show;
 use baton_query::pipeline::{Flow, OutSpec, Stage, Target};
-use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, IndexState, Storage, Throttle};
+use baton_storage::{Collection, CollectionKind, CollectionOptions, CreateOutcome, IndexState, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawDocumentBuf;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Documents are written together, up to this many, or so many bytes.
 const BATCH_DOCUMENTS: usize = 256;
@@ -88,7 +87,7 @@ impl Writing {
         self.flush()?;
         (self.host.check())()?;
         let Self { host, target, before, scratch, .. } = self;
-        host.storage.replace_collection(&scratch.namespace, target, |now| {
+        host.writer().replace_collection(&scratch.namespace, target, |now| {
             before.check(target, &Likeness::of(now.map(|now| &**now)))
         })?;
         Ok(())
@@ -177,7 +176,7 @@ impl Likeness {
 
 /// The temporary collection; goes when this is dropped, unless it has got another name by then.
 struct Scratch {
-    storage: Arc<Storage>,
+    host: StorageHost,
     namespace: Namespace,
 }
 
@@ -186,15 +185,15 @@ impl Scratch {
         let name = bson::Uuid::from_bytes(host.draw.uuid()).to_string();
         let namespace = Namespace::new(target.db(), &format!("tmp.agg_out.{name}"))?;
         let options = like.map_or_else(CollectionOptions::default, |collection| collection.options.clone());
-        match host.storage.create_collection(&namespace, options.with_temporary(true)?, host.draw.uuid())? {
+        match host.writer().create_collection(&namespace, options.with_temporary(true)?, host.draw.uuid())? {
             CreateOutcome::Created(_) | CreateOutcome::Exists(_) => {}
         }
-        let scratch = Self { storage: Arc::clone(&host.storage), namespace };
+        let scratch = Self { host: host.clone(), namespace };
         for index in like.into_iter().flat_map(|collection| collection.indexes().iter().cloned().collect::<Vec<_>>()) {
             if index.state() == IndexState::Ready {
                 let check = host.check();
                 let definition = index.definition.clone();
-                scratch.storage.create_index(&scratch.namespace, definition, &mut |_, _| check())?;
+                scratch.host.writer().create_index(&scratch.namespace, definition, &mut |_, _| check())?;
             }
         }
         Ok(scratch)
@@ -203,7 +202,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = self.storage.drop_collection(&self.namespace) {
+        if let Err(error) = self.host.writer().drop_collection(&self.namespace) {
             tracing::warn!(component = "QUERY", namespace = %self.namespace, error = %error, "Could not drop what an unfinished $out left; the next primary drops it");
         }
     }

@@ -32,8 +32,8 @@ pub fn insert_many(
     mut retry: Option<Retry<'_>>,
     failed: &mut dyn FnMut(usize, Error),
 ) -> Result<(u64, OpTime)> {
-    let Work { storage, draw, interruption, durability, throttle } = *work;
-    let collection = storage.collection_or_create(namespace, || draw.uuid())?;
+    let Work { storage, draw, interruption, durability, throttle, .. } = *work;
+    let collection = work.writer().collection_or_create(namespace, || draw.uuid())?;
     refuse_view(&collection)?;
     let mut inserted = 0;
     let mut last = OpTime::ZERO;
@@ -42,7 +42,7 @@ pub fn insert_many(
         interruption.look()?;
         work.keep_pace()?;
         // The collection may be dropped between two batches; then it is made anew.
-        storage.collection_or_create(namespace, || draw.uuid())?;
+        work.writer().collection_or_create(namespace, || draw.uuid())?;
         let outcome = storage.with_collection(namespace, |collection| -> Result<bool> {
             let Some(collection) = collection else { return Ok(true) };
             // What was a collection before the last batch may be a view by now.
@@ -99,7 +99,7 @@ pub fn insert_many(
             } else {
                 // With more to come only the last batch waits for the disk; a sync covers all before it.
                 let durability = if documents.peek().is_some() && !stop { Durability::Applied } else { durability };
-                let outcome = throttle.commit(storage, transaction, durability);
+                let outcome = work.commit(transaction, durability);
                 last = match &mut retry {
                     Some(retry) => retry.committed(storage, outcome),
                     None => outcome,

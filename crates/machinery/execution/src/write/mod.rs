@@ -25,8 +25,8 @@ use baton_query::planner;
 use baton_query::sort::SortPattern;
 use baton_query::update::check_id;
 use baton_storage::{
-    Collection, CollectionKind, Durability, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement, Storage,
-    Throttle, Transaction, record_key,
+    Author, Collection, CollectionKind, Durability, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement,
+    Storage, Throttle, Transaction, Writer, record_key,
 };
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
@@ -50,9 +50,19 @@ pub struct Work<'a> {
     pub durability: Durability,
     /// How far what it writes runs ahead of the set.
     pub throttle: &'a Throttle,
+    /// On whose behalf.
+    pub author: &'a Author,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn writer(&self) -> Writer<'a> {
+        self.storage.by(self.author)
+    }
+
+    fn commit(&self, transaction: Transaction, durability: Durability) -> Result<OpTime> {
+        self.throttle.commit(self.writer(), transaction, durability)
+    }
+
     /// Waits until it may go on writing; for who holds nothing that others wait for.
     fn keep_pace(&self) -> Result<()> {
         self.throttle.wait(self.storage, &|| self.interruption.look())
@@ -413,9 +423,7 @@ fn with_document<T>(
         change(&mut transaction, before, &details).map(Some)
     })();
     match attempt {
-        Ok(attempt) if !transaction.is_empty() => {
-            Ok((attempt, work.throttle.commit(storage, transaction, work.durability)?))
-        }
+        Ok(attempt) if !transaction.is_empty() => Ok((attempt, work.commit(transaction, work.durability)?)),
         Ok(attempt) => {
             storage.abandon(transaction);
             Ok((attempt, OpTime::ZERO))

@@ -134,7 +134,7 @@ fn upsert(
     retry: &mut Option<&mut Retry<'_>>,
 ) -> Result<Written> {
     let Work { storage, draw, .. } = *work;
-    storage.collection_or_create(namespace, || draw.uuid())?;
+    work.writer().collection_or_create(namespace, || draw.uuid())?;
     let document = match &statement.supplied {
         Some(document) => document.clone(),
         None => statement.update.upsert_document(&statement.filter, draw.object_id())?,
@@ -165,7 +165,7 @@ fn upsert(
             reply.append(cstr!("upserted"), baton_storage::id_of(&document)?);
             retry.done(&mut transaction, with_image(reply, image.as_deref()));
         }
-        let outcome = work.throttle.commit(storage, transaction, work.durability);
+        let outcome = work.commit(transaction, work.durability);
         let optime = match retry {
             Some(retry) => retry.committed(storage, outcome),
             None => outcome,

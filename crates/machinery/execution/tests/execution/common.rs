@@ -7,7 +7,7 @@ use baton_query::matcher::Matcher;
 use baton_query::pipeline::Pipeline;
 use baton_query::sort::SortPattern;
 use baton_query::update::Update;
-use baton_storage::{Collection, Durability, IndexDefinition, Storage, StorageOptions, Throttle};
+use baton_storage::{Author, Collection, Durability, IndexDefinition, Storage, StorageOptions, Throttle};
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ pub struct Ground {
     pub storage: Arc<Storage>,
     pub namespace: Namespace,
     throttle: Throttle,
+    author: Arc<Author>,
     _directory: TempDir,
 }
 
@@ -66,6 +67,7 @@ impl Ground {
             storage,
             namespace: Namespace::new("test", "c").expect("a name"),
             throttle: Throttle::default(),
+            author: Arc::default(),
             _directory: directory,
         };
         let documents: Vec<RawDocumentBuf> = documents.into_iter().collect();
@@ -98,7 +100,7 @@ impl Ground {
             spec.append(option, value);
         }
         let definition = IndexDefinition::parse(&spec).expect("a definition");
-        self.storage.create_index(&self.namespace, definition, &mut |_, _| Ok(())).expect("built");
+        self.storage.by_member().create_index(&self.namespace, definition, &mut |_, _| Ok(())).expect("built");
         self
     }
 
@@ -107,8 +109,19 @@ impl Ground {
     }
 
     pub fn work<'a>(&'a self, interruption: &'a Arc<Interruption>) -> Work<'a> {
-        let throttle = &self.throttle;
-        Work { storage: &self.storage, draw: &SystemDraw, interruption, durability: Durability::Applied, throttle }
+        Work {
+            storage: &self.storage,
+            draw: &SystemDraw,
+            interruption,
+            durability: Durability::Applied,
+            throttle: &self.throttle,
+            author: &self.author,
+        }
+    }
+
+    pub fn host(&self) -> StorageHost {
+        let (storage, author) = (Arc::clone(&self.storage), Arc::clone(&self.author));
+        StorageHost::new(storage, "test", Arc::new(SystemDraw), Arc::new(NoOwnDocuments), author)
     }
 
     pub fn query(&self, spec: QuerySpec) -> Query {
@@ -133,7 +146,7 @@ impl Ground {
     pub fn aggregate(&self, stages: &[RawDocumentBuf]) -> Result<Vec<RawDocumentBuf>> {
         let context = context();
         let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
-        let host = StorageHost::new(Arc::clone(&self.storage), "test", Arc::new(SystemDraw), Arc::new(NoOwnDocuments));
+        let host = self.host();
         let pipeline = Pipeline::parse(&stages, &context)?;
         let mut aggregation = host.open(&self.namespace, pipeline, None, &context)?;
         let mut found = Vec::new();

@@ -34,7 +34,7 @@ fn a_query_on_a_collection_that_is_dropped_is_killed() {
     let namespace = ground.collection().namespace.clone();
     let mut query = ground.query(QuerySpec::matching(matcher(&rawdoc! {})));
     begin(&mut query);
-    ground.storage.drop_collection(&namespace).unwrap();
+    ground.storage.by_member().drop_collection(&namespace).unwrap();
     assert_eq!(goes_on(&mut query), Err(ErrorCode::QueryPlanKilled));
 }
 
@@ -45,7 +45,7 @@ fn a_query_by_an_index_that_is_dropped_is_killed_and_one_by_another_way_goes_on(
     let mut by_scan = ground.query(QuerySpec::matching(matcher(&rawdoc! {})));
     begin(&mut by_index);
     begin(&mut by_scan);
-    ground.storage.drop_index(&ground.collection(), "a_1").unwrap();
+    ground.storage.by_member().drop_index(&ground.collection(), "a_1").unwrap();
     assert_eq!(goes_on(&mut by_index), Err(ErrorCode::QueryPlanKilled));
     assert_eq!(goes_on(&mut by_scan), Ok(7));
 }
@@ -57,6 +57,6 @@ fn a_query_on_a_collection_that_is_renamed_goes_on() {
     let mut query = ground.query(ground.by("a_1", &rawdoc! { "a": { "$gte": 0 } }));
     begin(&mut query);
     let other = baton_types::Namespace::new(namespace.db(), "renamed").unwrap();
-    ground.storage.rename_collection(&namespace, &other, false).unwrap();
+    ground.storage.by_member().rename_collection(&namespace, &other, false).unwrap();
     assert_eq!(goes_on(&mut query), Ok(7));
 }

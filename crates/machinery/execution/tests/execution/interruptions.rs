@@ -2,7 +2,7 @@
 
 use crate::common::{self, Ground, asking, context, matcher, no_at, sorted_by};
 use baton_execution::write::{DeleteStatement, delete};
-use baton_execution::{Check, Given, NoOwnDocuments, Query, QuerySpec, StorageHost, SystemDraw};
+use baton_execution::{Check, Given, Query, QuerySpec};
 use baton_query::pipeline::Pipeline;
 use baton_types::{ErrorCode, Result};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -109,7 +109,7 @@ fn a_trial_of_plans_ends_also_where_no_candidate_gives_a_document() {
 fn aggregation_stops(ground: &Ground, stages: &[RawDocumentBuf]) {
     let context = context();
     let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
-    let host = StorageHost::new(Arc::clone(&ground.storage), "test", Arc::new(SystemDraw), Arc::new(NoOwnDocuments));
+    let host = ground.host();
     let pipeline = Pipeline::parse(&stages, &context).expect("a pipeline");
     let mut aggregation = host.open(&ground.namespace, pipeline, None, &context).expect("opened");
     let asked = Arc::new(AtomicU32::new(0));

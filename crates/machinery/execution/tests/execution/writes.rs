@@ -158,7 +158,7 @@ fn many_documents_go_in_slices_and_ddl_has_its_turn_between_two() {
         // Waits for nobody: else this never ended.
         let index = rawdoc! { "key": { "a": 1 }, "name": format!("a_{}", altered.get()) };
         let definition = IndexDefinition::parse(&index).unwrap();
-        ground.storage.create_index(&ground.namespace, definition, &mut |_, _| Ok(())).unwrap();
+        ground.storage.by_member().create_index(&ground.namespace, definition, &mut |_, _| Ok(())).unwrap();
         altered.set(altered.get() + 1);
     });
     assert!(failed.is_none() && altered.get() >= 7, "{failed:?}, {} slices", altered.get());
@@ -169,9 +169,9 @@ fn many_documents_go_in_slices_and_ddl_has_its_turn_between_two() {
 #[test]
 fn a_collection_that_is_dropped_ends_what_changes_many_of_its_documents() {
     let (ground, deleted, failed) = delete_in_slices(1000, |ground, _| {
-        ground.storage.drop_collection(&ground.namespace).unwrap();
+        ground.storage.by_member().drop_collection(&ground.namespace).unwrap();
         // Another of its name is none of its business.
-        ground.storage.collection_or_create(&ground.namespace, || [3; 16]).unwrap();
+        ground.storage.by_member().collection_or_create(&ground.namespace, || [3; 16]).unwrap();
         insert_one(&ground.work(&Arc::default()), &ground.namespace, &rawdoc! { "_id": 1 }).unwrap();
     });
     let failed = failed.unwrap();
@@ -187,6 +187,7 @@ fn a_collection_that_is_renamed_ends_what_changes_many_of_its_documents() {
     let (ground, deleted, failed) = delete_in_slices(1000, |ground, _| {
         ground
             .storage
+            .by_member()
             .rename_collection(&ground.namespace, &Namespace::new("test", "renamed").unwrap(), false)
             .unwrap();
     });
@@ -211,9 +212,9 @@ fn a_query_ends_with_an_error_where_a_part_of_what_it_reads_was_dropped() {
         });
         assert!(query.run(&go_on, &mut |_, _| Ok(Given::TakenLast)).unwrap());
         if drops_index {
-            ground.storage.drop_index(&ground.collection(), "a_1").unwrap();
+            ground.storage.by_member().drop_index(&ground.collection(), "a_1").unwrap();
         } else {
-            ground.storage.drop_collection(&ground.namespace).unwrap();
+            ground.storage.by_member().drop_collection(&ground.namespace).unwrap();
         }
         let failed = query.run(&go_on, &mut |_, _| Ok(Given::Taken)).unwrap_err();
         assert_eq!(failed.code, ErrorCode::QueryPlanKilled);

@@ -290,7 +290,7 @@ impl Driver {
         self.follower.rest();
         self.storage.open_to_writes(term);
         let o = rawdoc! { "msg": "new primary" };
-        match Namespace::new("admin", "$cmd").and_then(|namespace| self.storage.note(&namespace, &o)) {
+        match Namespace::new("admin", "$cmd").and_then(|namespace| self.storage.by_member().note(&namespace, &o)) {
             Ok(_) => {}
             Err(error) => tracing::error!(target: "REPL", error = %error, "The first entry of the term was refused"),
         }

@@ -428,7 +428,8 @@ impl Driver {
         if self.storage.last_entry() == OpTime::ZERO {
             self.storage.open_to_writes(0);
             let o = rawdoc! { "msg": "initiating set" };
-            let noted = Namespace::new("admin", "$cmd").and_then(|namespace| self.storage.note(&namespace, &o));
+            let noted =
+                Namespace::new("admin", "$cmd").and_then(|namespace| self.storage.by_member().note(&namespace, &o));
             if let Err(error) = noted {
                 tracing::error!(target: "REPL", error = %error, "The first entry of the log was refused");
             }

@@ -35,7 +35,7 @@ use baton_consensus::{Input as Told, MemberId};
 use baton_following::{Effect, Following, Input, Lane};
 use baton_net::Closer;
 use baton_replay::{Bounds, Recorder, Recording};
-use baton_storage::Storage;
+use baton_storage::{Storage, Writer};
 use baton_types::{Error, ErrorCode, Result, must_not_unwind};
 use bson::RawDocument;
 use lanes::Lanes;
@@ -51,7 +51,7 @@ use worker::Worker;
 /// Connections in sight: what an initial sync has at once, and more.
 const CLOSERS_MAX: usize = 64;
 
-type ApplyCommand = Box<dyn Fn(&RawDocument) -> Result<()> + Send + Sync>;
+type ApplyCommand = Box<dyn Fn(Writer<'_>, &RawDocument) -> Result<()> + Send + Sync>;
 
 /// What a follower works with.
 pub(crate) struct FollowerParts {

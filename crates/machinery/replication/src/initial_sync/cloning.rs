@@ -38,7 +38,7 @@ impl LaneWorker {
     pub(super) fn drop_own(&mut self, context: &Context<'_>) -> Result<Answer> {
         let (storage, uuid) = (context.storage, self.uuid()?);
         if let Some(own) = storage.catalog().iter().find(|collection| collection.uuid == uuid) {
-            storage.unlogged(|| storage.drop_collection(&own.namespace))?;
+            storage.unlogged(|writer| writer.drop_collection(&own.namespace))?;
         }
         Ok(Answer::Done)
     }
@@ -163,7 +163,7 @@ fn command(context: &Context<'_>, listed: &Listed, o: RawDocumentBuf) -> Result<
         entry.append(cstr!("ui"), uuid.clone());
     }
     entry.append(cstr!("o"), o);
-    context.storage.unlogged(|| (context.apply_command)(&entry))
+    context.storage.unlogged(|writer| (context.apply_command)(writer, &entry))
 }
 
 fn create(context: &Context<'_>, listed: &Listed) -> Result<()> {

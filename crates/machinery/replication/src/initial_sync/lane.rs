@@ -7,7 +7,7 @@ use crate::log_stream;
 use baton_following::{Answer, HoldPoint, Lane, Task};
 use baton_net::{Closer, Outgoing};
 use baton_storage::tasks::{GivingWay, Share};
-use baton_storage::{IncomingFile, Storage};
+use baton_storage::{IncomingFile, Storage, Writer};
 use baton_types::{Error, Result};
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ const REST_MAX: Duration = Duration::from_millis(200);
 /// What a task is carried out with.
 pub(crate) struct Context<'a> {
     pub storage: &'a Storage,
-    pub apply_command: &'a (dyn Fn(&RawDocument) -> Result<()> + Send + Sync),
+    pub apply_command: &'a (dyn Fn(Writer<'_>, &RawDocument) -> Result<()> + Send + Sync),
     pub hooks: &'a InitialSyncHooks,
     /// Whether what was asked for is of no use any more.
     pub is_closed: &'a dyn Fn() -> bool,

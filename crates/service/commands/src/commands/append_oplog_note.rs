@@ -26,7 +26,7 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
         let message = format!("Requested maxClusterTime {time} is less or equal to the last primary OpTime: {applied}");
         return Err(Error::new(ErrorCode::StaleClusterTime, message));
     }
-    call.server.storage.note(&Namespace::new("admin", "$cmd")?, &data.to_owned())?;
+    call.writer().note(&Namespace::new("admin", "$cmd")?, &data.to_owned())?;
     if call.write_concern().wants_sync() {
         call.server.storage.sync();
     }

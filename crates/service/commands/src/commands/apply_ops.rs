@@ -13,7 +13,7 @@ use crate::fields::{Fields, is_truthy, wrong_type};
 use crate::server::operations::Begin;
 use crate::server::{Operation, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_storage::{CarriedOut, Collection, Durability, EntryChange, LoggedCommand, Storage, Transaction, updated};
+use baton_storage::{CarriedOut, Collection, Durability, EntryChange, LoggedCommand, Writer, updated};
 use baton_types::{Class, Error, ErrorCode, Namespace, Result};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     for entry in entries {
         call.operation.check_interrupt()?;
         let outcome = match entry? {
-            RawBsonRef::Document(entry) => apply(call.server, &call.operation, entry, origin),
+            RawBsonRef::Document(entry) => apply(call.server, call.writer(), &call.operation, entry, origin),
             other => Err(wrong_type("applyOps", "applyOps", other, &["object"])),
         };
         results.push(outcome.is_ok());
@@ -67,7 +67,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 }
 
 /// Carries out a command that another member logged. Where it asks for what is done already, that is as good.
-pub fn apply_command(server: &Server, entry: &RawDocument) -> Result<()> {
+pub fn apply_command(server: &Server, writer: Writer<'_>, entry: &RawDocument) -> Result<()> {
     let slot = server.operations.register("OplogApplier");
     let operation = server.operations.begin(
         slot.slot(),
@@ -82,7 +82,7 @@ pub fn apply_command(server: &Server, entry: &RawDocument) -> Result<()> {
             max_time: None,
         },
     );
-    apply(server, &operation, entry, Origin::Oplog)
+    apply(server, writer, &operation, entry, Origin::Oplog)
 }
 
 /// Whose entries they are.
@@ -98,7 +98,13 @@ enum Origin {
 }
 
 /// Carries one entry out.
-fn apply(server: &Server, operation: &Operation, entry: &RawDocument, origin: Origin) -> Result<()> {
+fn apply(
+    server: &Server,
+    writer: Writer<'_>,
+    operation: &Operation,
+    entry: &RawDocument,
+    origin: Origin,
+) -> Result<()> {
     let mut fields = Fields::of("applyOps", entry)?;
     let kind = fields.required::<&str>("op")?;
     if kind == "n" {
@@ -110,22 +116,21 @@ fn apply(server: &Server, operation: &Operation, entry: &RawDocument, origin: Or
         Some(RawBsonRef::Binary(binary)) => <[u8; 16]>::try_from(binary.bytes).ok(),
         _ => None,
     };
-    let storage = &server.storage;
     // A collection may have been renamed since; its UUID stays.
-    let known = uuid.and_then(|uuid| storage.catalog().by_uuid(uuid).map(|found| found.namespace.clone()));
+    let known = uuid.and_then(|uuid| writer.catalog().by_uuid(uuid).map(|found| found.namespace.clone()));
     if origin == Origin::Oplog && kind != "c" && uuid.is_some() && known.is_none() {
         // Dropped later.
         return Ok(());
     }
     match kind {
-        "i" => put(storage, &known.unwrap_or(named), o),
+        "i" => put(writer, &known.unwrap_or(named), o),
         "u" => {
             let o2 = fields.required::<&RawDocument>("o2")?;
             let upsert = fields.truth("b")? || origin != Origin::Client { upsert: false };
-            update(storage, &known.unwrap_or(named), id_of_entry(o2, "update")?, o, upsert)
+            update(writer, &known.unwrap_or(named), id_of_entry(o2, "update")?, o, upsert)
         }
-        "d" => delete(storage, &known.unwrap_or(named), id_of_entry(o, "delete")?),
-        "c" => command(server, operation, (&named, uuid), o, origin),
+        "d" => delete(writer, &known.unwrap_or(named), id_of_entry(o, "delete")?),
+        "c" => command(server, writer, operation, (&named, uuid), o, origin),
         other => Err(Error::bad_value(format!("invalid op type {other}"))),
     }
 }
@@ -137,23 +142,23 @@ fn id_of_entry<'a>(document: &'a RawDocument, what: &str) -> Result<RawBsonRef<'
 }
 
 /// Carries out what an entry does to a document of `collection`; `false` if there is none.
-fn change(storage: &Arc<Storage>, collection: &Arc<Collection>, change: EntryChange<'_>) -> Result<bool> {
+fn change(writer: Writer<'_>, collection: &Arc<Collection>, change: EntryChange<'_>) -> Result<bool> {
     /// What makes another attempt necessary is over at once.
     const ATTEMPTS_MAX: usize = 1000;
     for _ in 0..ATTEMPTS_MAX {
-        let mut transaction = Transaction::empty();
-        match storage.carry_out(&mut transaction, collection, change, None) {
-            Ok(CarriedOut::Done(_)) => return storage.commit(transaction, Durability::Applied).map(|_| true),
+        let mut transaction = writer.transaction();
+        match writer.carry_out(&mut transaction, collection, change, None) {
+            Ok(CarriedOut::Done(_)) => return writer.commit(transaction, Durability::Applied).map(|_| true),
             Ok(CarriedOut::Absent) => {
-                storage.abandon(transaction);
+                writer.abandon(transaction);
                 return Ok(false);
             }
             Ok(CarriedOut::CommitFirst) => {
-                storage.abandon(transaction);
+                writer.abandon(transaction);
                 std::thread::yield_now();
             }
             Err(error) => {
-                storage.abandon(transaction);
+                writer.abandon(transaction);
                 return Err(error);
             }
         }
@@ -163,11 +168,11 @@ fn change(storage: &Arc<Storage>, collection: &Arc<Collection>, change: EntryCha
 }
 
 /// Inserts a document, or replaces the one with its `_id`.
-fn put(storage: &Arc<Storage>, namespace: &Namespace, document: &RawDocument) -> Result<()> {
+fn put(writer: Writer<'_>, namespace: &Namespace, document: &RawDocument) -> Result<()> {
     id_of_entry(document, "insert")?;
-    storage.collection_or_create(namespace, draw_uuid)?;
-    storage.with_collection(namespace, |collection| match collection {
-        Some(collection) => change(storage, collection, EntryChange::Put(document)).map(|_| ()),
+    writer.collection_or_create(namespace, draw_uuid)?;
+    writer.with_collection(namespace, |collection| match collection {
+        Some(collection) => change(writer, collection, EntryChange::Put(document)).map(|_| ()),
         None => {
             let message = format!("collection {namespace} was dropped meanwhile");
             Err(Error::new(ErrorCode::NamespaceNotFound, message))
@@ -175,15 +180,9 @@ fn put(storage: &Arc<Storage>, namespace: &Namespace, document: &RawDocument) ->
     })
 }
 
-fn update(
-    storage: &Arc<Storage>,
-    namespace: &Namespace,
-    id: RawBsonRef<'_>,
-    o: &RawDocument,
-    upsert: bool,
-) -> Result<()> {
-    let found = storage.with_collection(namespace, |collection| match collection {
-        Some(collection) => change(storage, collection, EntryChange::Update { id, o }),
+fn update(writer: Writer<'_>, namespace: &Namespace, id: RawBsonRef<'_>, o: &RawDocument, upsert: bool) -> Result<()> {
+    let found = writer.with_collection(namespace, |collection| match collection {
+        Some(collection) => change(writer, collection, EntryChange::Update { id, o }),
         None => Ok(false),
     })?;
     if found {
@@ -191,7 +190,7 @@ fn update(
     } else if upsert {
         // A delta makes of nothing what it can: when a log is applied from before the document was deleted, to a state
         // after that, the deletion follows.
-        put(storage, namespace, &updated(&rawdoc! { "_id": id }, o)?)
+        put(writer, namespace, &updated(&rawdoc! { "_id": id }, o)?)
     } else {
         Err(Error::new(
             ErrorCode::OperationFailed,
@@ -200,9 +199,9 @@ fn update(
     }
 }
 
-fn delete(storage: &Arc<Storage>, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<()> {
-    storage.with_collection(namespace, |collection| match collection {
-        Some(collection) => change(storage, collection, EntryChange::Delete { id }).map(|_| ()),
+fn delete(writer: Writer<'_>, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<()> {
+    writer.with_collection(namespace, |collection| match collection {
+        Some(collection) => change(writer, collection, EntryChange::Delete { id }).map(|_| ()),
         None => Ok(()),
     })
 }
@@ -228,18 +227,18 @@ fn unless_gone(outcome: Result<()>) -> Result<()> {
 /// Carries out an entry that changes the catalog.
 fn command(
     server: &Server,
+    writer: Writer<'_>,
     operation: &Operation,
     (ns, uuid): (&Namespace, Option<[u8; 16]>),
     o: &RawDocument,
     origin: Origin,
 ) -> Result<()> {
-    let storage = &server.storage;
     let Some((name, value)) = o.iter().next().transpose()? else {
         return Err(Error::bad_value("An oplog entry of kind 'c' names no command"));
     };
     if origin == Origin::Oplog && name.as_str() != "applyOps" {
         let (target, command) = LoggedCommand::parse(ns.db(), o)?;
-        return replayed::carry_out(server, operation, (&target, uuid), command);
+        return replayed::carry_out(server, writer, operation, (&target, uuid), command);
     }
     let target = || match value {
         RawBsonRef::String(collection) => Namespace::new(ns.db(), collection),
@@ -251,36 +250,36 @@ fn command(
             let namespace = target()?;
             let mut fields = Fields::of("create", &rest)?;
             let document = options::read(&mut fields, &namespace)?;
-            let uuid = uuid.filter(|uuid| storage.catalog().by_uuid(*uuid).is_none()).unwrap_or_else(draw_uuid);
-            ddl::create(storage, &namespace, document, uuid)
+            let uuid = uuid.filter(|uuid| writer.catalog().by_uuid(*uuid).is_none()).unwrap_or_else(draw_uuid);
+            ddl::create(writer, &namespace, document, uuid)
         }
-        "drop" => ddl::drop_namespace(storage, &target()?).map(|_| ()),
-        "dropDatabase" => storage.drop_database(ns.db()).map(|_| ()),
+        "drop" => ddl::drop_namespace(writer, &target()?).map(|_| ()),
+        "dropDatabase" => writer.drop_database(ns.db()).map(|_| ()),
         "renameCollection" => {
             let from = ddl::parse_namespace("renameCollection", "renameCollection", value)?;
             let to = rest.get("to")?.unwrap_or(RawBsonRef::Null);
             let to = ddl::parse_namespace("renameCollection", "to", to)?;
             let drop_target = rest.get("dropTarget")?.is_some_and(is_truthy);
-            rename_collection::rename(server, operation, &from, &to, drop_target)
+            rename_collection::rename(server, writer, operation, &from, &to, drop_target)
         }
         "collMod" => {
             let namespace = target()?;
-            coll_mod::modify(storage, &namespace, &mut Fields::of("collMod", &rest)?).map(|_| ())
+            coll_mod::modify(writer, &namespace, &mut Fields::of("collMod", &rest)?).map(|_| ())
         }
-        "createIndexes" => build(server, operation, &target()?, &[&rest]),
+        "createIndexes" => build(writer, operation, &target()?, &[&rest]),
         "commitIndexBuild" => {
             let mut specs = Vec::new();
             for spec in rest.get_array("indexes").map_err(|error| Error::failed_to_parse(error.to_string()))? {
                 specs.extend(spec?.as_document());
             }
-            build(server, operation, &target()?, &specs)
+            build(writer, operation, &target()?, &specs)
         }
         // A build takes effect, if at all, with its commit.
         "startIndexBuild" | "abortIndexBuild" => Ok(()),
         "dropIndexes" | "dropIndex" | "deleteIndexes" | "deleteIndex" => {
             let namespace = target()?;
             let index = rest.get("index")?.unwrap_or(RawBsonRef::Null);
-            unless_gone(drop_indexes(storage, &namespace, index))
+            unless_gone(drop_indexes(writer, &namespace, index))
         }
         "applyOps" => {
             let RawBsonRef::Array(entries) = value else {
@@ -288,7 +287,7 @@ fn command(
             };
             for entry in entries {
                 match entry? {
-                    RawBsonRef::Document(entry) => apply(server, operation, entry, origin)?,
+                    RawBsonRef::Document(entry) => apply(server, writer, operation, entry, origin)?,
                     other => return Err(wrong_type("applyOps", "applyOps", other, &["object"])),
                 }
             }
@@ -298,17 +297,17 @@ fn command(
     }
 }
 
-fn drop_indexes(storage: &Storage, namespace: &Namespace, index: RawBsonRef<'_>) -> Result<()> {
-    storage.drop_indexes(|catalog| {
+fn drop_indexes(writer: Writer<'_>, namespace: &Namespace, index: RawBsonRef<'_>) -> Result<()> {
+    writer.drop_indexes(|catalog| {
         let held = ddl::held_collection(catalog, namespace)?;
         let selected = indexes::selected(&held, index)?;
         Ok(Some((held, selected)))
     })
 }
 
-fn build(server: &Server, operation: &Operation, namespace: &Namespace, specs: &[&RawDocument]) -> Result<()> {
+fn build(writer: Writer<'_>, operation: &Operation, namespace: &Namespace, specs: &[&RawDocument]) -> Result<()> {
     let specs = specs.iter().map(|spec| specification::normalise(spec, true)).collect::<Result<Vec<_>>>()?;
-    indexes::build(&server.storage, namespace, &specs, &operation.interruption(), &mut |name, done, total| {
+    indexes::build(writer, namespace, &specs, &operation.interruption(), &mut |name, done, total| {
         operation.set_progress(format!("Index Build: {name}"), done, total);
         operation.check_interrupt()
     })

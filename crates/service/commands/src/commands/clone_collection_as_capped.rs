@@ -66,7 +66,7 @@ pub fn copy_as_capped(call: &Call<'_>, from: &Namespace, to: &Namespace, size: i
         drop_source: false,
     };
     let operation = &call.operation;
-    storage.copy_collection(&request, &mut |done, total| {
+    call.writer().copy_collection(&request, &mut |done, total| {
         operation.set_progress("Copying into a capped collection", done, total);
         operation.check_interrupt()
     })?;

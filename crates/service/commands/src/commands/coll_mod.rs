@@ -11,11 +11,12 @@ use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_storage::{
     CatalogGuard, Collection, CollectionKind, CollectionOptions, ID_INDEX, IndexModification, IndexState, Modification,
-    Storage,
+    Writer,
 };
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{RawArray, RawDocument, RawDocumentBuf};
+use std::sync::Arc;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -33,14 +34,15 @@ fn invalid(why: impl Into<String>) -> Error {
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
-    let changed = modify(&call.server.storage, &namespace, &mut call.fields)?;
+    let author = Arc::clone(&call.author);
+    let changed = modify(call.server.storage.by(&author), &namespace, &mut call.fields)?;
     reply.extend(&changed);
     Ok(())
 }
 
 /// Carries the command's fields out; gives what the reply says of the index.
-pub fn modify(storage: &Storage, namespace: &Namespace, fields: &mut Fields<'_>) -> Result<RawDocumentBuf> {
-    let catalog = storage.lock_catalog();
+pub fn modify(writer: Writer<'_>, namespace: &Namespace, fields: &mut Fields<'_>) -> Result<RawDocumentBuf> {
+    let catalog = writer.lock_catalog();
     let Some(collection) = catalog.collection(namespace) else {
         return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}")));
     };

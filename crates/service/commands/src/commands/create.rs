@@ -50,5 +50,5 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     call.fields.take("flags");
     call.fields.finish()?;
     check_name(&namespace)?;
-    ddl::create(&call.server.storage, &namespace, document, draw_uuid())
+    ddl::create(call.writer(), &namespace, document, draw_uuid())
 }

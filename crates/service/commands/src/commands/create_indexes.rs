@@ -48,9 +48,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let quorum = quorum.unwrap_or(CommitQuorum::VotingMembers);
     // What is a member's own it builds alone.
     let built = if set.is_some() && !namespace.is_local() && namespace.coll() != "system.profile" {
-        indexes::build_with_set(server, operation, &namespace, &wanted, &quorum)?
+        indexes::build_with_set(server, call.writer(), operation, &namespace, &wanted, &quorum)?
     } else {
-        indexes::build(&server.storage, &namespace, &wanted, &operation.interruption(), &mut |name, done, total| {
+        indexes::build(call.writer(), &namespace, &wanted, &operation.interruption(), &mut |name, done, total| {
             operation.set_progress(format!("Index Build: {name}"), done, total);
             operation.check_interrupt()
         })?

@@ -89,13 +89,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let each = if single { durability(call) } else { Durability::Applied };
-    let throttle = Throttle::default();
+    let (throttle, author) = (Throttle::default(), Arc::clone(&call.author));
     let work = Work {
         storage: &call.server.storage,
         draw: &SystemDraw,
         interruption: &context.interruption,
         durability: each,
         throttle: &throttle,
+        author: &author,
     };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in deletes.iter().enumerate() {
@@ -128,7 +129,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if !single || repeated {
         call.server.storage.queue().settle(durability(call));
     } else if deletes[0].limit == 1 {
-        call.standing.wrote_one();
+        call.wrote_one();
     }
     reply.append(cstr!("n"), deleted as i32);
     errors.append(reply);

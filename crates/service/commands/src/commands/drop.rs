@@ -19,7 +19,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     call.fields.finish()?;
-    if let Some(dropped) = ddl::drop_namespace(&call.server.storage, &namespace)? {
+    if let Some(dropped) = ddl::drop_namespace(call.writer(), &namespace)? {
         call.server.counters.forget(namespace.as_str());
         if let Some(count) = dropped.index_count {
             reply.append(cstr!("nIndexesWas"), count);

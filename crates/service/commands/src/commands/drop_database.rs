@@ -27,7 +27,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             "Cannot drop 'local' database while replication is active",
         ));
     }
-    let dropped = call.server.storage.drop_database(db)?;
+    let dropped = call.writer().drop_database(db)?;
     for collection in &dropped {
         call.server.counters.forget(collection.namespace.as_str());
     }

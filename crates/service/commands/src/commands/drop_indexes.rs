@@ -22,7 +22,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let index: RawBsonRef<'_> = call.fields.required("index")?;
     call.fields.finish()?;
     let mut before = 0;
-    call.server.storage.drop_indexes(|catalog| {
+    call.writer().drop_indexes(|catalog| {
         let held = held_collection(catalog, &namespace)?;
         before = indexes::count(&held);
         let selected = indexes::selected(&held, index)?;

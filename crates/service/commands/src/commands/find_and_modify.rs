@@ -13,6 +13,7 @@ use baton_storage::Throttle;
 use baton_types::{Error, Result};
 use bson::raw::RawBson;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use std::sync::Arc;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -70,13 +71,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let session = retry::session(call)?;
     let stmt_id = retry::statement_id(call, 0);
     let storage = &call.server.storage;
-    let throttle = Throttle::default();
+    let (throttle, author) = (Throttle::default(), Arc::clone(&call.author));
     let work = Work {
         storage,
         draw: &SystemDraw,
         interruption: &context.interruption,
         durability: durability(call),
         throttle: &throttle,
+        author: &author,
     };
     // What was done before may not be on disk yet.
     let mut repeated = false;
@@ -128,7 +130,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if repeated {
         storage.queue().settle(durability(call));
     } else {
-        call.standing.wrote_one();
+        call.wrote_one();
     }
     let value = match (&done.image, &projection) {
         (Some(image), Some(projection)) => {

@@ -98,7 +98,7 @@ fn set_commit_quorum(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
         }
     }
     wanted.sort();
-    let catalog = server.storage.lock_catalog();
+    let catalog = call.writer().lock_catalog();
     let held = held_collection(&catalog, &namespace)?;
     let build = wanted.first().and_then(|name| held.index(name)?.build().cloned());
     let made = build.as_ref().map(|build| {

@@ -11,6 +11,7 @@ use baton_execution::{SystemDraw, write};
 use baton_storage::Throttle;
 use baton_types::Result;
 use bson::{RawDocument, cstr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The row in the table.
@@ -46,7 +47,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Vec::new()
     };
     let numbered = documents.iter().enumerate().map(|(i, document)| (i, document, ids.get(i).copied().unwrap_or(0)));
-    let throttle = Throttle::default();
+    let (throttle, author) = (Throttle::default(), Arc::clone(&call.author));
     let interruption = call.operation.interruption();
     let work = Work {
         storage,
@@ -54,6 +55,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         interruption: &interruption,
         durability: durability(call),
         throttle: &throttle,
+        author: &author,
     };
     let inserted = match &session {
         None => {
@@ -83,7 +85,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if repeated > 0 {
         storage.queue().settle(durability(call));
     } else if errors.is_empty() {
-        call.standing.wrote_all();
+        call.wrote_all();
     }
     reply.append(cstr!("n"), (inserted + repeated) as i32);
     errors.append(reply);

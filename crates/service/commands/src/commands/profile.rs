@@ -65,7 +65,7 @@ pub fn keep(storage: &Arc<Storage>, db: &str, entry: &RawDocument) -> Result<()>
     let namespace = Namespace::new(db, COLLECTION)?;
     if storage.collection(&namespace).is_none() {
         let options = CollectionOptions::parse(&rawdoc! { "capped": true, "size": SIZE_BYTES })?;
-        match storage.create_collection(&namespace, options, uuid::Uuid::new_v4().into_bytes())? {
+        match storage.by_member().create_collection(&namespace, options, uuid::Uuid::new_v4().into_bytes())? {
             CreateOutcome::Created(_) | CreateOutcome::Exists(_) => {}
         }
     }
@@ -80,7 +80,7 @@ pub fn keep(storage: &Arc<Storage>, db: &str, entry: &RawDocument) -> Result<()>
         let mut transaction = Transaction::empty();
         match storage.insert(&mut transaction, collection, &document, None) {
             Ok(Inserted::Added) => {
-                storage.commit(transaction, Durability::Applied)?;
+                storage.by_member().commit(transaction, Durability::Applied)?;
                 Ok(())
             }
             // Another entry is being written to the same place; a profile may miss one.

@@ -9,7 +9,7 @@ use crate::ddl::{crosses_replication, draw_uuid, parse_namespace, temporary_name
 use crate::fields::{is_truthy, wrong_type};
 use crate::server::{Operation, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_storage::{Collection, CollectionKind, CopyRequest, Storage};
+use baton_storage::{Collection, CollectionKind, CopyRequest, Writer};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawBsonRef;
 
@@ -34,25 +34,25 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     };
     call.fields.take("stayTemp");
     call.fields.finish()?;
-    rename(call.server, &call.operation, &from, &to, drop_target)
+    rename(call.server, call.writer(), &call.operation, &from, &to, drop_target)
 }
 
 /// Renames a collection.
 pub fn rename(
     server: &Server,
+    writer: Writer<'_>,
     operation: &Operation,
     from: &Namespace,
     to: &Namespace,
     drop_target: bool,
 ) -> Result<()> {
-    let storage = &server.storage;
     check_names(from, to)?;
     if from.db() == to.db() {
-        storage.rename_collection_if(from, to, drop_target, |source, target| {
+        writer.rename_collection_if(from, to, drop_target, |source, target| {
             check(source, to, target.map(|target| target.kind))
         })?;
     } else {
-        copy(storage, operation, from, to, drop_target)?;
+        copy(writer, operation, from, to, drop_target)?;
     }
     server.counters.forget(from.as_str());
     server.counters.forget(to.as_str());
@@ -96,11 +96,11 @@ fn check(source: &Collection, to: &Namespace, target: Option<CollectionKind>) ->
     }
 }
 
-fn copy(storage: &Storage, operation: &Operation, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
-    let Some(source) = storage.collection(from) else {
+fn copy(writer: Writer<'_>, operation: &Operation, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
+    let Some(source) = writer.collection(from) else {
         return Err(Error::new(ErrorCode::NamespaceNotFound, format!("Source collection {from} does not exist")));
     };
-    check(&source, to, storage.collection(to).map(|target| target.kind))?;
+    check(&source, to, writer.collection(to).map(|target| target.kind))?;
     let request = CopyRequest {
         from,
         to,
@@ -111,7 +111,7 @@ fn copy(storage: &Storage, operation: &Operation, from: &Namespace, to: &Namespa
         drop_target,
         drop_source: true,
     };
-    storage.copy_collection(&request, &mut |done, total| {
+    writer.copy_collection(&request, &mut |done, total| {
         operation.set_progress("renameCollection: copying", done, total);
         operation.check_interrupt()
     })?;

@@ -107,6 +107,7 @@ fn keep(call: &Call<'_>, defaults: &Defaults) -> Result<()> {
         interruption: &context.interruption,
         durability: Durability::Synced,
         throttle: &throttle,
+        author: &call.author,
     };
     write::update(&work, &namespace()?, &statement, &context, None)?;
     Ok(())

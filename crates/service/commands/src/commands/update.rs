@@ -193,13 +193,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut repeated = false;
     // Of several statements only the end waits for the disk: one sync covers them all.
     let each = if single { durability(call) } else { Durability::Applied };
-    let throttle = Throttle::default();
+    let (throttle, author) = (Throttle::default(), Arc::clone(&call.author));
     let work = Work {
         storage: &call.server.storage,
         draw: &SystemDraw,
         interruption: &context.interruption,
         durability: each,
         throttle: &throttle,
+        author: &author,
     };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in updates.iter().enumerate() {
@@ -232,7 +233,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if !single || repeated {
         call.server.storage.queue().settle(durability(call));
     } else if !updates[0].multi {
-        call.standing.wrote_one();
+        call.wrote_one();
     }
     reply.append(cstr!("n"), sums.matched as i32);
     if !sums.upserted.is_empty() {

@@ -14,7 +14,6 @@ use crate::call::Call;
 use crate::concerns::Acknowledgement;
 use crate::fields::number_as_i64;
 use crate::mutant::{self, Mutant};
-use crate::server::Server;
 use baton_document::keys::Direction;
 use baton_execution::Hint;
 use baton_query::Context;
@@ -141,7 +140,7 @@ pub fn settle_read(call: &Call<'_>) -> Result<()> {
             }
             if !server.topology.is_own_majority() && !mutant::is(Mutant::LinearizableUnproved) {
                 let _writing = server.write_lock.enter(&|| call.operation.check_interrupt())?;
-                note(server, "linearizable read")?;
+                note(call, "linearizable read")?;
             }
         }
     }
@@ -165,8 +164,8 @@ pub fn settle_read(call: &Call<'_>) -> Result<()> {
 
 /// Writes an entry that changes nothing, to wait for a majority to have it: once it is committed, this member was primary when it was
 /// written. This member's disk may be one of the majority.
-pub(crate) fn note(server: &Server, message: &str) -> Result<()> {
-    server.storage.note_durably(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": message }, Durability::Wanted)?;
+pub(crate) fn note(call: &Call<'_>, message: &str) -> Result<()> {
+    call.writer().note_durably(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": message }, Durability::Wanted)?;
     Ok(())
 }
 

@@ -24,7 +24,8 @@ pub const WHOLE_DATABASE: &str = "$cmd.aggregate";
 /// A host for the pipelines of a command.
 pub fn host(call: &Call<'_>, namespace: &Namespace) -> StorageHost {
     let own = MemberDocuments { server: Arc::downgrade(call.server) };
-    StorageHost::new(Arc::clone(&call.server.storage), namespace.db(), Arc::new(SystemDraw), Arc::new(own))
+    let (storage, author) = (Arc::clone(&call.server.storage), Arc::clone(&call.author));
+    StorageHost::new(storage, namespace.db(), Arc::new(SystemDraw), Arc::new(own), author)
 }
 
 /// `InvalidNamespace` (73) where the first stage and the target do not fit.

@@ -284,7 +284,7 @@ impl Pair {
         for entry in &entries {
             let outcome = if entry.get_str("op").unwrap() == "c" {
                 loop {
-                    match follower.storage.replay(entry, || apply_command(follower, entry)) {
+                    match follower.storage.replay(entry, |writer| apply_command(follower, writer, entry)) {
                         // Its own build of the index is not done.
                         Err(error) if error.code == ErrorCode::IndexBuildAlreadyInProgress => {
                             std::thread::sleep(Duration::from_millis(1));
@@ -384,7 +384,7 @@ fn an_index_that_a_follower_could_not_build_anew_is_built_as_it_was_logged() {
     };
     let entry = RawDocumentBuf::try_from(&entry).unwrap();
     let follower = &pair.follower.server;
-    follower.storage.replay(&entry, || apply_command(follower, &entry)).unwrap();
+    follower.storage.replay(&entry, |writer| apply_command(follower, writer, &entry)).unwrap();
     let indexes = pair.follower.batch("db", doc! { "listIndexes": "c" });
     assert_eq!(indexes.last().unwrap().get_str("name").unwrap(), "n");
 }
@@ -403,7 +403,7 @@ fn a_copy_builds_no_second_index_on_id_beside_one_with_a_name_of_its_own() {
         let uuid = pair.primary.server.storage.collection(&Namespace::new("db", "c").unwrap()).unwrap().uuid;
         let entry = doc! { "op": "c", "ns": "db.$cmd", "ui": bson::Uuid::from_bytes(uuid), "o": o };
         let entry = RawDocumentBuf::try_from(&entry).unwrap();
-        follower.storage.unlogged(|| apply_command(follower, &entry)).unwrap();
+        follower.storage.unlogged(|writer| apply_command(follower, writer, &entry)).unwrap();
     }
     assert_eq!(catalog(&pair.primary.server.storage), catalog(&pair.follower.server.storage));
 }

@@ -406,7 +406,7 @@ impl Builder<'_> {
                 }
                 self.show(operation, "Index Build: committing", None);
                 let of = &self.build.of;
-                let catalog = server.storage.lock_catalog();
+                let catalog = server.storage.by_member().lock_catalog();
                 // Who has the catalog applies nothing of another primary's, and gives the build no other quorum.
                 let is_of_term = self.leads() == Some(term);
                 if !matches!(self.build.state.lock().machine.task(), BuildTask::Commit(_)) {
@@ -422,7 +422,7 @@ impl Builder<'_> {
             }
             BuildTask::Abort(cause) => {
                 let of = &self.build.of;
-                let aborted = server.storage.abort_build(of.collection, of.build.uuid, &cause);
+                let aborted = server.storage.by_member().abort_build(of.collection, of.build.uuid, &cause);
                 return self.ended(aborted, Err(cause));
             }
         }

@@ -99,8 +99,8 @@ fn a_build_that_is_begun_anew_between_two_looks_is_filled_anew() {
         });
         let of = storage.builds_of_set().remove(0);
         let killed = Error::new(ErrorCode::Interrupted, "killed");
-        assert!(storage.abort_build(of.collection, of.build.uuid, &killed).unwrap());
-        let catalog = storage.lock_catalog();
+        assert!(storage.by_member().abort_build(of.collection, of.build.uuid, &killed).unwrap());
+        let catalog = storage.by_member().lock_catalog();
         catalog.by_uuid(of.collection).unwrap().start_build(&of.build, &of.definitions, false).unwrap();
         drop(catalog);
         assert!(!storage.is_build_filled(&of));

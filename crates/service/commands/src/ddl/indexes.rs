@@ -12,7 +12,7 @@ use baton_consensus::index_build::{BuildInput, CommitQuorum};
 use baton_document::show::document as shown;
 use baton_storage::{
     BuildOfSet, BuildPhase, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, Index,
-    IndexBuild, IndexDefinition, IndexId, IndexState, Started, Storage,
+    IndexBuild, IndexDefinition, IndexId, IndexState, Started, Storage, Writer,
 };
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -57,10 +57,10 @@ pub struct Built {
 }
 
 /// The collection that is to get indexes, and whether it was made for them.
-fn indexable(storage: &Storage, namespace: &Namespace) -> Result<(Arc<Collection>, bool)> {
-    let (collection, created_collection) = match storage.collection(namespace) {
+fn indexable(writer: Writer<'_>, namespace: &Namespace) -> Result<(Arc<Collection>, bool)> {
+    let (collection, created_collection) = match writer.collection(namespace) {
         Some(collection) => (collection, false),
-        None => match storage.create_collection(namespace, CollectionOptions::default(), draw_uuid())? {
+        None => match writer.create_collection(namespace, CollectionOptions::default(), draw_uuid())? {
             CreateOutcome::Created(collection) => (collection, true),
             CreateOutcome::Exists(collection) => (collection, false),
         },
@@ -92,16 +92,16 @@ enum Next {
 /// `InterruptedDueToReplStateChange` (11602) if this member is primary no more.
 pub fn build_with_set(
     server: &Server,
+    writer: Writer<'_>,
     operation: &Operation,
     namespace: &Namespace,
     specifications: &[RawDocumentBuf],
     quorum: &CommitQuorum,
 ) -> Result<Built> {
-    let storage = &server.storage;
-    let (collection, created_collection) = indexable(storage, namespace)?;
+    let (collection, created_collection) = indexable(writer, namespace)?;
     let (before, mut used_disk) = (count(&collection), false);
     loop {
-        match begin_or_find(storage, &collection, specifications, quorum)? {
+        match begin_or_find(writer, &collection, specifications, quorum)? {
             Next::Done => break,
             Next::Later => {
                 operation.check_interrupt()?;
@@ -115,17 +115,17 @@ pub fn build_with_set(
             }
         }
     }
-    let after = storage.catalog().by_uuid(collection.uuid).map_or(before, |collection| count(collection));
+    let after = writer.catalog().by_uuid(collection.uuid).map_or(before, |collection| count(collection));
     Ok(Built { before, after, created_collection, used_disk })
 }
 
 fn begin_or_find(
-    storage: &Storage,
+    writer: Writer<'_>,
     collection: &Collection,
     specifications: &[RawDocumentBuf],
     quorum: &CommitQuorum,
 ) -> Result<Next> {
-    let catalog = storage.lock_catalog();
+    let catalog = writer.lock_catalog();
     let gone = || {
         let message = format!("Index build aborted: {} was dropped", collection.namespace);
         Error::new(ErrorCode::IndexBuildAborted, message)
@@ -183,13 +183,13 @@ fn await_build(server: &Server, operation: &Operation, build: &Running, is_own: 
 
 /// Builds the indexes of these normalised specifications on this member alone, unless they are there.
 pub fn build(
-    storage: &Arc<Storage>,
+    writer: Writer<'_>,
     namespace: &Namespace,
     specifications: &[RawDocumentBuf],
     asked: &Arc<Interruption>,
     progress: Progress<'_>,
 ) -> Result<Built> {
-    let (collection, created_collection) = indexable(storage, namespace)?;
+    let (collection, created_collection) = indexable(writer, namespace)?;
     let (before, mut used_disk) = (count(&collection), false);
     let mut built: Vec<IndexId> = Vec::new();
     for specification in missing(&collection, specifications)? {
@@ -198,20 +198,20 @@ pub fn build(
         let is_wanted = |held: &Held<'_>| Ok(!missing(held, std::slice::from_ref(&specification))?.is_empty());
         let gone = || Error::new(ErrorCode::IndexBuildAborted, format!("Index build aborted: {namespace} was dropped"));
         let mut note_and_progress = |name: &str, done, total| {
-            used_disk |= phase_of(storage, collection.uuid, &definition.name) == Some(BuildPhase::Loading);
+            used_disk |= phase_of(&writer, collection.uuid, &definition.name) == Some(BuildPhase::Loading);
             progress(name, done, total)
         };
-        match build_one(storage, collection.uuid, &definition, is_wanted, asked, &mut note_and_progress)
+        match build_one(writer, collection.uuid, &definition, is_wanted, asked, &mut note_and_progress)
             .and_then(|built| built.ok_or_else(gone))
         {
             Ok(id) => built.extend(id),
             Err(error) => {
-                take_back(storage, collection.uuid, built);
+                take_back(writer, collection.uuid, built);
                 return Err(of_build(&collection, draw_uuid(), error));
             }
         }
     }
-    let after = storage.catalog().by_uuid(collection.uuid).map_or(before, |collection| count(collection));
+    let after = writer.catalog().by_uuid(collection.uuid).map_or(before, |collection| count(collection));
     Ok(Built { before, after, created_collection, used_disk })
 }
 
@@ -244,8 +244,8 @@ fn of_build(collection: &Collection, build: [u8; 16], error: Error) -> Error {
 }
 
 /// Drops what a command that failed has built. By their ids: others may have built indexes of the same names since.
-fn take_back(storage: &Storage, collection: [u8; 16], built: Vec<IndexId>) {
-    let left = storage.drop_indexes(|catalog| Ok(catalog.by_uuid(collection).map(|held| (held, built))));
+fn take_back(writer: Writer<'_>, collection: [u8; 16], built: Vec<IndexId>) {
+    let left = writer.drop_indexes(|catalog| Ok(catalog.by_uuid(collection).map(|held| (held, built))));
     if let Err(left) = left {
         tracing::warn!(target: "INDEX", error = %left, "Indexes of a failed command stay");
     }
@@ -254,7 +254,7 @@ fn take_back(storage: &Storage, collection: [u8; 16], built: Vec<IndexId>) {
 /// Builds one index, if it is wanted when its turn comes; one that somebody else is building is waited for. `None` if there is
 /// no such collection, else the id, unless it is there already.
 pub(super) fn build_one(
-    storage: &Storage,
+    writer: Writer<'_>,
     collection: [u8; 16],
     definition: &IndexDefinition,
     is_wanted: impl Fn(&Held<'_>) -> Result<bool>,
@@ -264,7 +264,7 @@ pub(super) fn build_one(
     let name = definition.name.as_str();
     loop {
         let (mut is_there, mut is_being_built) = (false, false);
-        let built = storage.create_index_if(
+        let built = writer.create_index_if(
             |catalog| {
                 let Some(held) = catalog.by_uuid(collection) else { return Ok(None) };
                 is_there = true;
@@ -274,7 +274,7 @@ pub(super) fn build_one(
             },
             asked,
             &mut |done, total| {
-                let phase = phase_of(storage, collection, name).map_or("", super::builds::words_of);
+                let phase = phase_of(&writer, collection, name).map_or("", super::builds::words_of);
                 progress(&format!("{name}: {phase}"), done, total)
             },
         )?;

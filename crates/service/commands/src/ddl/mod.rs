@@ -25,7 +25,9 @@ use crate::crud::cursor::{self, Opening};
 use crate::fields::wrong_type;
 use baton_execution::{Aggregation, Draw, SystemDraw};
 use baton_query::Context;
-use baton_storage::{CatalogGuard, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, Storage};
+use baton_storage::{
+    CatalogGuard, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, Storage, Writer,
+};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocumentBuf};
 use std::collections::VecDeque;
@@ -72,9 +74,9 @@ pub fn held_collection<'g>(catalog: &'g CatalogGuard<'g>, namespace: &Namespace)
 
 /// Creates a collection or view with options that [`options::read`] gave. One that exists is fine if its options are the
 /// same, else `NamespaceExists` (48).
-pub fn create(storage: &Storage, namespace: &Namespace, document: RawDocumentBuf, uuid: [u8; 16]) -> Result<()> {
+pub fn create(writer: Writer<'_>, namespace: &Namespace, document: RawDocumentBuf, uuid: [u8; 16]) -> Result<()> {
     let options = CollectionOptions::parse(&document)?;
-    let catalog = storage.lock_catalog();
+    let catalog = writer.lock_catalog();
     if let Some((on, stages)) = &options.view {
         views::check(&catalog, namespace, on, stages)?;
     }
@@ -92,17 +94,17 @@ pub fn create(storage: &Storage, namespace: &Namespace, document: RawDocumentBuf
 }
 
 /// Drops what has this name, if there is something; `system.views` stands for all views of its database.
-pub fn drop_namespace(storage: &Storage, namespace: &Namespace) -> Result<Option<Dropped>> {
+pub fn drop_namespace(writer: Writer<'_>, namespace: &Namespace) -> Result<Option<Dropped>> {
     if namespace.coll() == views::SYSTEM_VIEWS {
-        let catalog = storage.catalog();
+        let catalog = writer.catalog();
         let mut found = false;
         for view in catalog.database(namespace.db()).filter(|view| view.kind == CollectionKind::View) {
             let still = |held: &Held<'_>| held.kind == CollectionKind::View;
-            found |= storage.drop_collection_if(|now| now.collection(&view.namespace).filter(still))?.is_some();
+            found |= writer.drop_collection_if(|now| now.collection(&view.namespace).filter(still))?.is_some();
         }
         return Ok(found.then_some(Dropped { index_count: Some(1) }));
     }
-    Ok(storage.drop_collection(namespace)?.map(|collection| Dropped {
+    Ok(writer.drop_collection(namespace)?.map(|collection| Dropped {
         index_count: (collection.kind != CollectionKind::View).then(|| indexes::count(&collection)),
     }))
 }

@@ -19,14 +19,14 @@
 //!
 //! - What the set has is changed by who has the turn to follow alone: what is looked up here stays, without the catalog's guard.
 //!
-//! What it deliberately does not do: log. See `storage::replay`.
+//! What it deliberately does not do: log. See `storage::replay`: what is written here is written on the entry's behalf.
 
 use super::{draw_uuid, indexes, specification, temporary_name};
 use crate::server::{Operation, Server};
 use baton_consensus::index_build::{BuildInput, CommitQuorum};
 use baton_storage::{
     BuildOfSet, Collection, CollectionKind, CollectionOptions, Held, IndexBuild, IndexDefinition, LoggedCommand,
-    Modification, Storage,
+    Modification, Storage, Writer,
 };
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use std::sync::Arc;
@@ -34,26 +34,26 @@ use std::sync::Arc;
 /// Carries the command of an entry out.
 pub fn carry_out(
     server: &Server,
+    writer: Writer<'_>,
     operation: &Operation,
     (target, uuid): (&Namespace, Option<[u8; 16]>),
     command: LoggedCommand,
 ) -> Result<()> {
-    let storage = &server.storage;
     match command {
-        LoggedCommand::Create(options) => create(storage, target, options, uuid),
-        LoggedCommand::CreateIndexes(definitions) => build_indexes(server, operation, (target, uuid), &definitions),
-        LoggedCommand::DropIndex(name) => drop_index(storage, target, uuid, &name),
-        LoggedCommand::Modify(modification) => modify(storage, target, uuid, &modification),
-        LoggedCommand::Rename { to, drop_target } => rename(server, (target, uuid), &to, drop_target),
-        LoggedCommand::Drop => drop(storage, target, uuid),
+        LoggedCommand::Create(options) => create(writer, target, options, uuid),
+        LoggedCommand::CreateIndexes(definitions) => build_indexes(writer, operation, (target, uuid), &definitions),
+        LoggedCommand::DropIndex(name) => drop_index(writer, target, uuid, &name),
+        LoggedCommand::Modify(modification) => modify(writer, target, uuid, &modification),
+        LoggedCommand::Rename { to, drop_target } => rename(server, writer, (target, uuid), &to, drop_target),
+        LoggedCommand::Drop => drop(writer, target, uuid),
         LoggedCommand::StartBuild { build, definitions, .. } => {
-            start_build(server, (target, uuid), &build, &definitions)
+            start_build(server, writer, (target, uuid), &build, &definitions)
         }
         LoggedCommand::CommitBuild { build, definitions } => {
-            commit_build(server, operation, (target, uuid), build.uuid, &definitions)
+            commit_build(server, writer, operation, (target, uuid), build.uuid, &definitions)
         }
         LoggedCommand::AbortBuild { build, cause: (code, message), .. } => match uuid {
-            Some(uuid) => storage.abort_build(uuid, build.uuid, &Error::new(code, message)).map(|_| ()),
+            Some(uuid) => writer.abort_build(uuid, build.uuid, &Error::new(code, message)).map(|_| ()),
             None => Ok(()),
         },
         // Every collection's drop was logged before; what is there was created later.
@@ -76,40 +76,40 @@ fn meant_or_view(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -
 }
 
 /// Lets nothing but the collection with this UUID have the name.
-fn make_room(storage: &Storage, name: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
-    match storage.collection(name) {
+fn make_room(writer: Writer<'_>, name: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
+    match writer.collection(name) {
         None => Ok(()),
         Some(found) if Some(found.uuid) == uuid => Ok(()),
-        Some(view) if view.kind == CollectionKind::View => storage.drop_collection(name).map(|_| ()),
+        Some(view) if view.kind == CollectionKind::View => writer.drop_collection(name).map(|_| ()),
         Some(_) => {
             let aside = temporary_name(name.db(), "aside")?;
             tracing::info!(target: "REPL", namespace = %name, aside = %aside, "A collection of a later time makes room");
-            storage.rename_collection(name, &aside, false)
+            writer.rename_collection(name, &aside, false)
         }
     }
 }
 
 /// Creates a collection or view.
-fn create(storage: &Storage, name: &Namespace, options: CollectionOptions, uuid: Option<[u8; 16]>) -> Result<()> {
-    let known = uuid.and_then(|uuid| storage.catalog().by_uuid(uuid).cloned());
+fn create(writer: Writer<'_>, name: &Namespace, options: CollectionOptions, uuid: Option<[u8; 16]>) -> Result<()> {
+    let known = uuid.and_then(|uuid| writer.catalog().by_uuid(uuid).cloned());
     match known {
         Some(known) if options.view.is_none() && known.namespace == *name => Ok(()),
         Some(known) if options.view.is_none() => {
-            make_room(storage, name, uuid)?;
-            storage.rename_collection(&known.namespace, name, false)
+            make_room(writer, name, uuid)?;
+            writer.rename_collection(&known.namespace, name, false)
         }
         _ => {
             // A view that is there has another definition, perhaps; it is made anew with that of the entry.
-            make_room(storage, name, None)?;
-            storage.create_collection(name, options, uuid.unwrap_or_else(draw_uuid)).map(|_| ())
+            make_room(writer, name, None)?;
+            writer.create_collection(name, options, uuid.unwrap_or_else(draw_uuid)).map(|_| ())
         }
     }
 }
 
 /// Drops a collection or view.
-fn drop(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
-    match meant_or_view(storage, named, uuid) {
-        Some(found) => storage.drop_collection(&found.namespace).map(|_| ()),
+fn drop(writer: Writer<'_>, named: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
+    match meant_or_view(&writer, named, uuid) {
+        Some(found) => writer.drop_collection(&found.namespace).map(|_| ()),
         None => Ok(()),
     }
 }
@@ -117,30 +117,30 @@ fn drop(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>) -> Result<
 /// Gives a collection the name `to`; the entry's `dropTarget` says what had it then.
 fn rename(
     server: &Server,
+    writer: Writer<'_>,
     (from, uuid): (&Namespace, Option<[u8; 16]>),
     to: &Namespace,
     drop_target: Option<[u8; 16]>,
 ) -> Result<()> {
-    let storage = &server.storage;
     let target = drop_target.filter(|target| Some(*target) != uuid);
-    if let Some(target) = target.and_then(|target| storage.catalog().by_uuid(target).cloned())
+    if let Some(target) = target.and_then(|target| writer.catalog().by_uuid(target).cloned())
         && target.namespace != *to
     {
-        storage.drop_collection(&target.namespace)?;
+        writer.drop_collection(&target.namespace)?;
     }
-    let has_target = || storage.collection(to).is_some_and(|found| Some(found.uuid) == target);
-    match meant(storage, from, uuid) {
+    let has_target = || writer.collection(to).is_some_and(|found| Some(found.uuid) == target);
+    match meant(&writer, from, uuid) {
         // Dropped later; what it took the name from is gone too.
         None if has_target() => {
-            storage.drop_collection(to)?;
+            writer.drop_collection(to)?;
         }
         None => {}
         Some(source) if source.namespace == *to => {}
         Some(source) => {
             if !has_target() {
-                make_room(storage, to, uuid)?;
+                make_room(writer, to, uuid)?;
             }
-            storage.rename_collection(&source.namespace, to, has_target())?;
+            writer.rename_collection(&source.namespace, to, has_target())?;
         }
     }
     server.counters.forget(from.as_str());
@@ -149,8 +149,8 @@ fn rename(
 }
 
 /// Alters a collection or view as the entry says. What is gone was dropped later.
-fn modify(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>, modification: &Modification) -> Result<()> {
-    let catalog = storage.lock_catalog();
+fn modify(writer: Writer<'_>, named: &Namespace, uuid: Option<[u8; 16]>, modification: &Modification) -> Result<()> {
+    let catalog = writer.lock_catalog();
     let is_of_view = modification.options.get("viewOn")?.is_some();
     let known = uuid.and_then(|uuid| catalog.by_uuid(uuid));
     let held = known.or_else(|| {
@@ -164,8 +164,8 @@ fn modify(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>, modifica
 }
 
 /// Drops an index, if it is there.
-fn drop_index(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>, index: &str) -> Result<()> {
-    storage.drop_indexes(|catalog| {
+fn drop_index(writer: Writer<'_>, named: &Namespace, uuid: Option<[u8; 16]>, index: &str) -> Result<()> {
+    writer.drop_indexes(|catalog| {
         let held = match uuid {
             Some(uuid) => catalog.by_uuid(uuid),
             None => catalog.collection(named),
@@ -179,11 +179,12 @@ fn drop_index(storage: &Storage, named: &Namespace, uuid: Option<[u8; 16]>, inde
 /// copy that this member began with is of a later time.
 fn start_build(
     server: &Server,
+    writer: Writer<'_>,
     (named, uuid): (&Namespace, Option<[u8; 16]>),
     build: &IndexBuild,
     definitions: &[IndexDefinition],
 ) -> Result<()> {
-    let catalog = server.storage.lock_catalog();
+    let catalog = writer.lock_catalog();
     let held = match uuid {
         Some(uuid) => catalog.by_uuid(uuid),
         None => catalog.collection(named),
@@ -217,40 +218,39 @@ fn start_build(
 /// `IndexBuildAlreadyInProgress` (285) while it has not built: the entry is to be tried again.
 fn commit_build(
     server: &Server,
+    writer: Writer<'_>,
     operation: &Operation,
     (named, uuid): (&Namespace, Option<[u8; 16]>),
     build: [u8; 16],
     definitions: &[IndexDefinition],
 ) -> Result<()> {
-    let storage = &server.storage;
-    let under_way = storage.builds_of_set().into_iter().find(|of| of.build.uuid == build);
+    let under_way = writer.builds_of_set().into_iter().find(|of| of.build.uuid == build);
     if let Some(of) = under_way {
         let running = server.index_builds.enter(server, &of);
         running.tell(BuildInput::Committed);
-        if !running.is_filled() || !storage.is_build_filled(&of) {
+        if !running.is_filled() || !writer.is_build_filled(&of) {
             let message = format!("the index build {} is not done here", bson::Uuid::from_bytes(build));
             return Err(Error::new(ErrorCode::IndexBuildAlreadyInProgress, message));
         }
-        let catalog = storage.lock_catalog();
+        let catalog = writer.lock_catalog();
         if let Some(held) = catalog.by_uuid(of.collection)
             && held.commit_build(build)?
         {
             return Ok(());
         }
     }
-    build_indexes(server, operation, (named, uuid), definitions)
+    build_indexes(writer, operation, (named, uuid), definitions)
 }
 
 /// Builds indexes that are not there. One that is in the way was built later: this one's end is still to come. Nothing else is
 /// asked: whoever logged the entry has.
 fn build_indexes(
-    server: &Server,
+    writer: Writer<'_>,
     operation: &Operation,
     named: (&Namespace, Option<[u8; 16]>),
     definitions: &[IndexDefinition],
 ) -> Result<()> {
-    let storage = &server.storage;
-    let Some(collection) = meant(storage, named.0, named.1) else { return Ok(()) };
+    let Some(collection) = meant(&writer, named.0, named.1) else { return Ok(()) };
     // The index on `_id` may have a name of its own; every collection has it.
     for definition in definitions.iter().filter(|definition| !specification::is_id_pattern(definition.key_pattern())) {
         let is_wanted = |held: &Held<'_>| match indexes::compare(&indexes::documents(held), &definition.document) {
@@ -262,7 +262,7 @@ fn build_indexes(
             }
         };
         indexes::build_one(
-            storage,
+            writer,
             collection.uuid,
             definition,
             is_wanted,

@@ -4,7 +4,7 @@ use crate::testing::Member;
 use crate::ttl;
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, InsertRules, Work};
-use baton_storage::{Durability, IndexDefinition, Throttle};
+use baton_storage::{Author, Durability, IndexDefinition, Throttle};
 use baton_types::{Check, Error, ErrorCode, Interruption, Namespace};
 use bson::{Bson, DateTime, Document, doc, rawdoc};
 use std::sync::Arc;
@@ -463,6 +463,7 @@ fn coll_mod_waits_for_no_index_build_and_touches_none() {
     let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).unwrap();
     let hide = doc! { "collMod": "c", "index": { "name": "a_1", "hidden": true } };
     storage
+        .by_member()
         .create_index(&namespace, definition, &mut |_, _| {
             assert_eq!(member.code("db", hide.clone()), 12587);
             assert_eq!(member.code("db", doc! { "collMod": "c", "validator": { "a": 1 } }), 12587);
@@ -500,7 +501,7 @@ fn a_rename_that_finds_its_target_changed_leaves_both_as_they_are() {
     insert(&member, "target", (0..3).map(|i| doc! { "_id": i }));
     let (scratch, target) = (Namespace::new("db", "scratch").unwrap(), Namespace::new("db", "target").unwrap());
     insert(&member, "scratch", [doc! { "_id": 9 }]);
-    let refused = storage.rename_collection_if(&scratch, &target, true, |source, target| {
+    let refused = storage.by_member().rename_collection_if(&scratch, &target, true, |source, target| {
         assert_eq!(
             (source.namespace.coll(), target.map(|target| target.namespace.coll())),
             ("scratch", Some("target"))
@@ -577,14 +578,15 @@ fn a_build_that_is_killed_or_loses_its_collection_leaves_nothing() {
     let namespace = Namespace::new("db", "c").unwrap();
     let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).unwrap();
     insert(&member, "c", (0..1000).map(|i| doc! { "_id": i, "a": i }));
-    let killed = storage.create_index(&namespace, definition.clone(), &mut |done, _| {
+    let killed = storage.by_member().create_index(&namespace, definition.clone(), &mut |done, _| {
         if done < 500 { Ok(()) } else { Err(Error::new(ErrorCode::Interrupted, "killed")) }
     });
     assert_eq!(killed.unwrap_err().code, ErrorCode::Interrupted);
     assert_eq!(names(&member.batch("db", doc! { "listIndexes": "c" })), ["_id_"]);
 
-    let dropped =
-        storage.create_index(&namespace, definition, &mut |_, _| storage.drop_collection(&namespace).map(|_| ()));
+    let dropped = storage
+        .by_member()
+        .create_index(&namespace, definition, &mut |_, _| storage.by_member().drop_collection(&namespace).map(|_| ()));
     assert_eq!(dropped.unwrap_err().code, ErrorCode::IndexBuildAborted);
     assert!(member.batch("db", doc! { "listCollections": 1 }).is_empty());
     // Nor does it come back as another collection of that name is made and changed.
@@ -600,8 +602,9 @@ fn a_build_goes_on_under_the_name_its_collection_gets_meanwhile() {
     let definition = IndexDefinition::parse(&rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).unwrap();
     insert(&member, "c", (0..10).map(|i| doc! { "_id": i, "a": i }));
     storage
+        .by_member()
         .create_index(&from, definition, &mut |_, _| match storage.collection(&from) {
-            Some(_) => storage.rename_collection(&from, &to, false),
+            Some(_) => storage.by_member().rename_collection(&from, &to, false),
             None => Ok(()),
         })
         .unwrap();
@@ -634,6 +637,7 @@ fn what_becomes_a_view_between_two_batches_of_an_insert_takes_no_document() {
         interruption: &Interruption::asking(&check),
         durability: Durability::Applied,
         throttle: &Throttle::default(),
+        author: &Author::default(),
     };
     let mut failures = Vec::new();
     let mut each = documents.iter().enumerate().map(|(at, document)| (at, &**document, at as i32));

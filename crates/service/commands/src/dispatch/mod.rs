@@ -206,6 +206,8 @@ fn carry_out<'a>(
         session,
         read_at: None,
         standing: Standing::now(server),
+        author: Arc::default(),
+        newest: None,
         hang_up: Cell::new(false),
         returned: Cell::new(None),
         used_disk: OnceCell::new(),

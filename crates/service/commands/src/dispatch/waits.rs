@@ -29,7 +29,7 @@ pub(super) fn await_cluster_time(call: &mut Call<'_>) -> Result<()> {
             if server.topology.is_writable_primary() {
                 call.operation.check_interrupt()?;
                 // The queue knows the cluster's time, and gives out later ones.
-                server.storage.note(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": "noop write for reads" })?;
+                call.writer().note(&Namespace::new("admin", "$cmd")?, &rawdoc! { "msg": "noop write for reads" })?;
                 continue;
             }
             if !has_asked
@@ -58,7 +58,7 @@ pub(super) fn await_replication(call: &Call<'_>) -> Option<Error> {
     if !call.spec.flags.has(Flags::WRITE_CONCERN) {
         return None;
     }
-    let has_left_all = call.standing.commits == baton_storage::commits_of_this_thread();
+    let has_left_all = call.author.committed().count == 0;
     if has_left_all && !call.spec.flags.has(Flags::WRITES) {
         // It might have written (`$out`, `$merge`), and has only read.
         return None;
@@ -81,11 +81,11 @@ pub(super) fn await_replication(call: &Call<'_>) -> Option<Error> {
     if has_left_all
         && concern.w == Acknowledgement::Majority
         && !mutant::is(Mutant::UnchangedUnproved)
-        && let Err(error) = crud::note(server, "write that changed nothing")
+        && let Err(error) = crud::note(call, "write that changed nothing")
     {
         return Some(error);
     }
-    let written = call.standing.newest.unwrap_or_else(|| server.storage.queue().applied());
+    let written = call.newest.unwrap_or_else(|| server.storage.queue().applied());
     let interrupted = || call.operation.check_interrupt();
     let (began, is_majority) = (Instant::now(), concern.w == Acknowledgement::Majority);
     let committed = if is_majority {
