@@ -1,4 +1,5 @@
-//! What a task costs, learnt by kind from what earlier ones cost; and whether moving leadership is worth it (the paper's Policy 1).
+//! What a task costs, learnt by kind and subject from what earlier ones cost; and whether moving leadership is worth it (the paper's
+//! Policy 1).
 //!
 //! Everything is brought to one unit, seconds of the member's full service: processor time over its processors, bytes over what its
 //! disk can do, and what is evicted from the cache as the time that reading it again takes. What clients feel of it is its product
@@ -7,6 +8,8 @@
 //! Invariants:
 //! - Predictions are finite and not negative, whatever was measured.
 //! - One measurement changes a prediction by a quarter of the difference, and no more.
+//! - What is learnt of one subject says of another of its kind no more than one voice among all, however often it was learnt: tables of
+//!   the oplog that only change their level cost next to nothing, and come every few seconds.
 //! - A move needs an absolute gain and a relative one, so that of a move and the opposite one, with the same figures, at most one
 //!   is worthwhile.
 
@@ -63,7 +66,12 @@ impl Cost {
 
     /// A weighted mean of what was learnt and what is new.
     fn moved_towards(self, new: Self) -> Self {
-        let mean = |old: f64, new: f64| old + WEIGHT * (new - old);
+        self.moved_by(new, WEIGHT)
+    }
+
+    /// The same with this weight of the new.
+    fn moved_by(self, new: Self, weight: f64) -> Self {
+        let mean = |old: f64, new: f64| old + weight * (new - old);
         Self {
             cpu_secs: mean(self.cpu_secs, new.cpu_secs),
             read_bytes: mean(self.read_bytes, new.read_bytes),
@@ -115,11 +123,25 @@ fn assumed(kind: TaskKind) -> Cost {
     Cost { cpu_secs, read_bytes, written_bytes, evicted_bytes, duration_secs }
 }
 
-/// Costs of one unit of work, by kind and by whether the amount of work was known: the two say different things.
+/// Of so many subjects it is known what their tasks cost. Who was learnt of longest ago is forgotten.
+const SUBJECTS_MAX: usize = 256;
+
+/// What is learnt apart: by kind, by whether the amount of work was known, since the two say different things, and by subject.
+type Of = (TaskKind, bool, u64);
+
+/// What one unit costs, and when that was last learnt, counted in lessons.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Learnt {
+    per_unit: Cost,
+    at: u64,
+}
+
+/// Costs of one unit of work.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CostModel {
     #[serde(with = "baton_replay::pairs")]
-    learnt: BTreeMap<(TaskKind, bool), Cost>,
+    learnt: BTreeMap<Of, Learnt>,
+    lessons: u64,
     /// Smoothed seconds without a primary per move, once there was one.
     gap_secs: Option<f64>,
 }
@@ -137,9 +159,34 @@ impl CostModel {
         if Self::units(work) < TAUGHT_BY_MIN * usual_units(work.kind) {
             return;
         }
-        let per_unit = cost.bounded().times(1.0 / Self::units(work));
-        let learnt = self.learnt.entry((work.kind, work.expected > 0)).or_insert_with(|| assumed(work.kind));
-        *learnt = learnt.moved_towards(per_unit);
+        let new = cost.bounded().times(1.0 / Self::units(work));
+        let per_unit = self.per_unit(work).moved_towards(new);
+        self.lessons += 1;
+        self.learnt.insert(Self::of(work), Learnt { per_unit, at: self.lessons });
+        if self.learnt.len() > SUBJECTS_MAX
+            && let Some(oldest) = self.learnt.iter().min_by_key(|(_, learnt)| learnt.at).map(|(of, _)| *of)
+        {
+            self.learnt.remove(&oldest);
+        }
+    }
+
+    fn of(work: &Work) -> Of {
+        (work.kind, work.expected > 0, work.subject)
+    }
+
+    /// What one unit of this work costs: as was learnt of its subject; else the mean of what is assumed and of what was learnt of others.
+    fn per_unit(&self, work: &Work) -> Cost {
+        if let Some(learnt) = self.learnt.get(&Self::of(work)) {
+            return learnt.per_unit;
+        }
+        let (kind, is_known, _) = Self::of(work);
+        let others = self.learnt.range((kind, is_known, 0)..=(kind, is_known, u64::MAX));
+        let (mut count, mut mean) = (1.0, assumed(kind));
+        for (_, other) in others {
+            count += 1.0;
+            mean = mean.moved_by(other.per_unit, 1.0 / count);
+        }
+        mean
     }
 
     /// Takes how long nobody took writes while leadership moved.
@@ -150,8 +197,7 @@ impl CostModel {
 
     /// What a task will cost.
     pub fn predict(&self, work: &Work) -> Cost {
-        let per_unit = self.learnt.get(&(work.kind, work.expected > 0)).copied();
-        let cost = per_unit.unwrap_or_else(|| assumed(work.kind)).times(Self::units(work));
+        let cost = self.per_unit(work).times(Self::units(work));
         match work.expected_duration {
             // Who asks knows how long: it does as much per second as others of its kind.
             Some(stated) if work.expected == 0 && cost.duration_secs > 0.0 => {
@@ -200,7 +246,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn work(kind: TaskKind, expected: u64) -> Work {
-        Work { kind, expected, expected_duration: None }
+        Work { kind, subject: 1, expected, expected_duration: None }
     }
 
     fn loaded() -> Figures {
@@ -265,6 +311,34 @@ mod tests {
         (0..20).for_each(|_| model.learn(&compaction, Cost::default()));
         assert!(!model.is_heavy(&compaction, &loaded()));
         assert!(model.is_heavy(&work(TaskKind::Compaction, 0), &loaded()), "of an unknown amount nothing was learnt");
+    }
+
+    /// They were learnt as one: tables of the oplog that only change their level made a collection's compaction look cheap, and it ran on
+    /// the primary.
+    #[test]
+    fn what_is_learnt_often_of_one_subject_says_little_of_another() {
+        let mut model = CostModel::default();
+        let of = |subject| Work { subject, ..work(TaskKind::Compaction, 256 << 20) };
+        (0..1000).for_each(|_| model.learn(&of(1), Cost::default()));
+        assert!(!model.is_heavy(&of(1), &loaded()));
+        assert!(model.is_heavy(&of(2), &loaded()), "nobody has seen what it costs");
+        let dear = Cost { cpu_secs: 20.0, ..Cost::default() };
+        model.learn(&of(2), dear);
+        (0..1000).for_each(|_| model.learn(&of(1), Cost::default()));
+        assert!(model.is_heavy(&of(2), &loaded()));
+    }
+
+    #[test]
+    fn of_many_subjects_the_latest_are_remembered() {
+        let mut model = CostModel::default();
+        let of = |subject| Work { subject, ..work(TaskKind::Compaction, 256 << 20) };
+        for subject in 0..3 * SUBJECTS_MAX as u64 {
+            (0..30).for_each(|_| model.learn(&of(subject), Cost { cpu_secs: 1e6, ..Cost::default() }));
+            model.learn(&of(0), Cost::default());
+        }
+        assert_eq!(model.learnt.len(), SUBJECTS_MAX);
+        assert!(model.learnt.contains_key(&CostModel::of(&of(0))), "what comes again and again is known");
+        assert!(!model.learnt.contains_key(&CostModel::of(&of(1))));
     }
 
     #[test]

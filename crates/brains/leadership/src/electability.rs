@@ -61,7 +61,7 @@ mod tests {
         leadership
     }
 
-    const BACKUP: Work = Work { kind: TaskKind::Backup, expected: 0, expected_duration: None };
+    const BACKUP: Work = Work { kind: TaskKind::Backup, subject: 1, expected: 0, expected_duration: None };
     const SHORTLY: Duration = Duration::from_secs(12);
     const LONG: Duration = Duration::from_secs(20);
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_light_task_keeps_nobody_from_it_and_a_full_disk_from_taking_over() {
         let mut leadership = member(Mode::Always, 3);
-        let flush = Work { kind: TaskKind::Flush, expected: 0, expected_duration: None };
+        let flush = Work { kind: TaskKind::Flush, subject: 1, expected: 0, expected_duration: None };
         leadership.step(Duration::ZERO, Input::Begun { task: 1, work: flush });
         assert_eq!((leadership.standing_obstacle(SHORTLY), leadership.takeover_obstacle()), (None, None));
         let figures = Figures { disk_free: 0.01, ..Figures::default() };

@@ -37,6 +37,8 @@ pub enum Role {
 pub struct Work {
     /// What kind of work.
     pub kind: TaskKind,
+    /// On what ([`Proposal::name`]): equal numbers for equal names.
+    pub subject: u64,
     /// How much, in the kind's units ([`Proposal::expected`]); 0 if unknown.
     pub expected: u64,
     /// How long, if who asks says so.
@@ -46,7 +48,11 @@ pub struct Work {
 impl Work {
     /// What the gate was asked about.
     pub fn of(proposal: &Proposal<'_>) -> Self {
-        Self { kind: proposal.kind, expected: proposal.expected, expected_duration: proposal.expected_duration }
+        // FNV-1a: the same on every member and in every process.
+        let mixed = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let subject = proposal.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mixed);
+        let Proposal { kind, expected, expected_duration, .. } = *proposal;
+        Self { kind, subject, expected, expected_duration }
     }
 }
 

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn however_many_tasks_wait_gossip_is_short_and_tells_of_those_that_run() {
-        let work = Work { kind: TaskKind::Backup, expected: 0, expected_duration: None };
+        let work = Work { kind: TaskKind::Backup, subject: 1, expected: 0, expected_duration: None };
         let phase = Phase::Waiting { deadline: Moment::MAX, told: None };
         let (predicted, since) = (Duration::ZERO, Moment::ZERO);
         let waiting =

@@ -63,6 +63,19 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// The same request for as long as it is borrowed: a small vector keeps its lifetime from shrinking by itself.
+    pub fn reborrowed<'s>(&'s self) -> Request<'s> {
+        Request {
+            request_id: self.request_id,
+            reply_id: self.reply_id,
+            flags: self.flags,
+            body: self.body,
+            sequences: self.sequences.iter().map(|(name, sequence)| (*name, *sequence)).collect(),
+            legacy_database: self.legacy_database,
+            compressor: self.compressor,
+        }
+    }
+
     /// Whether this came as OP_QUERY.
     pub fn legacy(&self) -> bool {
         self.legacy_database.is_some()

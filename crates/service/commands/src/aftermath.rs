@@ -7,8 +7,8 @@
 use crate::call::Call;
 use crate::commands::profile;
 use crate::excerpt::excerpt;
-use crate::server::Kind;
 use crate::table::Flags;
+use baton_request::Kind;
 use baton_types::{Class, Error, Namespace};
 use bson::spec::ElementType;
 use bson::{DateTime, RawDocument, RawDocumentBuf, cstr};

@@ -4,12 +4,10 @@
 //! the dispatcher's.
 //! What it deliberately does not do: decide anything; these are values handed from the dispatcher to a command.
 
-use crate::concerns::WriteConcern;
-use crate::envelope::Envelope;
-use crate::fields::Fields;
-use crate::server::{Client, Operation, Server, Session};
-use crate::table::CommandSpec;
+use crate::server::{Begin, Client, Operation, Server, Session};
+use crate::table::{CommandSpec, Flags};
 use baton_document::type_name;
+use baton_request::{Envelope, Fields, Kind, WriteConcern};
 use baton_storage::{Author, Writer};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
@@ -75,6 +73,54 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// The command as an operation that has begun.
+    pub(crate) fn begin(
+        server: &'a Arc<Server>,
+        client: &'a Arc<Client>,
+        spec: &'static CommandSpec,
+        (envelope, fields): (Envelope<'a>, Fields<'a>),
+        request: Request<'a>,
+        session: Option<Arc<Session>>,
+        collection: &str,
+    ) -> Self {
+        let operation = server.operations.begin(
+            client.slot(),
+            &Begin {
+                kind: spec.kind.name(),
+                name: spec.name,
+                db: envelope.db,
+                collection,
+                command: (!spec.flags.has(Flags::SECRET)).then_some(request.body),
+                session: envelope.session,
+                class: envelope.class.unwrap_or_else(|| client.class()),
+                // On a getMore it says how long to wait for new documents; the deadline is the cursor's own.
+                max_time: envelope.max_time.filter(|_| spec.kind != Kind::GetMore),
+            },
+        );
+        Self {
+            server,
+            client,
+            spec,
+            envelope,
+            fields,
+            request,
+            operation,
+            session,
+            read_at: None,
+            standing: Standing::now(server),
+            author: Arc::default(),
+            newest: None,
+            hang_up: Cell::new(false),
+            returned: Cell::new(None),
+            used_disk: OnceCell::new(),
+        }
+    }
+
+    /// Whether a driver that hears nothing of it sends it again.
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.envelope.txn_number.is_some() && self.spec.flags.has(Flags::RETRYABLE)
+    }
+
     /// Writes on the request's behalf.
     pub fn writer(&self) -> Writer<'_> {
         self.server.storage.by(&self.author)
@@ -161,7 +207,12 @@ impl<'a> Call<'a> {
             match value? {
                 RawBsonRef::Document(document) => documents.push(document),
                 other => {
-                    return Err(crate::fields::wrong_type(self.spec.name, &format!("{name}.{i}"), other, &["object"]));
+                    return Err(baton_request::fields::wrong_type(
+                        self.spec.name,
+                        &format!("{name}.{i}"),
+                        other,
+                        &["object"],
+                    ));
                 }
             }
         }

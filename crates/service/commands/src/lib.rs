@@ -4,20 +4,17 @@
 //! road every request takes; [`server`] is what all connections share. To add a command, write its file in `commands/`
 //! and its row in [`table::COMMANDS`].
 //!
-//! Invariants: a command is one file and one row; its own fields are read by [`fields::Fields`], which refuses what the
+//! Invariants: a command is one file and one row; its own fields are read by [`baton_request::Fields`], which refuses what the
 //! command does not know; errors are MongoDB's.
 //! What it deliberately does not do: sockets, threads, files.
 
 mod aftermath;
 pub mod call;
 mod commands;
-pub mod concerns;
 pub mod crud;
 pub mod ddl;
 pub mod dispatch;
-pub mod envelope;
 mod excerpt;
-pub mod fields;
 #[cfg(test)]
 mod gate_tests;
 pub mod host;

@@ -194,7 +194,7 @@ fn is_asked(server: &Server, began: Instant) -> bool {
         || server.operations.running().iter().any(|(_, state)| {
             state.db != "local"
                 && table::find(state.name).is_some_and(|(_, spec)| {
-                    spec.flags.has(Flags::ON_COLLECTION) || spec.kind == crate::server::Kind::GetMore
+                    spec.flags.has(Flags::ON_COLLECTION) || spec.kind == baton_request::Kind::GetMore
                 })
         })
 }

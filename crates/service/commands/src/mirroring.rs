@@ -11,8 +11,9 @@
 //! What it deliberately does not do: send (replication does); mirror what was mirrored.
 
 use crate::call::Call;
-use crate::fields::{Fields, number_as_f64, number_as_i64};
 use baton_document::type_name;
+use baton_request::Fields;
+use baton_request::fields::{number_as_f64, number_as_i64};
 use baton_types::{Error, Result, Striped};
 use bson::raw::CStr;
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, cstr, doc, rawdoc};
@@ -199,7 +200,7 @@ fn first_only(command: &mut RawDocumentBuf) {
 /// A find.
 pub fn find(call: &Call<'_>) -> Option<RawDocumentBuf> {
     // What follows a collection's end reads nothing that would be read again.
-    if call.fields.peek("tailable").is_some_and(crate::fields::is_truthy) {
+    if call.fields.peek("tailable").is_some_and(baton_request::fields::is_truthy) {
         return None;
     }
     let mut command = rawdoc! { "find": call.envelope.value };

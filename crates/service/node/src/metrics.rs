@@ -4,9 +4,9 @@
 //! What it deliberately does not do: the process's own figures, which telemetry has.
 
 use baton_commands::Server;
-use baton_commands::server::Kind;
 use baton_commands::table::COMMANDS;
 use baton_net::CountersSnapshot;
+use baton_request::Kind;
 use std::fmt::{Display, Write};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -5,8 +5,8 @@
 
 use crate::timeline::{self, Timeline};
 use baton_commands::Server;
-use baton_commands::server::Kind;
 use baton_net::CountersSnapshot;
+use baton_request::Kind;
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;\

@@ -133,7 +133,7 @@ impl Script {
 
     fn inputs(&mut self, command: &str, words: &Words<'_>) -> Vec<Input> {
         let first = || words.0.first().copied().unwrap_or_default();
-        let work = |kind| Work { kind, expected: 0, expected_duration: words.secs("takes") };
+        let work = |kind| Work { kind, subject: 1, expected: 0, expected_duration: words.secs("takes") };
         match command {
             "set" => vec![self.configure(words)],
             "primary" => {

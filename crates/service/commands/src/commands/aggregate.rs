@@ -3,15 +3,14 @@
 use crate::call::{Call, Reply};
 use crate::commands::at_the_primary;
 use crate::commands::explain;
-use crate::concerns::ReadLevel;
 use crate::crud::cursor::{Opening, open};
 use crate::crud::own_documents::{self, WHOLE_DATABASE};
 use crate::crud::{self, batch_size};
-use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::{Given, Hint};
 use baton_query::Context;
 use baton_query::pipeline::{Pipeline, StageSpec, stage_documents};
+use baton_request::{Fields, ReadLevel};
 use baton_storage::Durability;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument};

@@ -5,8 +5,8 @@
 //! What it deliberately does not do: read here, as MongoDB does; what the primary reads is no older.
 
 use crate::call::{Call, Reply};
-use crate::fields::number_as_i64;
 use crate::tail;
+use baton_request::fields::number_as_i64;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::sync::{Arc, mpsc};

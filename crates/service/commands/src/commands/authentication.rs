@@ -49,7 +49,7 @@ fn sasl_start(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     match call.fields.take("payload") {
         Some(RawBsonRef::Binary(_) | RawBsonRef::String(_)) => {}
         Some(other) => {
-            return Err(crate::fields::wrong_type("saslStart", "payload", other, &["string", "binData"]));
+            return Err(baton_request::fields::wrong_type("saslStart", "payload", other, &["string", "binData"]));
         }
         None => return Err(Error::location(40414, "BSON field 'saslStart.payload' is missing but a required field")),
     }

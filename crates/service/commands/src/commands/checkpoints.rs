@@ -5,8 +5,8 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::repl_set_get_config::set_of;
-use crate::fields::{number_as_i64, wrong_type};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::fields::{number_as_i64, wrong_type};
 use baton_storage::optime_document;
 use baton_types::{Error, ErrorCode, Result};
 use bson::spec::BinarySubtype;

@@ -7,8 +7,8 @@
 use crate::call::{Call, Reply};
 use crate::ddl::options::{self, same};
 use crate::ddl::{append_number, specification, views};
-use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::Fields;
 use baton_storage::{
     CatalogGuard, Collection, CollectionKind, CollectionOptions, ID_INDEX, IndexModification, IndexState, Modification,
     Writer,
@@ -174,7 +174,7 @@ fn read_index(
     let mut fields = Fields::of("collMod.index", index)?;
     let name = fields.optional::<&str>("name")?;
     let pattern = fields.optional::<&RawDocument>("keyPattern")?;
-    let hidden = fields.optional::<crate::fields::Truth>("hidden")?.map(|truth| truth.0);
+    let hidden = fields.optional::<baton_request::fields::Truth>("hidden")?.map(|truth| truth.0);
     let expire_after_secs = match fields.take("expireAfterSeconds") {
         None => None,
         Some(value) => Some(specification::expire_after_seconds(value).map_err(|error| invalid(error.message))?),

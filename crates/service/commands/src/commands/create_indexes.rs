@@ -2,9 +2,9 @@
 
 use crate::call::{Call, Reply};
 use crate::ddl::{indexes, specification};
-use crate::fields::wrong_type;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::index_build::CommitQuorum;
+use baton_request::fields::wrong_type;
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocumentBuf, cstr};
 use std::sync::Arc;

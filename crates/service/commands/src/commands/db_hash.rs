@@ -6,8 +6,8 @@
 
 use crate::call::{Call, Reply};
 use crate::ddl::views::{SYSTEM_VIEWS, definition};
-use crate::fields::wrong_type;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::fields::wrong_type;
 use baton_storage::{Bounds, Collection, CollectionKind, Order, View};
 use baton_types::Result;
 use bson::raw::CString;

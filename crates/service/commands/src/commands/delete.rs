@@ -5,12 +5,11 @@ use crate::call::{Call, Reply};
 use crate::crud::errors::{WriteErrors, ends_command};
 use crate::crud::retry::{self, Statements};
 use crate::crud::{self, check_batch_length, durability};
-use crate::fields::Fields;
-use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, Retry, Work};
+use baton_execution::{QuerySpec, SystemDraw};
 use baton_query::Context;
+use baton_request::{Fields, Kind};
 use baton_storage::{Durability, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, cstr};
@@ -69,15 +68,37 @@ impl<'a> Element<'a> {
     }
 }
 
+/// The fields of a delete beside its statements, checked.
+struct DeleteRequest<'a> {
+    ordered: bool,
+    variables: Option<&'a RawDocument>,
+}
+
+impl<'a> DeleteRequest<'a> {
+    fn read(fields: &mut Fields<'a>) -> Result<Self> {
+        let request =
+            Self { ordered: fields.optional::<bool>("ordered")?.unwrap_or(true), variables: fields.optional("let")? };
+        // As in MongoDB, where all writes take it: a deletion asks no validator.
+        fields.truth("bypassDocumentValidation")?;
+        fields.finish()?;
+        Ok(request)
+    }
+}
+
+/// The query of a delete that is explained, and its surroundings.
+pub fn explained(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<(QuerySpec, Arc<Context>)> {
+    let statement = crud::sole_statement(fields.required("deletes")?)?;
+    let request = DeleteRequest::read(fields)?;
+    let context = crud::context(call, request.variables)?;
+    let statement = Element::read(statement)?.parse(&context)?;
+    Ok((QuerySpec { hint: statement.hint, ..QuerySpec::matching(statement.filter) }, context))
+}
+
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     super::create::check_writable(&namespace)?;
     let deletes = call.documents("deletes")?;
-    let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
-    let variables = call.fields.optional("let")?;
-    // As in MongoDB, where all writes take it: a deletion asks no validator.
-    call.fields.truth("bypassDocumentValidation")?;
-    call.fields.finish()?;
+    let DeleteRequest { ordered, variables } = DeleteRequest::read(&mut call.fields)?;
     check_batch_length(deletes.len())?;
     call.server.counters.count_operations(Kind::Delete, deletes.len() as u64);
     let deletes = deletes.iter().map(Element::read).collect::<Result<SmallVec<[_; 1]>>>()?;

@@ -2,16 +2,19 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::aggregate::{self, Explained};
+use crate::commands::count::CountRequest;
+use crate::commands::distinct::DistinctRequest;
 use crate::commands::find::FindRequest;
+use crate::commands::{delete, find_and_modify, update};
 use crate::crud::{self, own_documents};
 use crate::ddl::refuse_view;
-use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::{Given, Query, QuerySpec};
 use baton_query::Context;
 use baton_query::pipeline::Pipeline;
+use baton_request::Envelope;
 use baton_types::{Error, ErrorCode, Namespace, Result};
-use bson::{Bson, Document, RawDocument, RawDocumentBuf, cstr, doc, rawdoc};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, cstr, doc};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -36,126 +39,59 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             "verbosity string must be one of {{'queryPlanner', 'executionStats', 'allPlansExecution'}}, got {verbosity}"
         )));
     }
-    let mut elements = command.iter();
-    let Some(first) = elements.next() else {
+    let Some(first) = command.iter().next() else {
         return Err(Error::failed_to_parse("explain command requires a nested object"));
     };
-    let (name, value) = first?;
-    let mut fields = Fields::empty("explain");
-    for element in elements {
-        let (key, value) = element?;
-        if name == "aggregate" && key == "writeConcern" {
+    let name = first?.0.as_str();
+    // Of its generic arguments none matters but that they are what they may be.
+    let (inner, mut fields) = Envelope::parse_body(command, call.envelope.db, name)?;
+    if name == "aggregate" {
+        if inner.write_concern.is_some() {
             return Err(refused_write_concern());
         }
-        // Generic arguments of the inner command mean nothing here.
-        if !matches!(
-            key.as_str(),
-            "$db"
-                | "lsid"
-                | "$clusterTime"
-                | "maxTimeMS"
-                | "comment"
-                | "readConcern"
-                | "writeConcern"
-                | "$readPreference"
-                | "apiVersion"
-                | "apiStrict"
-                | "txnNumber"
-                | "priority"
-        ) {
-            fields.add(key.as_str(), value)?;
-        }
+        let explained = aggregate::explained(&mut fields, call.envelope.db, inner.value, call)?;
+        return append_pipeline(call, reply, explained, verbosity);
     }
-    let db = call.envelope.db;
-    let collection = || -> Result<Namespace> {
-        let name = value
-            .as_str()
-            .ok_or_else(|| Error::new(ErrorCode::InvalidNamespace, "collection name has invalid type"))?;
-        Namespace::new(db, name)
+    let namespace = || -> Result<Namespace> {
+        let invalid = || Error::new(ErrorCode::InvalidNamespace, "collection name has invalid type");
+        Namespace::new(call.envelope.db, inner.value.as_str().ok_or_else(invalid)?)
     };
-    match name.as_str() {
-        "aggregate" => {
-            let explained = aggregate::explained(&mut fields, db, value, call)?;
-            return append_pipeline(call, reply, explained, verbosity);
-        }
+    let (namespace, (spec, context)) = match name {
         "find" => {
-            let namespace = collection()?;
-            let request = FindRequest::read(&mut fields)?;
+            let (namespace, request) = (namespace()?, FindRequest::read(&mut fields)?);
             let context = crud::context_with(call, request.variables(), request.allow_disk_use())?;
             if is_a_pipeline(call, &namespace) {
                 return append_stages(call, reply, namespace, &request.stages()?, context, verbosity);
             }
-            let spec = request.query_spec(&context)?;
-            append_query(call, reply, &namespace, spec, &context, verbosity)?;
+            (namespace, (request.query_spec(&context)?, context))
         }
-        "count" | "distinct" => {
-            let is_count = name.as_str() == "count";
-            let namespace = collection()?;
+        "count" => {
+            let (namespace, request) = (namespace()?, CountRequest::read(&mut fields)?);
             let context = crud::context(call, None)?;
-            let query: Option<&RawDocument> = fields.optional("query")?;
             if is_a_pipeline(call, &namespace) {
-                let mut stages = vec![rawdoc! { "$match": query.map_or_else(RawDocumentBuf::new, ToOwned::to_owned) }];
-                if is_count {
-                    stages.extend(window(&mut fields)?);
-                    stages.push(rawdoc! { "$count": "count" });
-                } else {
-                    stages.extend(distinct_values(fields.required("key")?));
-                }
-                return append_stages(call, reply, namespace, &stages, context, verbosity);
+                return append_stages(call, reply, namespace, &request.stages(), context, verbosity);
             }
-            let filter = crud::matcher(query, &context)?;
-            let hint = crud::hint(fields.take("hint"))?;
-            append_query(
-                call,
-                reply,
-                &namespace,
-                QuerySpec { hint, is_count, ..QuerySpec::matching(filter) },
-                &context,
-                verbosity,
-            )?;
+            (namespace, (request.query_spec(&context)?, context))
         }
-        "update" | "delete" => {
-            let namespace = collection()?;
-            refuse_to_write(call, &namespace)?;
+        "distinct" => {
+            let (namespace, request) = (namespace()?, DistinctRequest::read(&mut fields)?);
             let context = crud::context(call, None)?;
-            let list: &bson::RawArray =
-                fields.required(if name.as_str() == "update" { "updates" } else { "deletes" })?;
-            let statement = list
-                .get_document(0)
-                .map_err(|_| Error::failed_to_parse("explained write batches must be of size 1"))?;
-            let filter = crud::matcher(statement.get_document("q").ok(), &context)?;
-            let hint = crud::hint(statement.get("hint")?)?;
-            append_query(
-                call,
-                reply,
-                &namespace,
-                QuerySpec { hint, ..QuerySpec::matching(filter) },
-                &context,
-                verbosity,
-            )?;
+            if is_a_pipeline(call, &namespace) {
+                return append_stages(call, reply, namespace, &request.stages(), context, verbosity);
+            }
+            (namespace, (request.query_spec(&context)?, context))
         }
+        "update" => (to_write(call, namespace()?)?, update::explained(call, &mut fields)?),
+        "delete" => (to_write(call, namespace()?)?, delete::explained(call, &mut fields)?),
         "findAndModify" | "findandmodify" => {
-            let namespace = collection()?;
-            refuse_to_write(call, &namespace)?;
-            let context = crud::context(call, None)?;
-            let filter = crud::matcher(fields.optional("query")?, &context)?;
-            let (sort, _) = crud::sort(fields.optional("sort")?)?;
-            append_query(
-                call,
-                reply,
-                &namespace,
-                QuerySpec { sort, limit: Some(1), ..QuerySpec::matching(filter) },
-                &context,
-                verbosity,
-            )?;
+            (to_write(call, namespace()?)?, find_and_modify::explained(call, &mut fields)?)
         }
         other => {
-            return Err(Error::new(
-                ErrorCode::CommandNotFound,
-                format!("Explain failed due to unknown command: {other}"),
-            ));
+            let message = format!("Explain failed due to unknown command: {other}");
+            return Err(Error::new(ErrorCode::CommandNotFound, message));
         }
-    }
+    };
+    append_query(call, reply, &namespace, spec, &context, verbosity)?;
     finish(call, reply, command)
 }
 
@@ -245,29 +181,9 @@ fn is_a_pipeline(call: &Call<'_>, namespace: &Namespace) -> bool {
 }
 
 /// `CommandNotSupportedOnView` (166) for a view, as what is explained would answer.
-fn refuse_to_write(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
-    call.server.storage.collection(namespace).map_or(Ok(()), |collection| refuse_view(&collection))
-}
-
-/// The stages of a count's `skip` and `limit`.
-fn window(fields: &mut Fields<'_>) -> Result<Vec<RawDocumentBuf>> {
-    let mut stages = Vec::new();
-    if let Some(skip) = fields.non_negative("skip")?.filter(|skip| *skip > 0) {
-        stages.push(rawdoc! { "$skip": skip });
-    }
-    if let Some(limit) = fields.optional::<i64>("limit")?.filter(|limit| *limit != 0) {
-        stages.push(rawdoc! { "$limit": limit.saturating_abs() });
-    }
-    Ok(stages)
-}
-
-/// The stages of a distinct.
-fn distinct_values(key: &str) -> [RawDocumentBuf; 2] {
-    let path = format!("${key}");
-    [
-        rawdoc! { "$unwind": { "path": path.as_str(), "preserveNullAndEmptyArrays": true } },
-        rawdoc! { "$group": { "_id": null, "distinct": { "$addToSet": path.as_str() } } },
-    ]
+fn to_write(call: &Call<'_>, namespace: Namespace) -> Result<Namespace> {
+    call.server.storage.collection(&namespace).map_or(Ok(()), |collection| refuse_view(&collection))?;
+    Ok(namespace)
 }
 
 /// The sections about a pipeline. What it does is found out by running it.

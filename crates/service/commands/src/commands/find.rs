@@ -4,7 +4,6 @@ use crate::call::{Call, Reply};
 use crate::crud::cursor::{Opening, Tail, open};
 use crate::crud::{self, batch_size, own_documents};
 use crate::mirroring;
-use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_document::keys::Direction;
 use baton_execution::{Query, QuerySpec, oplog_range};
@@ -12,6 +11,7 @@ use baton_query::matcher::Matcher;
 use baton_query::pipeline::Pipeline;
 use baton_query::projection::{Mode, Projection};
 use baton_query::sort::natural_direction;
+use baton_request::Kind;
 use baton_storage::{Bounds, Collection, CollectionKind, Storage, record_key};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -49,7 +49,7 @@ pub struct FindRequest<'a> {
 
 impl<'a> FindRequest<'a> {
     /// Reads the command's own fields.
-    pub fn read(fields: &mut crate::fields::Fields<'a>) -> Result<Self> {
+    pub fn read(fields: &mut baton_request::Fields<'a>) -> Result<Self> {
         let mut request = Self {
             filter: fields.optional("filter")?,
             sort: fields.optional("sort")?,

@@ -6,9 +6,11 @@ use crate::crud::retry::{self, Statements};
 use crate::crud::{self, durability};
 use crate::mirroring;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, UpdateStatement, Work, Written};
+use baton_execution::{Hint, QuerySpec, SystemDraw};
+use baton_query::Context;
 use baton_query::projection::{Mode, Projection};
+use baton_request::Fields;
 use baton_storage::Throttle;
 use baton_types::{Error, Result};
 use bson::raw::RawBson;
@@ -26,43 +28,78 @@ pub const SPEC: CommandSpec = CommandSpec {
     ..DEFAULT
 };
 
+/// The fields of a findAndModify, checked.
+struct FindAndModifyRequest<'a> {
+    query: Option<&'a RawDocument>,
+    sort: Option<&'a RawDocument>,
+    remove: bool,
+    update: Option<RawBsonRef<'a>>,
+    new: bool,
+    projection: Option<&'a RawDocument>,
+    upsert: bool,
+    filters: Vec<&'a RawDocument>,
+    hint: Option<Hint>,
+    variables: Option<&'a RawDocument>,
+    constants: Option<&'a RawDocument>,
+    bypass_validation: bool,
+    keeps_empty_timestamps: bool,
+}
+
+impl<'a> FindAndModifyRequest<'a> {
+    fn read(fields: &mut Fields<'a>) -> Result<Self> {
+        let request = Self {
+            query: fields.optional("query")?,
+            sort: fields.optional("sort")?,
+            remove: fields.truth("remove")?,
+            update: fields.take("update"),
+            new: fields.truth("new")?,
+            projection: fields.optional("fields")?,
+            upsert: fields.truth("upsert")?,
+            filters: array_filters(fields.optional("arrayFilters")?)?,
+            hint: crud::hint(fields.take("hint"))?,
+            variables: fields.optional("let")?,
+            constants: fields.optional("c")?,
+            bypass_validation: fields.truth("bypassDocumentValidation")?,
+            keeps_empty_timestamps: fields.truth("bypassEmptyTsReplacement")?,
+        };
+        crud::check_collation(fields.optional("collation")?)?;
+        fields.finish()?;
+        match (request.remove, &request.update) {
+            (true, Some(_)) => Err(Error::failed_to_parse("Cannot specify both an update and remove=true")),
+            (true, None) if request.upsert => {
+                Err(Error::failed_to_parse("Cannot specify both upsert=true and remove=true "))
+            }
+            (true, None) if request.new => Err(Error::failed_to_parse(
+                "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
+            )),
+            (false, None) => Err(Error::failed_to_parse("Either an update or remove=true must be specified")),
+            _ => Ok(request),
+        }
+    }
+
+    fn context(&self, call: &Call<'_>) -> Result<Arc<Context>> {
+        with_constants(&crud::context(call, self.variables)?, self.constants)
+    }
+}
+
+/// The query of a findAndModify that is explained, and its surroundings.
+pub fn explained(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<(QuerySpec, Arc<Context>)> {
+    let request = FindAndModifyRequest::read(fields)?;
+    let context = request.context(call)?;
+    let filter = crud::matcher(request.query, &context)?;
+    let (sort, _) = crud::sort(request.sort)?;
+    let spec = QuerySpec { sort, hint: request.hint, limit: Some(1), ..QuerySpec::matching(filter) };
+    Ok((spec, context))
+}
+
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     super::create::check_writable(&namespace)?;
-    let fields = &mut call.fields;
-    let query: Option<&RawDocument> = fields.optional("query")?;
-    let sort: Option<&RawDocument> = fields.optional("sort")?;
-    let remove = fields.truth("remove")?;
-    let update: Option<RawBsonRef<'_>> = fields.take("update");
-    let new = fields.truth("new")?;
-    let projection: Option<&RawDocument> = fields.optional("fields")?;
-    let upsert = fields.truth("upsert")?;
-    let filters = array_filters(fields.optional("arrayFilters")?)?;
-    let hint = crud::hint(fields.take("hint"))?;
-    let variables: Option<&RawDocument> = fields.optional("let")?;
-    let constants: Option<&RawDocument> = fields.optional("c")?;
-    let bypass = fields.truth("bypassDocumentValidation")?;
-    crud::check_collation(fields.optional("collation")?)?;
-    let keeps_empty_timestamps = fields.truth("bypassEmptyTsReplacement")?;
-    fields.finish()?;
-    match (remove, &update) {
-        (true, Some(_)) => return Err(Error::failed_to_parse("Cannot specify both an update and remove=true")),
-        (true, None) if upsert => {
-            return Err(Error::failed_to_parse("Cannot specify both upsert=true and remove=true "));
-        }
-        (true, None) if new => {
-            return Err(Error::failed_to_parse(
-                "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
-            ));
-        }
-        (false, None) => return Err(Error::failed_to_parse("Either an update or remove=true must be specified")),
-        _ => {}
-    }
-    let context = crud::context(call, variables)?;
-    let context = with_constants(&context, constants)?;
-    let filter = crud::matcher(query, &context)?;
-    let (sort, _) = crud::sort(sort)?;
-    let projection = match projection {
+    let request = FindAndModifyRequest::read(&mut call.fields)?;
+    let context = request.context(call)?;
+    let filter = crud::matcher(request.query, &context)?;
+    let (sort, _) = crud::sort(request.sort)?;
+    let projection = match request.projection {
         Some(projection) if !projection.is_empty() => {
             Some(Projection::parse(projection, Some(&filter), &context, Mode::Find)?)
         }
@@ -91,29 +128,29 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         if retry.is_some() {
             retry::fail_before(call)?;
         }
-        let written = match update {
+        let written = match request.update {
             None => {
                 let statement = DeleteStatement {
                     filter: filter.clone(),
                     multi: false,
-                    hint: hint.clone(),
+                    hint: request.hint.clone(),
                     sort: sort.clone(),
                     image: Image::Before,
                 };
                 write::delete(&work, &namespace, &statement, &context, retry.as_mut()).map_err(in_execution)?
             }
             Some(update) => {
-                let update = parse_update(update, &filters, &context, keeps_empty_timestamps)?;
+                let update = parse_update(update, &request.filters, &context, request.keeps_empty_timestamps)?;
                 let statement = UpdateStatement {
                     filter: filter.clone(),
                     update,
                     multi: false,
-                    upsert,
-                    hint: hint.clone(),
+                    upsert: request.upsert,
+                    hint: request.hint.clone(),
                     sort: sort.clone(),
                     supplied: None,
-                    bypass_validation: bypass,
-                    image: if new { Image::After } else { Image::Before },
+                    bypass_validation: request.bypass_validation,
+                    image: if request.new { Image::After } else { Image::Before },
                 };
                 write::update(&work, &namespace, &statement, &context, retry.as_mut()).map_err(in_execution)?
             }
@@ -139,7 +176,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         }
         (image, _) => image.clone(),
     };
-    answer(reply, &done, remove, value.as_deref())
+    answer(reply, &done, request.remove, value.as_deref())
 }
 
 fn in_execution(error: Error) -> Error {

@@ -2,8 +2,9 @@
 
 use crate::call::{Call, Reply};
 use crate::crud::{self, batch_size};
-use crate::server::{BatchBuilder, BatchEnd, Kind};
+use crate::server::{BatchBuilder, BatchEnd};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::Kind;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::cstr;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut pinned = call.server.cursors.pin(id, &namespace, call.envelope.session, &call.operation)?;
     let _ = call.used_disk.set(Arc::clone(&pinned.info.used_disk));
     if let Some(fault) = call.server.fail_points.fires("failGetMoreAfterCursorCheckout") {
-        let code = fault.get("errorCode")?.and_then(crate::fields::number_as_i64).unwrap_or(1);
+        let code = fault.get("errorCode")?.and_then(baton_request::fields::number_as_i64).unwrap_or(1);
         let code = ErrorCode(i32::try_from(code).unwrap_or(1));
         return Err(Error::new(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint"));
     }

@@ -41,7 +41,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
 
 /// Whether all are wanted, and whether with details.
 fn options_of(how: &RawDocument) -> Result<(bool, bool)> {
-    let mut fields = crate::fields::Fields::of("getParameter", how)?;
+    let mut fields = baton_request::Fields::of("getParameter", how)?;
     let options = (fields.truth("allParameters")?, fields.truth("showDetails")?);
     fields.take("setAt");
     fields.finish()?;

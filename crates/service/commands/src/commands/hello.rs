@@ -6,13 +6,13 @@
 //! and no mechanism is offered; the driver then authenticates in the ordinary way and is told why it cannot.
 
 use crate::call::{Call, Reply};
-use crate::envelope::parse_max_time;
-use crate::fields::Fields;
 use crate::server::ReplicaSet;
 use crate::server::topology::TopologyVersion;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use crate::tail;
 use baton_consensus::{Configuration, Member, MemberState};
+use baton_request::Fields;
+use baton_request::envelope::parse_max_time;
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::{Compressor, DOCUMENT_SIZE_MAX_BYTES, MESSAGE_SIZE_MAX_BYTES};
 use bson::raw::{CStr, CString};

@@ -3,9 +3,9 @@
 
 use crate::call::{Call, Reply};
 use crate::ddl::held_collection;
-use crate::fields::wrong_type;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::index_build::{BuildInput, CommitQuorum};
+use baton_request::fields::wrong_type;
 use baton_storage::IndexBuild;
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawArray, RawBsonRef};

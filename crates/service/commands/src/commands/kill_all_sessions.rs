@@ -3,8 +3,8 @@
 
 use super::sessions_common::{array_of, documents_of};
 use crate::call::{Call, Reply};
-use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::Fields;
 use baton_types::Result;
 
 /// The row in the table.

@@ -2,9 +2,9 @@
 
 use super::sessions_common::{array_of, documents_of};
 use crate::call::{Call, Reply};
-use crate::envelope::parse_session;
-use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::Fields;
+use baton_request::envelope::parse_session;
 use baton_types::Result;
 use bson::{RawArray, RawDocument};
 

@@ -1,9 +1,9 @@
 //! `killCursors`: closes cursors by their numbers. Source: MongoDB manual, "killCursors".
 
 use crate::call::{Call, Reply};
-use crate::fields::number_as_i64;
 use crate::server::cursors::Killed;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::fields::number_as_i64;
 use baton_types::{Error, Result};
 use bson::raw::CStr;
 use bson::{RawArray, cstr};

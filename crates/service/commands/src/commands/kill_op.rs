@@ -1,8 +1,8 @@
 //! `killOp`: interrupts an operation by its number, as `currentOp` shows it.
 
 use crate::call::{Call, Reply};
-use crate::fields::number_as_i64;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::fields::number_as_i64;
 use baton_types::{Error, ErrorCode, Result};
 use bson::cstr;
 

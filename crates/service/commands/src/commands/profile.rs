@@ -27,8 +27,8 @@ pub const SPEC: CommandSpec = CommandSpec {
 };
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let Some(level) = crate::fields::number_as_i64(call.envelope.value) else {
-        return Err(crate::fields::wrong_type("profile", "profile", call.envelope.value, &["int"]));
+    let Some(level) = baton_request::fields::number_as_i64(call.envelope.value) else {
+        return Err(baton_request::fields::wrong_type("profile", "profile", call.envelope.value, &["int"]));
     };
     let slow_ms = call.fields.optional::<i64>("slowms")?;
     let sample_rate = call.fields.optional::<f64>("sampleRate")?;

@@ -6,9 +6,9 @@
 
 use crate::call::{Call, Reply};
 use crate::ddl::{crosses_replication, draw_uuid, parse_namespace, temporary_name};
-use crate::fields::{is_truthy, wrong_type};
 use crate::server::{Operation, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::fields::{is_truthy, wrong_type};
 use baton_storage::{Collection, CollectionKind, CopyRequest, Writer};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawBsonRef;

@@ -52,7 +52,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         | RawBsonRef::Undefined
         | RawBsonRef::Int32(_)
         | RawBsonRef::Double(_) => Configuration::initial(&set.name, &set.me, ObjectId::new())?,
-        other => return Err(crate::fields::wrong_type("replSetInitiate", "replSetInitiate", other, &["object"])),
+        other => {
+            return Err(baton_request::fields::wrong_type("replSetInitiate", "replSetInitiate", other, &["object"]));
+        }
     };
     let replication = replication::of(call)?;
     let me = replication.own_host(&configuration).unwrap_or_else(|| set.me.clone());

@@ -4,11 +4,11 @@
 use crate::call::{Call, Reply};
 use crate::commands::repl_set_get_config::not_initiated;
 use crate::commands::replication;
-use crate::fields::{is_truthy, number_as_i64, wrong_type};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::configuration::HostAndPort;
 use baton_consensus::{Input, MemberState};
 use baton_replication::Order;
+use baton_request::fields::{is_truthy, number_as_i64, wrong_type};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawBsonRef, cstr};
 use std::time::Duration;

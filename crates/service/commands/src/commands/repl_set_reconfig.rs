@@ -28,7 +28,12 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     let force = call.fields.truth("force")?;
     call.fields.finish()?;
     let RawBsonRef::Document(document) = call.envelope.value else {
-        return Err(crate::fields::wrong_type("replSetReconfig", "replSetReconfig", call.envelope.value, &["object"]));
+        return Err(baton_request::fields::wrong_type(
+            "replSetReconfig",
+            "replSetReconfig",
+            call.envelope.value,
+            &["object"],
+        ));
     };
     let current = set.configuration().ok_or_else(not_initiated)?;
     let configuration = parse(document, current)?;

@@ -2,10 +2,10 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::replication;
-use crate::fields::{number_as_i64, wrong_type};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_consensus::StepDownRequest;
 use baton_replication::Trigger;
+use baton_request::fields::{number_as_i64, wrong_type};
 use baton_types::{Error, Result};
 use bson::RawBsonRef;
 use std::time::Duration;

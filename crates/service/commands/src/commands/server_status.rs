@@ -7,11 +7,11 @@ use super::build_info::{BATON_VERSION, VERSION};
 use super::top::append_latency;
 use crate::call::{Call, Reply};
 use crate::commands::replication_figures;
-use crate::server::counters::Kind;
 use crate::server::{Server, sessions};
 use crate::table::{COMMANDS, CommandSpec, DEFAULT, Flags};
 use baton_consensus::MemberState;
 use baton_query::spill::Totals;
+use baton_request::Kind;
 use baton_storage::StorageStatistics;
 use baton_telemetry::process::Usage;
 use baton_types::Result;
@@ -111,10 +111,10 @@ const SECTIONS: &[Section] = &[
 
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let server = call.server;
-    let wants_mirrored_reads = call.fields.peek("mirroredReads").is_some_and(crate::fields::is_truthy);
+    let wants_mirrored_reads = call.fields.peek("mirroredReads").is_some_and(baton_request::fields::is_truthy);
     append_head(server, reply);
     for (name, append) in SECTIONS {
-        let left_out = call.fields.peek(name).is_some_and(|v| !crate::fields::is_truthy(v));
+        let left_out = call.fields.peek(name).is_some_and(|v| !baton_request::fields::is_truthy(v));
         if !left_out {
             append(server, reply);
         }

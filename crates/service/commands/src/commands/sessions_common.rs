@@ -1,7 +1,8 @@
 //! What the commands about sessions share: reading lists of them.
 
-use crate::envelope::{SessionId, parse_session};
-use crate::fields::wrong_type;
+use baton_request::SessionId;
+use baton_request::envelope::parse_session;
+use baton_request::fields::wrong_type;
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocument};
 

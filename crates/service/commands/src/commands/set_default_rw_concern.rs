@@ -4,13 +4,13 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::get_default_rw_concern::{append, check_replicated};
-use crate::concerns::{Acknowledgement, Provenance, ReadConcern, ReadLevel, WriteConcern};
 use crate::crud::{context, matcher};
 use crate::server::defaults::{DOCUMENT_ID, Defaults, namespace};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, UpdateStatement, Work};
 use baton_query::update::Update;
+use baton_request::{Acknowledgement, Provenance, ReadConcern, ReadLevel, WriteConcern};
 use baton_storage::{Durability, Throttle};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
@@ -80,7 +80,7 @@ fn parse_write(call: &Call<'_>, document: &RawDocument, before: &Defaults) -> Re
         return Err(Error::bad_value("Unacknowledged write concern is not suitable for the default write concern"));
     }
     // One that can never be met would let every write that names none fail.
-    concern.demand(&call.server.topology)?;
+    call.server.topology.demand(&concern)?;
     Ok(Some(concern))
 }
 

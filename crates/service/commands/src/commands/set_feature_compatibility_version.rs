@@ -25,7 +25,7 @@ pub const SPEC: CommandSpec = CommandSpec {
 fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     let RawBsonRef::String(version) = call.envelope.value else {
         let value = call.envelope.value;
-        return Err(crate::fields::wrong_type(call.spec.name, call.spec.name, value, &["string"]));
+        return Err(baton_request::fields::wrong_type(call.spec.name, call.spec.name, value, &["string"]));
     };
     let is_confirmed = call.fields.truth("confirm")?;
     for ignored in ["downgradeOnDiskChanges", "fromConfigServer", "phase", "timestamp", "changeTimestamp"] {

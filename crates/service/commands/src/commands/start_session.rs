@@ -1,9 +1,9 @@
 //! `startSession`: a new session of the server's making. Drivers make their own.
 
 use crate::call::{Call, Reply};
-use crate::envelope::SessionId;
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::SessionId;
 use baton_types::Result;
 use bson::spec::BinarySubtype;
 use bson::{Binary, cstr, rawdoc};

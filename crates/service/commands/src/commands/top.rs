@@ -1,9 +1,9 @@
 //! `top`: the time each collection has taken.
 
 use crate::call::{Call, Reply};
-use crate::server::Kind;
 use crate::server::counters::{CollectionUsage, UsageSum};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_request::Kind;
 use baton_types::Result;
 use baton_wire::DocumentWriter;
 use bson::cstr;

@@ -5,14 +5,13 @@ use crate::call::{Call, Reply};
 use crate::crud::errors::{WriteErrors, ends_command};
 use crate::crud::retry::{self, Statements};
 use crate::crud::{self, check_batch_length, durability};
-use crate::fields::Fields;
 use crate::mirroring;
-use crate::server::Kind;
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::SystemDraw;
 use baton_execution::write::{self, Image, Retry, UpdateStatement, Work, Written};
+use baton_execution::{QuerySpec, SystemDraw};
 use baton_query::Context;
 use baton_query::update::Update;
+use baton_request::{Fields, Kind};
 use baton_storage::{Durability, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, RawArray, RawBsonRef, RawDocument, cstr};
@@ -170,17 +169,42 @@ impl Sums {
     }
 }
 
+/// The fields of an update beside its statements, checked.
+struct UpdateRequest<'a> {
+    ordered: bool,
+    rules: Rules,
+    variables: Option<&'a RawDocument>,
+}
+
+impl<'a> UpdateRequest<'a> {
+    fn read(fields: &mut Fields<'a>) -> Result<Self> {
+        let request = Self {
+            ordered: fields.optional::<bool>("ordered")?.unwrap_or(true),
+            rules: Rules {
+                bypass_validation: fields.truth("bypassDocumentValidation")?,
+                keeps_empty_timestamps: fields.truth("bypassEmptyTsReplacement")?,
+            },
+            variables: fields.optional("let")?,
+        };
+        fields.finish()?;
+        Ok(request)
+    }
+}
+
+/// The query of an update that is explained, and its surroundings.
+pub fn explained(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<(QuerySpec, Arc<Context>)> {
+    let statement = crud::sole_statement(fields.required("updates")?)?;
+    let request = UpdateRequest::read(fields)?;
+    let element = Element::read(statement)?;
+    let (statement, context) = element.parse(&crud::context(call, request.variables)?, request.rules)?;
+    Ok((QuerySpec { hint: statement.hint, ..QuerySpec::matching(statement.filter) }, context))
+}
+
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     super::create::check_writable(&namespace)?;
     let updates = call.documents("updates")?;
-    let ordered = call.fields.optional::<bool>("ordered")?.unwrap_or(true);
-    let rules = Rules {
-        bypass_validation: call.fields.truth("bypassDocumentValidation")?,
-        keeps_empty_timestamps: call.fields.truth("bypassEmptyTsReplacement")?,
-    };
-    let variables = call.fields.optional("let")?;
-    call.fields.finish()?;
+    let UpdateRequest { ordered, rules, variables } = UpdateRequest::read(&mut call.fields)?;
     check_batch_length(updates.len())?;
     call.server.counters.count_operations(Kind::Update, updates.len() as u64);
     let updates = updates.iter().map(Element::read).collect::<Result<SmallVec<[_; 1]>>>()?;

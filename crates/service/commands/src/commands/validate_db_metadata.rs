@@ -6,9 +6,9 @@
 use crate::call::{Call, Reply};
 use crate::commands::aggregate;
 use crate::ddl::stored_context;
-use crate::fields::Fields;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_query::pipeline::Pipeline;
+use baton_request::Fields;
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawDocument, cstr};
 

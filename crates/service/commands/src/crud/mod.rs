@@ -11,8 +11,6 @@ pub mod retry;
 mod waiting_tests;
 
 use crate::call::Call;
-use crate::concerns::Acknowledgement;
-use crate::fields::number_as_i64;
 use crate::mutant::{self, Mutant};
 use baton_document::keys::Direction;
 use baton_execution::Hint;
@@ -20,6 +18,8 @@ use baton_query::Context;
 use baton_query::expression::{Expression, check_variable_name};
 use baton_query::matcher::Matcher;
 use baton_query::sort::{SortPattern, natural_direction};
+use baton_request::Acknowledgement;
+use baton_request::fields::number_as_i64;
 use baton_storage::{Durability, Order};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -128,7 +128,7 @@ pub fn durability(call: &Call<'_>) -> Durability {
 /// counts disks. A linearizable read writes first, and
 /// after it has read: once that entry is committed, this member was still primary when it read.
 pub fn settle_read(call: &Call<'_>) -> Result<()> {
-    use crate::concerns::ReadLevel;
+    use baton_request::ReadLevel;
     let server = call.server;
     match call.envelope.read_concern.level {
         ReadLevel::Local | ReadLevel::Available => return Ok(()),
@@ -177,6 +177,15 @@ pub fn batch_size(value: Option<i64>, field: &str) -> Result<Option<usize>> {
             Err(Error::location(51024, format!("BSON field '{field}' value must be >= 0, actual value '{size}'")))
         }
         Some(size) => Ok(Some(usize::try_from(size).unwrap_or(usize::MAX))),
+    }
+}
+
+/// The one statement of a batch that is explained.
+pub fn sole_statement(batch: &bson::RawArray) -> Result<&RawDocument> {
+    let mut statements = batch.into_iter();
+    match (statements.next().transpose()?, statements.next()) {
+        (Some(RawBsonRef::Document(statement)), None) => Ok(statement),
+        _ => Err(Error::failed_to_parse("explained write batches must be of size 1")),
     }
 }
 

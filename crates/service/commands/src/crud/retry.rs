@@ -4,8 +4,8 @@
 //! write: `stmtIds` if the client gave them, else counted from `stmtId` or 0.
 
 use crate::call::Call;
-use crate::fields::number_as_i64;
 use baton_execution::write::Retry;
+use baton_request::fields::number_as_i64;
 use baton_storage::{SessionHandle, SessionRecord};
 use baton_types::{Error, ErrorCode, Result};
 use bson::spec::BinarySubtype;

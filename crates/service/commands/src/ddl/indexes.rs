@@ -6,10 +6,10 @@
 use super::builds::Running;
 use super::options::same;
 use super::{draw_uuid, refuse_view, specification};
-use crate::fields::is_truthy;
 use crate::server::{Operation, Server};
 use baton_consensus::index_build::{BuildInput, CommitQuorum};
 use baton_document::show::document as shown;
+use baton_request::fields::is_truthy;
 use baton_storage::{
     BuildOfSet, BuildPhase, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, ID_INDEX, Index,
     IndexBuild, IndexDefinition, IndexId, IndexState, Started, Storage, Writer,
@@ -462,13 +462,13 @@ fn chosen(collection: &Collection, index: RawBsonRef<'_>) -> Result<Vec<IndexId>
                 match name? {
                     RawBsonRef::String(name) => selected.push(by_name(collection, name)?),
                     other => {
-                        return Err(crate::fields::wrong_type("dropIndexes", "index", other, &["string"]));
+                        return Err(baton_request::fields::wrong_type("dropIndexes", "index", other, &["string"]));
                     }
                 }
             }
             Ok(selected)
         }
-        other => Err(crate::fields::wrong_type("dropIndexes", "index", other, &["string", "object", "array"])),
+        other => Err(baton_request::fields::wrong_type("dropIndexes", "index", other, &["string", "object", "array"])),
     }
 }
 

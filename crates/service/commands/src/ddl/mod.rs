@@ -22,9 +22,9 @@ pub mod views;
 
 use crate::call::{Call, Reply};
 use crate::crud::cursor::{self, Opening};
-use crate::fields::wrong_type;
 use baton_execution::{Aggregation, Draw, SystemDraw};
 use baton_query::Context;
+use baton_request::fields::wrong_type;
 use baton_storage::{
     CatalogGuard, Collection, CollectionKind, CollectionOptions, CreateOutcome, Held, Storage, Writer,
 };
@@ -142,7 +142,7 @@ pub fn open_list(
 /// The `cursor: {batchSize}` argument of a command that lists things.
 pub fn list_batch_size(call: &mut Call<'_>) -> Result<Option<usize>> {
     let Some(cursor) = call.fields.optional::<&bson::RawDocument>("cursor")? else { return Ok(None) };
-    let mut fields = crate::fields::Fields::of("cursor", cursor)?;
+    let mut fields = baton_request::Fields::of("cursor", cursor)?;
     let size = crate::crud::batch_size(fields.optional("batchSize")?, "batchSize")?;
     fields.finish()?;
     Ok(size)

@@ -4,9 +4,10 @@
 
 use super::stored_context;
 use crate::crud::check_collation;
-use crate::fields::{Fields, wrong_type};
 use baton_document::order;
 use baton_query::matcher::Matcher;
+use baton_request::Fields;
+use baton_request::fields::wrong_type;
 pub use baton_storage::replaced;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;

@@ -5,7 +5,7 @@
 //! Not here: what such an index demands of documents (`storage::index_demands`).
 
 use super::specification::{has_kind, shown};
-use crate::fields::{number_as_f64, number_as_i64};
+use baton_request::fields::{number_as_f64, number_as_i64};
 use baton_storage::is_text_language;
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{CString, cstr};

@@ -7,10 +7,10 @@
 use super::options::check_storage_engine;
 use super::{special_indexes, stored_context};
 use crate::crud::check_collation;
-use crate::fields::{is_truthy, number_as_f64, number_as_i64};
 pub(super) use baton_document::show::document as shown;
 use baton_document::type_name;
 use baton_query::matcher::{Matcher, Node, Predicate};
+use baton_request::fields::{is_truthy, number_as_f64, number_as_i64};
 use baton_types::{Error, ErrorCode, Result};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};

@@ -1,11 +1,13 @@
 //! What a command waits for: before it, until this member has what the client has seen elsewhere; after it, until as many members have
 //! what was written as its write concern asks for.
 
+use super::errors::{Beside, Failure, failure, is_misunderstood};
 use crate::call::Call;
-use crate::concerns::{Acknowledgement, ReadLevel};
 use crate::crud;
+use crate::crud::errors::ends_command;
 use crate::mutant::{self, Mutant};
 use crate::table::Flags;
+use baton_request::{Acknowledgement, ReadLevel};
 use baton_types::{Error, ErrorCode, Namespace, Result, Timestamp};
 use bson::rawdoc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -52,6 +54,14 @@ pub(super) fn await_cluster_time(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
+/// How a command's failure is told: what it is about is only certain once it is replicated as the client wants its writes to be.
+pub(super) fn failed(call: &Call<'_>, error: Error) -> Failure {
+    let waits = !is_misunderstood(error.code) && !ends_command(error.code);
+    let write_concern_error =
+        waits.then(|| unsatisfied_write_concern(call).or_else(|| await_replication(call))).flatten();
+    failure(error, Beside { write_concern_error, ..Beside::default() })
+}
+
 /// Waits until as many members have what was written as the write concern asks for; says why they have not.
 pub(super) fn await_replication(call: &Call<'_>) -> Option<Error> {
     let server = call.server;
@@ -69,7 +79,7 @@ pub(super) fn await_replication(call: &Call<'_>) -> Option<Error> {
         return None;
     }
     // What can never be had was reported already.
-    let demand = concern.demand(&server.topology).ok()?;
+    let demand = server.topology.demand(&concern).ok()?;
     // What was written when there were others may not be on disk here, though there are none now.
     let is_own_majority = call.standing.is_own_majority && server.topology.is_own_majority();
     if demand.is_none() && (concern.w != Acknowledgement::Majority || is_own_majority) {
@@ -119,5 +129,5 @@ pub(super) fn unsatisfied_write_concern(call: &Call<'_>) -> Option<Error> {
         return None;
     }
     let concern = call.write_concern();
-    concern.demand(&call.server.topology).err().map(|error| error.with_info(concern.error_info(false)))
+    call.server.topology.demand(&concern).err().map(|error| error.with_info(concern.error_info(false)))
 }

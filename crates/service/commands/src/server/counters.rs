@@ -6,42 +6,12 @@
 
 use ahash::RandomState;
 use arc_swap::ArcSwap;
+use baton_request::Kind;
 use baton_types::Striped;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-/// What kind of operation a command is, for `opcounters`, latencies and `currentOp`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Inserts documents.
-    Insert,
-    /// Reads documents by a query.
-    Query,
-    /// Changes documents.
-    Update,
-    /// Removes documents.
-    Delete,
-    /// Continues a cursor.
-    GetMore,
-    /// Everything else.
-    Command,
-}
-
-impl Kind {
-    /// `currentOp`'s word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Insert => "insert",
-            Self::Query => "query",
-            Self::Update => "update",
-            Self::Delete => "remove",
-            Self::GetMore => "getmore",
-            Self::Command => "command",
-        }
-    }
-}
 
 /// A count and the time it took in all.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@
 //! What it deliberately does not do: know where documents come from. That is behind [`Cursor`].
 
 use super::operations::{Operation, Slot};
-use crate::envelope::SessionId;
 use ahash::RandomState;
+use baton_request::SessionId;
 use baton_types::{Error, ErrorCode, MemoryAccount, MemoryPool, Result};
 use baton_wire::{DOCUMENT_SIZE_MAX_BYTES, DocumentWriter};
 use bson::{RawDocument, RawDocumentBuf};

@@ -6,8 +6,8 @@
 //! What it deliberately does not do: write it.
 
 use super::Topology;
-use crate::concerns::{Acknowledgement, Provenance, ReadConcern, ReadLevel, WriteConcern};
 use arc_swap::ArcSwap;
+use baton_request::{Acknowledgement, Provenance, ReadConcern, ReadLevel, WriteConcern};
 use baton_storage::{Storage, record_key, stored_document};
 use baton_types::{Namespace, Result, Timestamp};
 use bson::{DateTime, RawBsonRef, RawDocument};

@@ -3,7 +3,8 @@
 //! Invariants: with none set, a command pays one atomic load; a fail point with `times` fires exactly that often.
 //! What it deliberately does not do: take the name of a fail point that Baton does not honour. That would be a false ok.
 
-use crate::fields::{Fields, number_as_i64};
+use baton_request::Fields;
+use baton_request::fields::number_as_i64;
 use baton_types::{Error, ErrorCode, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;

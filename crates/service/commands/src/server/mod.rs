@@ -19,15 +19,15 @@ pub mod topology;
 pub mod write_lock;
 
 pub use client::{Client, Connection};
-pub use counters::{Counters, Kind};
+pub use counters::Counters;
 pub use cursors::{BatchBuilder, BatchEnd, Cursor, CursorInfo, Cursors};
 pub use operations::{Begin, Operation, Operations};
 pub use sessions::Session;
 pub use topology::{ReplicaSet, Topology};
 
-use crate::envelope::SessionId;
 use baton_query::spill::{SpillSpace, SpillTotals};
 use baton_replication::Replication;
+use baton_request::SessionId;
 use baton_storage::Storage;
 use baton_types::{Error, MemoryPool, OpTime, Result, Timestamp};
 use baton_wire::{Compressor, DocumentWriter};

@@ -8,7 +8,7 @@
 //! What it deliberately does not do: stop anything by force. An operation ends when it asks
 //! [`Operation::check_interrupt`], which everything that can take long does.
 
-use crate::envelope::SessionId;
+use baton_request::SessionId;
 use baton_storage::tasks::Progress;
 use baton_types::{Class, Error, ErrorCode, Interruption, Result};
 use bson::{RawDocument, RawDocumentBuf};

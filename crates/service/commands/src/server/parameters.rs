@@ -6,9 +6,9 @@
 
 use super::Server;
 use crate::commands::set_feature_compatibility_version;
-use crate::fields::{is_truthy, number_as_i64};
 use baton_document::type_name;
 use baton_replication::{InitialSyncMethod, InitialSyncOptions};
+use baton_request::fields::{is_truthy, number_as_i64};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Bson, RawBsonRef, doc};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};

@@ -4,12 +4,11 @@
 //! What it deliberately does not do: keep what must survive a restart. The record of a session's retryable writes is the
 //! storage's (`Storage::session`).
 
-use crate::envelope::SessionId;
 use ahash::RandomState;
+use baton_request::SessionId;
 use baton_types::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,12 +19,6 @@ pub const TIMEOUT_MINUTES: i32 = 30;
 const SESSION_COUNT_MAX: usize = 1_000_000;
 /// Sessions are spread over this many maps, so that connections seldom meet at one lock.
 const SHARD_COUNT: usize = 16;
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        uuid::Uuid::from_bytes(self.0).fmt(f)
-    }
-}
 
 /// One logical session.
 pub struct Session {

@@ -5,8 +5,9 @@
 //! What it deliberately does not do: decide any of it. `baton-consensus` does, by way of [`Topology::update`].
 
 use arc_swap::ArcSwapOption;
-use baton_consensus::{Configuration, Member, MemberId, MemberState, View};
-use baton_types::Term;
+use baton_consensus::{Configuration, Demand, Member, MemberId, MemberState, View};
+use baton_request::{Acknowledgement, WriteConcern};
+use baton_types::{Result, Term};
 use bson::oid::ObjectId;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -107,6 +108,26 @@ impl Topology {
             state: Mutex::new(State { counter: 0, stops_at: None }),
             changed: Condvar::new(),
         }
+    }
+
+    /// Who must have a write, if it is neither this member alone nor a majority as the configuration counts having.
+    ///
+    /// # Errors
+    /// What the `writeConcernError` is to say if no number of members will ever satisfy it.
+    pub fn demand(&self, concern: &WriteConcern) -> Result<Option<Demand>> {
+        let set = self.set();
+        let Some(configuration) = set.as_ref().and_then(|set| set.configuration()) else { return Ok(None) };
+        let demand = match &concern.w {
+            Acknowledgement::Majority if concern.journal == Some(true) && !configuration.majority_is_durable => {
+                Demand::Majority
+            }
+            Acknowledgement::Members(0 | 1) | Acknowledgement::Majority => return Ok(None),
+            Acknowledgement::Members(count) => Demand::Members(*count as usize),
+            Acknowledgement::Mode(mode) => configuration.write_mode(mode)?,
+            Acknowledgement::Tags(tags) => Demand::Tags(tags.clone()),
+        };
+        configuration.check_demand(&demand)?;
+        Ok(Some(demand))
     }
 
     /// The replica set, unless this is a standalone.

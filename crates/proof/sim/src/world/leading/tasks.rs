@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use std::time::Duration;
 
 fn work(kind: TaskKind, expected: u64) -> Work {
-    Work { kind, expected, expected_duration: None }
+    Work { kind, subject: 0, expected, expected_duration: None }
 }
 
 /// What befalls a member besides what its process knows.

@@ -10,11 +10,18 @@ use baton_types::{Class, Error, ErrorCode, Result, Timestamp, check_database};
 use baton_wire::Request;
 use bson::spec::BinarySubtype;
 use bson::{RawArray, RawBsonRef, RawDocument};
+use std::fmt;
 use std::time::Duration;
 
 /// A logical session's identity: a UUID of the client's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub [u8; 16]);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        bson::Uuid::from_bytes(self.0).fmt(f)
+    }
+}
 
 /// How far into a transaction the command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +94,19 @@ const IGNORED: [&str; 13] = [
 
 impl<'a> Envelope<'a> {
     /// Splits `request` into its envelope and the command's own fields, whose messages name the command `path`.
+    ///
+    /// # Errors
+    /// MongoDB's, for an argument that is of a wrong type, out of its range, or at odds with another.
     pub fn parse(request: &Request<'a>, path: &'a str) -> Result<(Self, Fields<'a>)> {
-        let mut elements = request.body.iter();
+        Self::parse_body(request.body, request.legacy_database.unwrap_or(""), path)
+    }
+
+    /// The same of a command that stands within another, whose database it is if it names none.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_body(body: &'a RawDocument, db: &'a str, path: &'a str) -> Result<(Self, Fields<'a>)> {
+        let mut elements = body.iter();
         let (name, value) = match elements.next() {
             Some(first) => {
                 let (name, value) = first?;
@@ -99,7 +117,7 @@ impl<'a> Envelope<'a> {
         let mut envelope = Envelope {
             name,
             value,
-            db: request.legacy_database.unwrap_or(""),
+            db,
             session: None,
             txn_number: None,
             stmt_id: None,

@@ -5,8 +5,6 @@
 //! What it deliberately does not do: wait. The commit queue does.
 
 use crate::fields::{Fields, is_truthy, number_as_i64, wrong_type};
-use crate::server::Topology;
-use baton_consensus::Demand;
 use baton_document::type_name;
 use baton_types::{Error, ErrorCode, Result, Timestamp};
 use bson::raw::CString;
@@ -279,8 +277,8 @@ impl WriteConcern {
     }
 
     /// What a standalone refuses before it writes (`BadValue`, 2).
-    pub fn check_member(&self, topology: &Topology) -> Result<()> {
-        if topology.is_replicated() {
+    pub fn check_member(&self, is_replicated: bool) -> Result<()> {
+        if is_replicated {
             return Ok(());
         }
         match &self.w {
@@ -295,26 +293,6 @@ impl WriteConcern {
             }
             Acknowledgement::Members(_) | Acknowledgement::Majority => Ok(()),
         }
-    }
-
-    /// Who must have a write, if it is neither this member alone nor a majority as the configuration counts having.
-    ///
-    /// # Errors
-    /// What the `writeConcernError` is to say if no number of members will ever satisfy it.
-    pub fn demand(&self, topology: &Topology) -> Result<Option<Demand>> {
-        let set = topology.set();
-        let Some(configuration) = set.as_ref().and_then(|set| set.configuration()) else { return Ok(None) };
-        let demand = match &self.w {
-            Acknowledgement::Majority if self.journal == Some(true) && !configuration.majority_is_durable => {
-                Demand::Majority
-            }
-            Acknowledgement::Members(0 | 1) | Acknowledgement::Majority => return Ok(None),
-            Acknowledgement::Members(count) => Demand::Members(*count as usize),
-            Acknowledgement::Mode(mode) => configuration.write_mode(mode)?,
-            Acknowledgement::Tags(tags) => Demand::Tags(tags.clone()),
-        };
-        configuration.check_demand(&demand)?;
-        Ok(Some(demand))
     }
 
     /// Whether the write must be on disk before it is acknowledged.
