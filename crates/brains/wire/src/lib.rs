@@ -25,7 +25,7 @@ pub mod writer;
 pub use compression::Compressor;
 pub use decode::{Failure, Rejection, decode};
 pub use frame::{Frame, Header, MESSAGE_SIZE_MAX_BYTES, OpCode};
-pub use reply::{ReplyBuilder, append_error};
+pub use reply::{ReplyBuilder, ReplyHead, append_error};
 pub use request::{Flags, Request, Sequence};
 pub use writer::DocumentWriter;
 

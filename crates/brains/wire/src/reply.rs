@@ -33,6 +33,12 @@ const NEVER_COMPRESSED: [&str; 10] = [
 #[derive(Debug)]
 pub struct ReplyBuilder<'o> {
     out: &'o mut Vec<u8>,
+    head: ReplyHead,
+}
+
+/// Where in its buffer a reply is, and of what kind: with both it can be gone on with, on another thread too.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyHead {
     start: usize,
     body_start: usize,
     legacy: bool,
@@ -48,11 +54,14 @@ impl<'o> ReplyBuilder<'o> {
             let start = out.len();
             legacy::write_head(out, request.reply_id, request.request_id);
             let body_start = out.len();
-            return Self { out, start, body_start, legacy: true, checksum: false, compressor: None };
+            return Self {
+                out,
+                head: ReplyHead { start, body_start, legacy: true, checksum: false, compressor: None },
+            };
         }
         let mut builder = Self::answering(out, request.request_id, request.reply_id);
-        builder.compressor = compressor;
-        builder.checksum = compressor.is_none() && request.flags.checksum_present();
+        builder.head.compressor = compressor;
+        builder.head.checksum = compressor.is_none() && request.flags.checksum_present();
         builder
     }
 
@@ -63,34 +72,44 @@ impl<'o> ReplyBuilder<'o> {
         // No flags yet, then the kind of the one section.
         out.extend_from_slice(&[0, 0, 0, 0, 0]);
         let body_start = out.len();
-        Self { out, start, body_start, legacy: false, checksum: false, compressor: None }
+        Self { out, head: ReplyHead { start, body_start, legacy: false, checksum: false, compressor: None } }
+    }
+
+    /// Leaves the reply as it is so far, to be gone on with by [`Self::resume`].
+    pub fn leave(self) -> ReplyHead {
+        self.head
+    }
+
+    /// Goes on with the reply that was left in this buffer.
+    pub fn resume(out: &'o mut Vec<u8>, head: ReplyHead) -> Self {
+        Self { out, head }
     }
 
     /// Says that another reply follows unasked (exhaust).
     pub fn more_to_come(&mut self) {
-        if !self.legacy {
+        if !self.head.legacy {
             self.set_flag(Flags::MORE_TO_COME);
         }
     }
 
     /// The body as one document that is ready.
     pub fn document(&mut self, body: &RawDocument) {
-        self.out.truncate(self.body_start);
+        self.out.truncate(self.head.body_start);
         self.out.extend_from_slice(body.as_bytes());
     }
 
     /// The body, to be written field by field in place. A body begun before is thrown away.
     pub fn body(&mut self) -> DocumentWriter<'_> {
-        self.out.truncate(self.body_start);
+        self.out.truncate(self.head.body_start);
         DocumentWriter::new(self.out)
     }
 
     /// The body written so far, to add fields at its end (`$clusterTime`, `operationTime`).
     pub fn resume_body(&mut self) -> DocumentWriter<'_> {
-        if self.out.len() == self.body_start {
+        if self.out.len() == self.head.body_start {
             return DocumentWriter::new(self.out);
         }
-        DocumentWriter::resume(self.out, self.body_start)
+        DocumentWriter::resume(self.out, self.head.body_start)
     }
 
     /// Throws away the body begun so far and writes the error instead.
@@ -100,12 +119,12 @@ impl<'o> ReplyBuilder<'o> {
 
     /// How many bytes the body has.
     pub fn body_size_bytes(&self) -> usize {
-        self.out.len() - self.body_start
+        self.out.len() - self.head.body_start
     }
 
     /// Makes the message whole; returns its size on the wire.
     pub fn finish(mut self) -> usize {
-        if self.out.len() == self.body_start {
+        if self.out.len() == self.head.body_start {
             drop(DocumentWriter::new(self.out));
         }
         let body_size = self.body_size_bytes();
@@ -118,26 +137,26 @@ impl<'o> ReplyBuilder<'o> {
                 ),
             ));
         }
-        if self.checksum {
+        if self.head.checksum {
             self.set_flag(Flags::CHECKSUM_PRESENT);
             // The checksum covers the header, so the length in it must already count the checksum.
             self.out.extend_from_slice(&[0; 4]);
         }
-        patch_length(self.out, self.start);
-        if self.checksum {
+        patch_length(self.out, self.head.start);
+        if self.head.checksum {
             let end = self.out.len() - 4;
-            let sum = crc32c::crc32c(&self.out[self.start..end]);
+            let sum = crc32c::crc32c(&self.out[self.head.start..end]);
             self.out[end..].copy_from_slice(&sum.to_le_bytes());
         }
-        if let Some(compressor) = self.compressor {
-            compression::deflate_message(self.out, self.start, compressor);
+        if let Some(compressor) = self.head.compressor {
+            compression::deflate_message(self.out, self.head.start, compressor);
         }
-        assert!(self.out.len() - self.start <= MESSAGE_SIZE_MAX_BYTES, "a reply fits into a message");
-        self.out.len() - self.start
+        assert!(self.out.len() - self.head.start <= MESSAGE_SIZE_MAX_BYTES, "a reply fits into a message");
+        self.out.len() - self.head.start
     }
 
     fn set_flag(&mut self, flag: u32) {
-        let at = self.start + HEADER_SIZE_BYTES;
+        let at = self.head.start + HEADER_SIZE_BYTES;
         let flags = read_i32(self.out, at).unwrap_or_default() as u32 | flag;
         if let Some(field) = self.out.get_mut(at..at + 4) {
             field.copy_from_slice(&flags.to_le_bytes());

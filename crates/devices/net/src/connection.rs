@@ -1,7 +1,7 @@
 //! One connection: its thread's loop from the first byte to the last.
 //!
 //! Invariants: one `recv` for a small request and one `send` for its reply; a message that is begun is finished in time;
-//! a request that wants no reply gets none. While a client is silent, its connection holds no large buffer and wakes up
+//! a request that wants no reply gets none; replies leave in the order of their requests, whoever sends them. While a client is silent, its connection holds no large buffer and wakes up
 //! once, not periodically. What messages of all clients hold together, as they arrive and until they are dealt with, is
 //! bounded by the pool and one message more; who needs more than is left waits, and is not read from meanwhile. A client that
 //! holds memory for which others wait and sends next to nothing is given up. So nobody's messages keep out another's for long.
@@ -9,6 +9,7 @@
 
 use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
 use crate::counters::Counters;
+use crate::outbox::Outbox;
 use crate::service::{After, Handler};
 use baton_types::MemoryAccount;
 use baton_wire::frame::{HEADER_SIZE_BYTES, HTTP_NOTICE};
@@ -16,6 +17,7 @@ use baton_wire::{Failure, Frame, Request, decode, frame};
 use socket2::Socket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -86,6 +88,7 @@ pub(crate) struct Connection<'s> {
     last_reply_id: i32,
     /// What a large message holds of the memory for such.
     memory: MemoryAccount,
+    outbox: Arc<Outbox>,
 }
 
 impl<'s> Connection<'s> {
@@ -95,6 +98,7 @@ impl<'s> Connection<'s> {
         stopping: &'s AtomicBool,
         message_timeout: Duration,
         memory: MemoryAccount,
+        outbox: Arc<Outbox>,
     ) -> Self {
         Self {
             socket,
@@ -105,17 +109,26 @@ impl<'s> Connection<'s> {
             timeout: None,
             last_reply_id: 0,
             memory,
+            outbox,
         }
     }
 
     /// Serves the connection to its end.
     pub(crate) fn run(&mut self, handler: &mut impl Handler) -> End {
+        let end = self.serve_all(handler);
+        // Whoever has promised a reply keeps that, while there is a socket.
+        self.outbox.settle(&mut Vec::new());
+        end
+    }
+
+    fn serve_all(&mut self, handler: &mut impl Handler) -> End {
         let (mut out, mut scratch) = (Vec::new(), Vec::new());
         loop {
             let length_bytes = match self.receive(&mut out, &mut scratch) {
                 Ok(length_bytes) => length_bytes,
                 Err(end) => return end,
             };
+            self.outbox.settle(&mut out);
             let served = self.serve(length_bytes, handler, &mut out, &mut scratch);
             self.received.consume(length_bytes);
             self.memory.clear();
@@ -287,13 +300,16 @@ impl<'s> Connection<'s> {
         let wants_reply = !request.flags.more_to_come();
         request.reply_id = *reply_id;
         let mut after = handler.handle(&request, out);
+        if after == After::Later {
+            return Ok(());
+        }
         loop {
             let sent = if wants_reply && after != After::NoReply && !out.is_empty() { self.send(out) } else { Ok(()) };
             give_back(out);
             handler.sent();
             sent?;
             match after {
-                After::Reply | After::NoReply => return Ok(()),
+                After::Reply | After::NoReply | After::Later => return Ok(()),
                 After::Close => return Err(End::Asked),
                 After::Exhaust if !wants_reply || self.stopping.load(Relaxed) => return Err(End::Asked),
                 After::Exhaust => {

@@ -2,7 +2,7 @@
 //!
 //! A [`Service`] makes a [`Handler`] for each connection; the handler sees decoded [`baton_wire::Request`]s and writes
 //! replies into the send buffer. Everything is blocking: a request costs one `recv` and one `send`, and no hand-over
-//! between threads. In the other direction, [`Outgoing`] is a connection by which a member asks another one.
+//! between threads; a reply that somebody else can finish is promised ([`Outbox`]), and sent by whoever does. In the other direction, [`Outgoing`] is a connection by which a member asks another one.
 //!
 //! Invariants:
 //! - a peer cannot make a connection hold more memory than the bytes it has really sent, nor an idle one more than a few
@@ -18,15 +18,18 @@ mod buffer;
 mod connection;
 mod counters;
 mod listen;
+mod outbox;
 mod outgoing;
 mod probe;
 mod server;
 mod service;
+mod stragglers;
 mod waker;
 
 pub use connection::STACK_SIZE_BYTES;
 pub use counters::{Counters, CountersSnapshot};
 pub use listen::Options;
+pub use outbox::{Outbox, Promise};
 pub use outgoing::{CallError, Closer, Idle, Outgoing, Watch};
 pub use probe::ConnectionProbe;
 pub use server::Server;

@@ -8,8 +8,10 @@
 use crate::connection::{Connection, End, SEND_STALL_MAX, STACK_SIZE_BYTES};
 use crate::counters::Counters;
 use crate::listen::{self, Listener, Options};
+use crate::outbox::Outbox;
 use crate::probe::ConnectionProbe;
 use crate::service::{ConnectionInfo, Peer, Service};
+use crate::stragglers::Stragglers;
 use crate::waker::poll_until;
 use baton_types::{MemoryPool, must_not_unwind};
 use baton_wire::MESSAGE_SIZE_MAX_BYTES;
@@ -37,6 +39,7 @@ struct Shared {
     stopping: AtomicBool,
     message_timeout: Duration,
     message_memory: Arc<MemoryPool>,
+    stragglers: Arc<Stragglers>,
     connections: Mutex<HashMap<u64, Arc<Socket>>>,
     /// Signalled when the last connection is gone.
     drained: Condvar,
@@ -71,6 +74,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             message_timeout: options.message_timeout,
             message_memory: Arc::clone(&options.message_memory),
+            stragglers: Arc::new(Stragglers::new()?),
             connections: Mutex::new(HashMap::new()),
             drained: Condvar::new(),
         });
@@ -247,11 +251,14 @@ impl<S: Service> Registered<S> {
             target: "NETWORK", id = 22943, remote = %self.peer, connectionId = self.id,
             connectionCount = connection_count, "Connection accepted"
         );
+        let stragglers = Arc::clone(&self.shared.stragglers);
+        let outbox = Arc::new(Outbox::new(self.socket.clone(), self.shared.counters.clone(), stragglers));
         let mut handler = self.service.opened(ConnectionInfo {
             id: self.id,
             peer: self.peer,
             local: peer_of(self.socket.local_addr().ok().as_ref()),
             probe: ConnectionProbe::new(self.socket.clone()),
+            outbox: Arc::clone(&outbox),
         });
         let mut connection = Connection::new(
             &self.socket,
@@ -259,6 +266,7 @@ impl<S: Service> Registered<S> {
             &self.shared.stopping,
             self.shared.message_timeout,
             self.shared.message_memory.account(2 * MESSAGE_SIZE_MAX_BYTES),
+            outbox,
         );
         match connection.run(&mut handler) {
             End::Clean | End::Asked => {}

@@ -2,10 +2,12 @@
 //!
 //! What it does not do: anything; it is traits and the values they exchange.
 
+use crate::outbox::Outbox;
 use crate::probe::ConnectionProbe;
 use baton_wire::Request;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// What to do after a request has been handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub enum After {
     NoReply,
     /// Send what is in the buffer, if anything, then hang up.
     Close,
+    /// The reply was promised ([`Outbox::promise`]): read the next request. The buffer is the reply's now.
+    Later,
     /// Send what is in the buffer (a reply with `moreToCome`), then ask [`Handler::resume`] for the next one.
     Exhaust,
 }
@@ -70,7 +74,7 @@ impl fmt::Display for Peer {
 }
 
 /// A connection, as its handler is told of it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConnectionInfo {
     /// Counted from 1; the thread is named `conn<id>`.
     pub id: u64,
@@ -80,4 +84,6 @@ pub struct ConnectionInfo {
     pub local: Peer,
     /// Tells whether the client is still there, while a request waits.
     pub probe: ConnectionProbe,
+    /// Where replies leave from that are finished elsewhere.
+    pub outbox: Arc<Outbox>,
 }

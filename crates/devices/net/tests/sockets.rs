@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use baton_net::{After, ConnectionInfo, ConnectionProbe, Counters, Handler, Options, Server, Service};
+use baton_net::{After, ConnectionInfo, ConnectionProbe, Counters, Handler, Options, Outbox, Server, Service};
 use baton_types::MemoryPool;
 use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::{Flags, ReplyBuilder, Request};
@@ -27,6 +27,7 @@ struct Echo {
 
 struct EchoHandler {
     probe: ConnectionProbe,
+    outbox: Arc<Outbox>,
     handled: Arc<AtomicU64>,
     left_while_waiting: Arc<AtomicU64>,
     streamed: AtomicI64,
@@ -39,6 +40,7 @@ impl Service for Echo {
         self.opened.fetch_add(1, SeqCst);
         EchoHandler {
             probe: connection.probe,
+            outbox: connection.outbox,
             handled: self.handled.clone(),
             left_while_waiting: self.left_while_waiting.clone(),
             streamed: AtomicI64::new(0),
@@ -84,6 +86,29 @@ impl Handler for EchoHandler {
             "nap" => {
                 std::thread::sleep(Duration::from_millis(150));
                 self.reply(request, out, false)
+            }
+            // Finished by others: a moment later, with more than a socket takes at once, or never.
+            name @ ("later" | "later-large" | "given-up") => {
+                let _ = self.reply(request, out, false);
+                let mut reply = std::mem::take(out);
+                if name == "later-large" {
+                    let mut builder = ReplyBuilder::new(
+                        {
+                            reply.clear();
+                            &mut reply
+                        },
+                        request,
+                    );
+                    builder.body().append(cstr!("large"), "x".repeat(8 << 20).as_str());
+                    builder.finish();
+                }
+                let (promise, delay) = (self.outbox.promise(), if name == "later" { 20 } else { 0 });
+                let is_kept = name != "given-up";
+                std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(delay));
+                    if is_kept { promise.keep(reply) } else { drop(promise) }
+                });
+                After::Later
             }
             "panic" => panic!("asked to"),
             "bye" => {
@@ -393,6 +418,65 @@ fn who_holds_memory_that_others_wait_for_and_sends_nothing_is_given_up() {
     assert!(counters(&server).snapshot().timed_out > 0, "the silent ones are in the way");
     drop(senders.into_iter().map(|sender| sender.join()).collect::<Vec<_>>());
     eventually("all is given back", || memory.bytes() == 0);
+}
+
+#[test]
+fn replies_that_others_send_come_in_the_order_of_their_requests() {
+    let (server, _) = serve(|_| {});
+    let mut stream = connect(&server);
+    // Sent before any is answered: every other one is answered by the connection's own thread, and after the one before it.
+    let many: Vec<u8> = (10..60)
+        .flat_map(|id| {
+            command(
+                id,
+                0,
+                &if id % 2 == 0 {
+                    rawdoc! { "later": id }
+                } else {
+                    rawdoc! { "now": id }
+                },
+            )
+        })
+        .collect();
+    stream.write_all(&many).unwrap();
+    for id in 10..60 {
+        assert_eq!(decode_reply(&read_message(&mut stream).unwrap()).unwrap().response_to, id);
+    }
+    eventually("none is active", || counters(&server).snapshot().active == 0);
+}
+
+#[test]
+fn who_finishes_the_replies_of_clients_that_do_not_read_is_not_held_up_and_they_get_them_when_they_do() {
+    let (server, service) = serve(|_| {});
+    let mut slow: Vec<TcpStream> = (0..20).map(|_| connect(&server)).collect();
+    for stream in &mut slow {
+        stream.write_all(&command(7, 0, &rawdoc! { "later-large": 1 })).unwrap();
+    }
+    eventually("all are handled", || service.handled.load(SeqCst) == 20);
+    let mut quick = connect(&server);
+    for _ in 0..20 {
+        assert_eq!(ask(&mut quick, &rawdoc! { "later": 1 }).get_str("command").unwrap(), "later");
+    }
+    assert_eq!(counters(&server).snapshot().active, 20, "what is not read is not sent");
+    for stream in &mut slow {
+        assert!(read_message(stream).unwrap().len() > 8 << 20);
+        assert_eq!(ask(stream, &rawdoc! { "after": 1 }).get_str("command").unwrap(), "after");
+    }
+    eventually("none is active", || counters(&server).snapshot().active == 0);
+}
+
+#[test]
+fn a_promise_that_is_given_up_ends_its_connection_and_one_whose_client_is_gone_is_over() {
+    let (server, service) = serve(|_| {});
+    let mut stream = connect(&server);
+    stream.write_all(&command(7, 0, &rawdoc! { "given-up": 1 })).unwrap();
+    assert!(read_to_close(&mut stream).is_empty());
+    let mut gone = connect(&server);
+    gone.write_all(&command(7, 0, &rawdoc! { "later-large": 1 })).unwrap();
+    eventually("it is handled", || service.handled.load(SeqCst) == 2);
+    drop(gone);
+    eventually("both are closed", || service.closed.load(SeqCst) == 2 && counters(&server).snapshot().active == 0);
+    assert!(server.stop(PATIENCE));
 }
 
 #[test]

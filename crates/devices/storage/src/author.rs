@@ -15,7 +15,7 @@
 //!
 //! Not here: who may write ([`crate::commit`]'s gate).
 
-use crate::commit::Durability;
+use crate::commit::{Durability, Placed};
 use crate::ddl::CatalogGuard;
 use crate::locks::LockSet;
 use crate::replay::Replay;
@@ -56,7 +56,8 @@ impl Author {
         *self.committed.lock()
     }
 
-    pub(crate) fn note(&self, optime: OpTime) {
+    /// It has committed a transaction, with this as its last OpTime: one that [`Writer::place`] gave a place.
+    pub fn note(&self, optime: OpTime) {
         let mut committed = self.committed.lock();
         *committed = Committed { count: committed.count + 1, last: optime };
     }
@@ -97,16 +98,31 @@ impl<'w> Writer<'w> {
     pub fn commit(&self, mut transaction: Transaction, durability: Durability) -> Result<OpTime> {
         // From the version left for the next writer on, others build on what this transaction does.
         let _guard = must_not_unwind("a commit");
-        let mut handed_on = LockSet::default();
+        let handed_on = self.hand_on(&mut transaction);
+        self.commit.commit(transaction, durability, handed_on, self.author)
+    }
+
+    /// The first half of [`Self::commit`]: after it the transaction cannot fail. Its author is not told of it.
+    ///
+    /// # Errors
+    /// As those of [`Self::commit`].
+    pub fn place(&self, mut transaction: Transaction, durability: Durability) -> Result<Placed> {
+        let _guard = must_not_unwind("a commit");
+        let handed_on = self.hand_on(&mut transaction);
+        self.storage.commit.place(transaction, durability, handed_on)
+    }
+
+    /// Leaves a document's new version for its next writer; gives the locks that this one may have at once.
+    fn hand_on(&self, transaction: &mut Transaction) -> LockSet {
         // Inserts into a capped collection hold a lock on its end as well: the next must see what this one drops.
         if transaction.locks.holds_one_document()
             && let Some((key, document)) = transaction.sole_change()
         {
             let ticket = self.in_flight.put(key, document);
             transaction.in_flight = Some(ticket);
-            handed_on = transaction.locks.take_documents();
+            return transaction.locks.take_documents();
         }
-        self.commit.commit(transaction, durability, handed_on, self.author)
+        LockSet::default()
     }
 
     /// Waits for the turn to change what exists. Whoever has it asks for no second one.

@@ -2,9 +2,10 @@
 //!
 //! A committing thread puts its transaction into the queue. If nobody is writing, it leads: it takes everything that
 //! waits, gives out OpTimes, and writes one `WriteBatch`, and for a moment more if others came meanwhile; else it sleeps
-//! until a leader is done with it, or makes it the next leader. Whoever wants durability waits further for a sync, and
+//! until a leader is done with it, or makes it the next leader; or it leaves what is to be done then with the queue and goes
+//! ([`Placed::leave`]), and is not woken at all. Whoever wants durability waits further for a sync, and
 //! one sync serves all that were written before it began. A lone writer therefore pays neither a hand-off nor a wake-up,
-//! and sixty-four share one sync.
+//! and sixty-four share one sync. (docs/spikes/replies.md)
 //!
 //! Invariants:
 //! - At most one thread writes, and at most one syncs. A thread may write while another syncs: what it writes waits for
@@ -13,8 +14,8 @@
 //!   and a reader that sees an entry sees all before it. Entries that another member logged bring theirs along; who
 //!   applies them brings them in order, while this member's own are refused ([`gate`]).
 //! - `durable` never exceeds `applied`; a durable commit returns only when `durable` has reached its OpTime.
-//! - What wants a sync gets one: the present one's leader sees to the next, by a committing thread that waits for it, by the
-//!   thread that is there for that ([`CommitQueue::serve_syncs`]), or by itself.
+//! - What waits is written, and what wants a sync gets one: whoever led last sees to the next, by a committing thread that waits for it,
+//!   by the thread that is there for that ([`CommitQueue::serve_writes`], [`CommitQueue::serve_syncs`]), or by itself.
 //! - A thread that panics in the queue ends the process: what it led would be led by nobody.
 //! - Locks of a transaction are released once it is applied, not once it is durable: whoever reads the new value and
 //!   asks for durability is synced with it, because the log is one sequence. For the same reason a document's lock may be
@@ -25,9 +26,11 @@ mod group;
 mod newest;
 mod stamps;
 mod terms;
+mod waiter;
 
 pub use gate::WriteGate;
 pub use newest::SharedEntry;
+pub use waiter::{Placed, Then};
 
 use crate::author::Author;
 use crate::in_flight::InFlight;
@@ -43,11 +46,11 @@ use rust_rocksdb::{DB, WriteOptions};
 use stamps::Stamps;
 pub(crate) use stamps::{KeptStamps, StampTeller};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terms::Terms;
+use waiter::{DONE, LEAD_SYNC, LEAD_WRITE, WAITING, Waiter};
 
 /// Transactions one leader takes at once, at most. Bounds how long the first of them waits for the rest.
 const GROUP_TRANSACTIONS_MAX: usize = 512;
@@ -69,48 +72,15 @@ pub enum Durability {
     Synced,
 }
 
-/// The thread that syncs when no committing thread waits for it: see [`CommitQueue::serve_syncs`].
+/// A thread that leads where no committing thread waits that could: see [`CommitQueue::serve_writes`], [`CommitQueue::serve_syncs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Syncer {
-    /// It syncs, or there is none.
+enum Helper {
+    /// It leads, or there is none.
     Away,
     /// It can be called.
     Waiting,
-    /// It holds `syncing`.
+    /// It holds `writing`, or `syncing`.
     Called,
-}
-
-const WAITING: u8 = 0;
-const LEAD_WRITE: u8 = 1;
-const LEAD_SYNC: u8 = 2;
-const DONE: u8 = 3;
-
-/// One committing thread.
-struct Waiter {
-    state: AtomicU8,
-    thread: Thread,
-    durability: Durability,
-    transaction: Mutex<Option<Transaction>>,
-    /// The last OpTime given to the transaction; valid once applied.
-    timestamp: AtomicU64,
-    term: AtomicI64,
-}
-
-impl Waiter {
-    fn signal(&self, state: u8) {
-        self.state.store(state, Ordering::Release);
-        self.thread.unpark();
-    }
-
-    fn wait(&self) -> u8 {
-        loop {
-            let state = self.state.swap(WAITING, Ordering::Acquire);
-            if state != WAITING {
-                return state;
-            }
-            std::thread::park();
-        }
-    }
 }
 
 struct State {
@@ -120,7 +90,8 @@ struct State {
     awaiting_sync: Vec<Arc<Waiter>>,
     /// Something was applied for which a sync is to begin that nobody here waits for.
     is_sync_wanted: bool,
-    syncer: Syncer,
+    writer: Helper,
+    syncer: Helper,
     writing: bool,
     syncing: bool,
 }
@@ -153,7 +124,8 @@ pub struct CommitQueue {
     state: Mutex<State>,
     /// Signalled when the gate in the state turns.
     gate_turned: Condvar,
-    /// Signalled when the syncer in the state is called.
+    /// Signalled when the writer in the state is called, and when the syncer is.
+    writer_called: Condvar,
     syncer_called: Condvar,
     /// Own entries are left out.
     is_unlogged: AtomicBool,
@@ -202,7 +174,8 @@ impl CommitQueue {
             pending: VecDeque::new(),
             awaiting_sync: Vec::new(),
             is_sync_wanted: false,
-            syncer: Syncer::Away,
+            writer: Helper::Away,
+            syncer: Helper::Away,
             writing: false,
             syncing: false,
         };
@@ -212,6 +185,7 @@ impl CommitQueue {
             record_cache,
             state: Mutex::new(state),
             gate_turned: Condvar::new(),
+            writer_called: Condvar::new(),
             syncer_called: Condvar::new(),
             is_unlogged: AtomicBool::new(false),
             own_term: AtomicI64::new(term),
@@ -317,11 +291,8 @@ impl CommitQueue {
         handed_on: LockSet,
         author: Option<&Author>,
     ) -> Result<OpTime> {
-        if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
-            transaction.forget_entries();
-        }
-        let is_own = transaction.has_own_entries();
-        let waiter = Self::waiter(transaction, durability);
+        let is_own = self.is_own(&mut transaction);
+        let waiter = Waiter::new(transaction, durability);
         let mut state = self.state.lock();
         if is_own && !self.passes(&mut state) {
             drop(state);
@@ -335,21 +306,40 @@ impl CommitQueue {
         Ok(optime)
     }
 
+    /// The first half of [`Self::commit`]: gives the transaction its place. What it waits for, and what its author has committed, is the
+    /// caller's to see to.
+    pub(crate) fn place(
+        self: &Arc<Self>,
+        mut transaction: Transaction,
+        durability: Durability,
+        mut handed_on: LockSet,
+    ) -> Result<Placed> {
+        let is_own = self.is_own(&mut transaction);
+        let waiter = Waiter::new(transaction, durability);
+        let mut state = self.state.lock();
+        if is_own && !self.passes(&mut state) {
+            drop(state);
+            let transaction = waiter.transaction.lock().take().unwrap_or_default();
+            return Err(self.refuse(transaction, handed_on));
+        }
+        state.pending.push_back(Arc::clone(&waiter));
+        drop(state);
+        handed_on.release();
+        Ok(Placed::new(Arc::clone(self), waiter))
+    }
+
+    /// Whether a transaction has entries of this member's own, which pass the gate.
+    fn is_own(&self, transaction: &mut Transaction) -> bool {
+        if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
+            transaction.forget_entries();
+        }
+        transaction.has_own_entries()
+    }
+
     /// Commits a transaction without entries of this member's own, which nothing refuses.
     pub(crate) fn commit_unasked(&self, transaction: Transaction, durability: Durability) -> OpTime {
         assert!(!transaction.has_own_entries(), "own entries pass the gate");
-        self.take_place(Self::waiter(transaction, durability), self.state.lock(), LockSet::default())
-    }
-
-    fn waiter(transaction: Transaction, durability: Durability) -> Arc<Waiter> {
-        Arc::new(Waiter {
-            state: AtomicU8::new(WAITING),
-            thread: std::thread::current(),
-            durability,
-            transaction: Mutex::new(Some(transaction)),
-            timestamp: AtomicU64::new(0),
-            term: AtomicI64::new(0),
-        })
+        self.take_place(Waiter::new(transaction, durability), self.state.lock(), LockSet::default())
     }
 
     /// Puts a transaction into the queue and waits until it is done; returns its last OpTime.
@@ -357,21 +347,22 @@ impl CommitQueue {
         // Who leaves the queue otherwise than it came leaves `writing` or `syncing` behind, and everybody waits for ever.
         let _guard = must_not_unwind("the commit queue");
         state.pending.push_back(Arc::clone(&waiter));
-        let mut role = if std::mem::replace(&mut state.writing, true) { WAITING } else { LEAD_WRITE };
+        let role = if std::mem::replace(&mut state.writing, true) { WAITING } else { LEAD_WRITE };
         drop(state);
         handed_on.release();
+        self.serve(&waiter, role)
+    }
+
+    /// Does what a waiting thread is to do, until its transaction is done.
+    fn serve(&self, waiter: &Arc<Waiter>, mut role: u8) -> OpTime {
         loop {
             match role {
-                LEAD_WRITE => self.lead_write(&waiter),
+                LEAD_WRITE => self.lead_write(waiter, false),
                 LEAD_SYNC => self.lead_sync(),
-                DONE => break,
+                DONE => return waiter.optime(),
                 _ => {}
             }
             role = waiter.wait();
-        }
-        OpTime {
-            term: waiter.term.load(Ordering::Relaxed),
-            timestamp: Timestamp::from_u64(waiter.timestamp.load(Ordering::Relaxed)),
         }
     }
 
@@ -392,18 +383,28 @@ impl CommitQueue {
     /// do: a client's thread that went on syncing for others would answer its own client late.
     pub fn serve_syncs(&self, time: Duration) {
         let until = Instant::now() + time;
-        loop {
-            {
-                let mut state = self.state.lock();
-                state.syncer = Syncer::Waiting;
-                while state.syncer != Syncer::Called && !self.syncer_called.wait_until(&mut state, until).timed_out() {}
-                if std::mem::replace(&mut state.syncer, Syncer::Away) != Syncer::Called {
-                    return;
-                }
-            }
+        while self.is_called(until, &self.syncer_called, |state| &mut state.syncer) {
             let _guard = must_not_unwind("the commit queue");
             self.lead_sync();
         }
+    }
+
+    /// Writes whenever nobody else is there to, for that long. For one thread, as [`Self::serve_syncs`].
+    pub fn serve_writes(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let own = Waiter::new(Transaction::empty(), Durability::Applied);
+        while self.is_called(until, &self.writer_called, |state| &mut state.writer) {
+            let _guard = must_not_unwind("the commit queue");
+            self.lead_write(&own, true);
+        }
+    }
+
+    /// Waits to be called as a helper; `false` if that did not happen in time.
+    fn is_called(&self, until: Instant, called: &Condvar, helper: fn(&mut State) -> &mut Helper) -> bool {
+        let mut state = self.state.lock();
+        *helper(&mut state) = Helper::Waiting;
+        while *helper(&mut state) != Helper::Called && !called.wait_until(&mut state, until).timed_out() {}
+        std::mem::replace(helper(&mut state), Helper::Away) == Helper::Called
     }
 
     /// Waits until everything applied before the call is durable.
@@ -423,16 +424,17 @@ impl CommitQueue {
     }
 
     /// Writes one group, and those that came together meanwhile. On entry this thread holds `writing`; on return it does not.
-    fn lead_write(&self, own: &Arc<Waiter>) {
+    /// `has_left`: nobody waits for this thread, so that it may go on for others.
+    fn lead_write(&self, own: &Arc<Waiter>, has_left: bool) {
         let began = Instant::now();
         let mut started = began;
-        while self.write_next_group(own, started, began + LEAD_MAX) {
+        while self.write_next_group(own, has_left, started, began + LEAD_MAX) {
             started = Instant::now();
         }
     }
 
     /// Whether `writing` is still held, and another group to be written.
-    fn write_next_group(&self, own: &Arc<Waiter>, started: Instant, until: Instant) -> bool {
+    fn write_next_group(&self, own: &Arc<Waiter>, has_left: bool, started: Instant, until: Instant) -> bool {
         let group = self.take_group();
         self.write_group(&group);
         let ended = Instant::now();
@@ -444,21 +446,24 @@ impl CommitQueue {
             let mut state = self.state.lock();
             state.is_sync_wanted |= is_sync_wanted;
             state.awaiting_sync.append(&mut syncing);
-            let syncs_here = own.durability != Durability::Applied && !state.syncing;
+            let mut syncs_here = own.durability != Durability::Applied && !state.syncing;
             state.syncing |= syncs_here;
-            let may_go_on = !syncs_here && own.durability != Durability::Synced;
-            let goes_on = may_go_on && ended < until && !state.pending.is_empty();
+            let may_go_on = !syncs_here && (has_left || own.durability != Durability::Synced);
+            let mut goes_on = may_go_on && ended < until && !state.pending.is_empty();
             state.writing = goes_on;
             self.pass_on(&mut state);
+            // Nobody was there to take it.
+            if !state.syncing && !state.awaiting_sync.is_empty() {
+                (state.syncing, syncs_here) = (true, true);
+            }
+            if !state.writing && !state.pending.is_empty() {
+                (state.writing, goes_on) = (true, true);
+            }
             (syncs_here, goes_on)
         };
         // Nobody who comes waits for these to be woken.
         for waiter in done {
-            if Arc::ptr_eq(&waiter, own) {
-                own.state.store(DONE, Ordering::Release);
-            } else {
-                waiter.signal(DONE);
-            }
+            waiter.end(Arc::ptr_eq(&waiter, own));
         }
         if syncs_here {
             self.lead_sync();
@@ -480,21 +485,27 @@ impl CommitQueue {
         group
     }
 
-    /// Finds leaders for the work nobody does.
+    /// Finds leaders for the work nobody does: a thread that waits for its transaction, or the one that is there for that.
     fn pass_on(&self, state: &mut State) {
-        if !state.syncing && !state.awaiting_sync.is_empty() {
-            state.syncing = true;
-            state.awaiting_sync[0].signal(LEAD_SYNC);
-        } else if !state.syncing && state.is_sync_wanted && state.syncer == Syncer::Waiting {
-            state.syncing = true;
-            state.syncer = Syncer::Called;
-            self.syncer_called.notify_one();
+        if !state.syncing && (state.is_sync_wanted || !state.awaiting_sync.is_empty()) {
+            if let Some(next) = state.awaiting_sync.iter().find(|waiter| waiter.is_here()) {
+                next.signal(LEAD_SYNC);
+                state.syncing = true;
+            } else if state.syncer == Helper::Waiting {
+                state.syncing = true;
+                state.syncer = Helper::Called;
+                self.syncer_called.notify_one();
+            }
         }
-        if !state.writing
-            && let Some(next) = state.pending.front()
-        {
-            next.signal(LEAD_WRITE);
-            state.writing = true;
+        if !state.writing && !state.pending.is_empty() {
+            if let Some(next) = state.pending.iter().find(|waiter| waiter.is_here()) {
+                next.signal(LEAD_WRITE);
+                state.writing = true;
+            } else if state.writer == Helper::Waiting {
+                state.writing = true;
+                state.writer = Helper::Called;
+                self.writer_called.notify_one();
+            }
         }
     }
 
@@ -530,13 +541,14 @@ impl CommitQueue {
             self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
             state.syncing = false;
             self.pass_on(&mut state);
-            let goes_on = state.is_sync_wanted && !state.syncing;
+            let is_wanted = state.is_sync_wanted || !state.awaiting_sync.is_empty();
+            let goes_on = is_wanted && !state.syncing;
             state.syncing |= goes_on;
             goes_on
         };
         self.announce();
         for waiter in served {
-            waiter.signal(DONE);
+            waiter.end(false);
         }
         self.tell_progress();
         goes_on

@@ -19,7 +19,7 @@
 //! Source: MongoDB manual, "Flow Control", for the purpose and the name of the switch; the bound by operation is Baton's own.
 
 use crate::author::Writer;
-use crate::commit::Durability;
+use crate::commit::{Durability, Placed};
 use crate::lately::Lately;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
@@ -216,6 +216,14 @@ impl Ahead {
     }
 }
 
+/// What became of a transaction that is not waited for, if that is all the same to others.
+pub enum Begun {
+    /// It has its place, and will be committed.
+    Placed(Placed),
+    /// It is committed.
+    Committed(OpTime),
+}
+
 /// Holds one operation to the set's pace: whatever it writes goes through here.
 #[derive(Debug)]
 pub struct Throttle {
@@ -251,8 +259,35 @@ impl Throttle {
         throttle
     }
 
+    /// Gives a transaction its place as [`Writer::place`] does, and notes it; or commits it, if it ends a step.
+    pub fn place(&self, writer: Writer<'_>, transaction: Transaction, durability: Durability) -> Result<Begun> {
+        let (durability, ends_step) = self.fill(writer, &transaction, durability);
+        if ends_step {
+            return self.end_step(writer, transaction, durability).map(Begun::Committed);
+        }
+        writer.place(transaction, durability).map(Begun::Placed)
+    }
+
     /// Commits a transaction as [`Writer::commit`] does, and notes it.
     pub fn commit(&self, writer: Writer<'_>, transaction: Transaction, durability: Durability) -> Result<OpTime> {
+        let (durability, ends_step) = self.fill(writer, &transaction, durability);
+        if ends_step {
+            return self.end_step(writer, transaction, durability);
+        }
+        writer.commit(transaction, durability)
+    }
+
+    fn end_step(&self, writer: Writer<'_>, transaction: Transaction, durability: Durability) -> Result<OpTime> {
+        let optime = writer.commit(transaction, durability)?;
+        self.ahead.lock().end_step(optime.timestamp);
+        if let Some(since) = self.since {
+            self.entry.get_or_init(|| writer.flow.writers.enter(since));
+        }
+        Ok(optime)
+    }
+
+    /// Notes what is about to be written: how safe it is to be when it is, and whether it ends a step.
+    fn fill(&self, writer: Writer<'_>, transaction: &Transaction, durability: Durability) -> (Durability, bool) {
         let (ends_step, is_synced_early) = if writer.has_pace() {
             self.writers.get_or_init(|| Arc::clone(&writer.flow.writers));
             let pace = writer.flow.pace();
@@ -265,15 +300,7 @@ impl Throttle {
         // Nobody else may want the disk of this member; and without it there is no majority. Where the next step waits for this one,
         // `wait` asks for the sync; so it does for the first step, after which there may be nothing more.
         let wants_sync = ends_step && is_synced_early && durability == Durability::Applied;
-        let durability = if wants_sync { Durability::Wanted } else { durability };
-        let optime = writer.commit(transaction, durability)?;
-        if ends_step {
-            self.ahead.lock().end_step(optime.timestamp);
-            if let Some(since) = self.since {
-                self.entry.get_or_init(|| writer.flow.writers.enter(since));
-            }
-        }
-        Ok(optime)
+        (if wants_sync { Durability::Wanted } else { durability }, ends_step)
     }
 
     /// How large a transaction should be, in bytes, so that it is no more than a step.

@@ -77,7 +77,7 @@ pub use catalog::{
     IndexFieldKind, IndexState, replaced,
 };
 pub use checkpoints::CheckpointInfo;
-pub use commit::{CommitQueue, Durability, ProgressListener, SharedEntry, WriteGate};
+pub use commit::{CommitQueue, Durability, Placed, ProgressListener, SharedEntry, Then, WriteGate};
 pub use copy::{Copied, CopyRequest};
 pub use counters::Counts;
 pub use ddl::{
@@ -86,7 +86,7 @@ pub use ddl::{
 };
 pub use entry_change::{CarriedOut, EntryChange, updated};
 pub use facts::Fact;
-pub use flow::{FlowFigures, Throttle};
+pub use flow::{Begun, FlowFigures, Throttle};
 pub use format::{CollectionId, IndexId, RecordKey, record_key};
 pub use incoming::{Incoming, take_over};
 pub use incoming_file::IncomingFile;

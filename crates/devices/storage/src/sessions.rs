@@ -190,10 +190,19 @@ impl SessionUpdate {
     }
 }
 
+/// A session in memory.
+#[derive(Debug)]
+struct Session {
+    record: Mutex<SessionRecord>,
+    /// OpTime of the newest entry that was committed after its statement had given the record back. Its lock is never held while anything
+    /// is waited for: those who commit take it.
+    newest: Mutex<OpTime>,
+}
+
 /// All sessions with retryable writes, loaded as they are asked for.
 #[derive(Default)]
 pub struct SessionTable {
-    sessions: Mutex<HashMap<Vec<u8>, Arc<Mutex<SessionRecord>>>>,
+    sessions: Mutex<HashMap<Vec<u8>, Arc<Session>>>,
 }
 
 fn rows(db: &DB) -> &rust_rocksdb::ColumnFamily {
@@ -218,10 +227,11 @@ fn load(db: &DB, session: &[u8]) -> Result<SessionRecord> {
     Ok(record)
 }
 
-/// A session's record, held while one retryable write runs.
+/// A session, while one retryable write runs.
+#[derive(Clone)]
 pub struct SessionHandle {
     pub(crate) key: Vec<u8>,
-    record: Arc<Mutex<SessionRecord>>,
+    session: Arc<Session>,
 }
 
 /// A session's record while one retryable write runs. A panic may come between a statement's being noted and its being committed:
@@ -253,12 +263,13 @@ impl SessionTable {
     /// The session with this key (the bytes of its id and user), from memory or disk.
     pub(crate) fn get(&self, db: &DB, key: &[u8]) -> Result<SessionHandle> {
         let mut sessions = self.sessions.lock();
-        if let Some(record) = sessions.get(key).filter(|record| !record.try_lock().is_some_and(|held| held.is_broken)) {
-            return Ok(SessionHandle { key: key.to_vec(), record: Arc::clone(record) });
+        let is_broken = |session: &&Arc<Session>| session.record.try_lock().is_some_and(|held| held.is_broken);
+        if let Some(session) = sessions.get(key).filter(|session| !is_broken(session)) {
+            return Ok(SessionHandle { key: key.to_vec(), session: Arc::clone(session) });
         }
-        let record = Arc::new(Mutex::new(load(db, key)?));
-        sessions.insert(key.to_vec(), Arc::clone(&record));
-        Ok(SessionHandle { key: key.to_vec(), record })
+        let session = Arc::new(Session { record: Mutex::new(load(db, key)?), newest: Mutex::default() });
+        sessions.insert(key.to_vec(), Arc::clone(&session));
+        Ok(SessionHandle { key: key.to_vec(), session })
     }
 
     /// Lets all sessions be loaded anew; see [`Self::forget`].
@@ -326,7 +337,8 @@ impl SessionHandle {
     ///
     /// `TransactionTooOld` (225) if the session has already begun a later one.
     pub fn begin(&self, txn_number: i64) -> Result<HeldRecord<'_>> {
-        let mut record = HeldRecord(self.record.lock());
+        let mut record = HeldRecord(self.session.record.lock());
+        record.last = record.last.max(*self.session.newest.lock());
         if record.is_broken {
             // Asked again, it is loaded anew.
             let message = "The write that held this session was given up";
@@ -346,9 +358,15 @@ impl SessionHandle {
         Ok(record)
     }
 
+    /// The write's entry is committed, whose statement has given the record back before.
+    pub fn committed(&self, optime: OpTime) {
+        let mut newest = self.session.newest.lock();
+        *newest = newest.max(optime);
+    }
+
     /// Takes the record, unless somebody has it.
     pub(crate) fn try_take(&self) -> Option<MutexGuard<'_, SessionRecord>> {
-        self.record.try_lock()
+        self.session.record.try_lock()
     }
 
     /// The key it is stored under.

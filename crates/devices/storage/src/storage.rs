@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub struct Storage {
     pub(crate) checkpoints: Checkpoints,
     // Fields drop in this order: nothing may outlive the database but the cache.
-    pub(crate) commit: CommitQueue,
+    pub(crate) commit: Arc<CommitQueue>,
     db: Arc<DB>,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) in_flight: Arc<InFlight>,
@@ -108,7 +108,13 @@ impl Storage {
         let build_memory = MemoryPool::new(2 * options.index_build_bytes);
         let storage = Arc::new(Self {
             checkpoints: Checkpoints::default(),
-            commit: CommitQueue::new(Arc::clone(&db), Arc::clone(&in_flight), Arc::clone(&record_cache), last, stamps),
+            commit: Arc::new(CommitQueue::new(
+                Arc::clone(&db),
+                Arc::clone(&in_flight),
+                Arc::clone(&record_cache),
+                last,
+                stamps,
+            )),
             locks,
             in_flight,
             record_cache,
@@ -367,6 +373,7 @@ impl Storage {
 
     /// Writes memtables out, so that the next start replays nothing. For a clean shutdown and for `fsync`.
     pub fn flush(&self) -> Result<()> {
+        self.commit.drain();
         self.commit.sync();
         let mut options = rust_rocksdb::FlushOptions::default();
         options.set_wait(true);

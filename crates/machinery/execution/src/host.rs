@@ -115,6 +115,7 @@ impl StorageHost {
             durability: Durability::Applied,
             throttle,
             author: &self.author,
+            left: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Those who wait for the set to acknowledge a write.
 //!
-//! Each waits for one OpTime and is woken when it is committed, so that many who wait do not wake for each other.
+//! Each waits for one OpTime and is woken when it is committed, so that many who wait do not wake for each other; or has left what is to be
+//! done then ([`Waiters::when_majority`]), which whoever brings the news does.
 //!
 //! That the set has committed as much does not say that it has committed *this*: a member that stepped down may have rolled it
 //! back, and then others' entries of a later term are committed. So time is cut into eras, which end when this member ceases to
@@ -10,18 +11,21 @@
 //! told that something is committed that was read or written in an earlier era; a wait that is over leaves nothing behind.
 
 use baton_types::{Error, ErrorCode, OpTime, Result};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A killed waiter notices within this time.
+const SLICE: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct State {
     commit_point: OpTime,
     /// By what is waited for, and by the order of coming.
-    waiting: BTreeMap<(OpTime, u64), Arc<Waiter>>,
+    waiting: BTreeMap<(OpTime, u64), Waiting>,
     sequence: u64,
 }
 
@@ -30,11 +34,39 @@ struct Waiter {
     outcome: Mutex<Option<Result<()>>>,
 }
 
-impl Waiter {
-    fn tell(&self, outcome: Result<()>) {
-        *self.outcome.lock() = Some(outcome);
-        self.thread.unpark();
+/// What is left to be done when it is known how the wait ended. It is called by who brings the news to all: it is quick, and does not
+/// wait.
+pub type Then = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A wait that somebody has left.
+pub struct Left {
+    /// When it is over in any case.
+    pub until: Option<Instant>,
+    /// Asked now and then whether it is to go on.
+    pub interrupted: Box<dyn Fn() -> Result<()> + Send>,
+    /// See [`Then`].
+    pub then: Then,
+}
+
+enum Waiting {
+    Here(Arc<Waiter>),
+    Left(Left),
+}
+
+impl Waiting {
+    fn tell(self, outcome: Result<()>) {
+        match self {
+            Self::Here(waiter) => {
+                *waiter.outcome.lock() = Some(outcome);
+                waiter.thread.unpark();
+            }
+            Self::Left(left) => (left.then)(outcome),
+        }
     }
+}
+
+fn timed_out() -> Error {
+    Error::new(ErrorCode::WriteConcernFailed, "waiting for replication timed out")
 }
 
 /// See the file's header.
@@ -43,6 +75,8 @@ pub struct Waiters {
     state: Mutex<State>,
     /// Changes under the state's lock, so that who has that sees it stand still.
     era: AtomicU64,
+    /// Signalled when somebody has left a wait that has an end.
+    sooner: Condvar,
 }
 
 impl Waiters {
@@ -68,24 +102,10 @@ impl Waiters {
         until: Option<Instant>,
         mut interrupted: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        /// A killed waiter notices within this time.
-        const SLICE: std::time::Duration = std::time::Duration::from_millis(100);
         let waiter = Arc::new(Waiter { thread: std::thread::current(), outcome: Mutex::new(None) });
-        let key = {
-            let mut state = self.state.lock();
-            if self.era() != era {
-                return Err(Error::new(
-                    ErrorCode::PrimarySteppedDown,
-                    "This member's part in the set has changed since the operation began",
-                ));
-            }
-            if state.commit_point >= optime {
-                return Ok(());
-            }
-            state.sequence += 1;
-            let key = (optime, state.sequence);
-            state.waiting.insert(key, Arc::clone(&waiter));
-            key
+        let key = match self.enter(era, optime, Waiting::Here(Arc::clone(&waiter))) {
+            Ok(key) => key,
+            Err((outcome, _)) => return outcome,
         };
         loop {
             if let Some(outcome) = waiter.outcome.lock().take() {
@@ -93,9 +113,7 @@ impl Waiters {
             }
             let now = Instant::now();
             let over = match until {
-                Some(until) if until <= now => {
-                    Err(Error::new(ErrorCode::WriteConcernFailed, "waiting for replication timed out"))
-                }
+                Some(until) if until <= now => Err(timed_out()),
                 _ => interrupted(),
             };
             if let Err(error) = over {
@@ -105,6 +123,69 @@ impl Waiters {
             }
             let slice = until.map_or(SLICE, |until| SLICE.min(until - now));
             std::thread::park_timeout(slice);
+        }
+    }
+
+    /// Has `left` wait until a majority has everything up to `optime`. How that ends it is told with the errors of
+    /// [`Self::await_majority`]: by this thread, if it is known already.
+    pub fn when_majority(&self, era: u64, optime: OpTime, left: Left) {
+        let until = left.until;
+        match self.enter(era, optime, Waiting::Left(left)) {
+            Ok(_) if until.is_some() => {
+                self.sooner.notify_one();
+            }
+            Ok(_) => {}
+            Err((outcome, waiting)) => waiting.tell(outcome),
+        }
+    }
+
+    /// Begins a wait; or gives it back, with how it ends.
+    fn enter(&self, era: u64, optime: OpTime, waiting: Waiting) -> Result<(OpTime, u64), (Result<()>, Waiting)> {
+        let mut state = self.state.lock();
+        if self.era() != era {
+            let message = "This member's part in the set has changed since the operation began";
+            return Err((Err(Error::new(ErrorCode::PrimarySteppedDown, message)), waiting));
+        }
+        if state.commit_point >= optime {
+            return Err((Ok(()), waiting));
+        }
+        state.sequence += 1;
+        let key = (optime, state.sequence);
+        state.waiting.insert(key, waiting);
+        Ok(key)
+    }
+
+    /// Ends the waits that were left and are over, by their time or because they are interrupted, for that long. For one thread, that
+    /// has nothing else to do.
+    pub fn tend(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut state = self.state.lock();
+        loop {
+            let now = Instant::now();
+            if now >= end {
+                return;
+            }
+            let (mut over, mut next) = (Vec::new(), end);
+            for (key, waiting) in &state.waiting {
+                let Waiting::Left(left) = waiting else { continue };
+                next = next.min(now + SLICE);
+                match left.until {
+                    Some(until) if until <= now => over.push((*key, timed_out())),
+                    until => {
+                        next = until.map_or(next, |until| next.min(until));
+                        over.extend((left.interrupted)().err().map(|error| (*key, error)));
+                    }
+                }
+            }
+            let over: Vec<_> =
+                over.into_iter().filter_map(|(key, error)| Some((state.waiting.remove(&key)?, error))).collect();
+            if over.is_empty() {
+                self.sooner.wait_until(&mut state, next);
+            } else {
+                MutexGuard::unlocked(&mut state, || {
+                    over.into_iter().for_each(|(waiting, error)| waiting.tell(Err(error)));
+                });
+            }
         }
     }
 
@@ -118,8 +199,8 @@ impl Waiters {
             let later = state.waiting.split_off(&(optime, u64::MAX));
             std::mem::replace(&mut state.waiting, later)
         };
-        for waiter in done.values() {
-            waiter.tell(Ok(()));
+        for waiting in done.into_values() {
+            waiting.tell(Ok(()));
         }
     }
 
@@ -130,8 +211,8 @@ impl Waiters {
             self.era.fetch_add(1, Ordering::AcqRel);
             std::mem::take(&mut state.waiting)
         };
-        for waiter in waiting.values() {
-            waiter.tell(Err(error.clone()));
+        for waiting in waiting.into_values() {
+            waiting.tell(Err(error.clone()));
         }
     }
 }
@@ -140,7 +221,6 @@ impl Waiters {
 mod tests {
     use super::*;
     use baton_types::Timestamp;
-    use std::time::Duration;
 
     fn at(increment: u32) -> OpTime {
         OpTime { term: 1, timestamp: Timestamp { seconds: 1, increment } }
@@ -177,6 +257,54 @@ mod tests {
         waiters.fail_all(&Error::new(ErrorCode::PrimarySteppedDown, "stepped down"));
         assert_eq!(waiting.join().unwrap().unwrap_err().code, ErrorCode::PrimarySteppedDown);
     }
+
+    /// A wait that is left; what it is told comes here.
+    fn left(until: Option<Instant>, interrupted: bool) -> (Left, std::sync::mpsc::Receiver<Result<()>>) {
+        let (told, outcome) = std::sync::mpsc::channel();
+        let error = || Error::new(ErrorCode::Interrupted, "killed");
+        let left = Left {
+            until,
+            interrupted: Box::new(move || if interrupted { Err(error()) } else { Ok(()) }),
+            then: Box::new(move |outcome| told.send(outcome).unwrap()),
+        };
+        (left, outcome)
+    }
+
+    #[test]
+    fn a_wait_that_was_left_is_told_once_however_it_ends() {
+        let waiters = Waiters::default();
+        let code = |outcome: &std::sync::mpsc::Receiver<Result<()>>| outcome.try_recv().unwrap().err().map(|e| e.code);
+        let (committed, of_committed) = left(None, false);
+        waiters.when_majority(0, at(5), committed);
+        waiters.committed(at(4));
+        assert!(of_committed.try_recv().is_err(), "an earlier entry is not this one");
+        waiters.committed(at(5));
+        assert_eq!(code(&of_committed), None);
+        let (known, of_known) = left(None, false);
+        waiters.when_majority(0, at(3), known);
+        assert_eq!(code(&of_known), None);
+        // Its time, and an interruption, are noticed by who tends them.
+        let (late, of_late) = left(Some(Instant::now() + Duration::from_millis(5)), false);
+        let (killed, of_killed) = left(None, true);
+        waiters.when_majority(0, at(9), late);
+        waiters.when_majority(0, at(9), killed);
+        waiters.tend(Duration::from_millis(50));
+        assert_eq!(
+            (code(&of_late), code(&of_killed)),
+            (Some(ErrorCode::WriteConcernFailed), Some(ErrorCode::Interrupted))
+        );
+        let (deposed, of_deposed) = left(None, false);
+        waiters.when_majority(0, at(9), deposed);
+        waiters.fail_all(&Error::new(ErrorCode::PrimarySteppedDown, "stepped down"));
+        let (of_an_earlier_era, told) = left(None, false);
+        waiters.when_majority(0, at(3), of_an_earlier_era);
+        let stepped_down = Some(ErrorCode::PrimarySteppedDown);
+        assert_eq!((code(&of_deposed), code(&told)), (stepped_down, stepped_down));
+        waiters.committed(at(20));
+        assert!(waiters.state.lock().waiting.is_empty());
+        assert!([of_committed, of_known, of_late, of_killed, of_deposed, told].iter().all(|of| of.try_recv().is_err()));
+    }
+
     #[test]
     fn what_was_written_before_a_step_down_is_not_taken_for_committed_after_it() {
         let waiters = Waiters::default();

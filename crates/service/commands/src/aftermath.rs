@@ -7,7 +7,8 @@
 use crate::call::Call;
 use crate::commands::profile;
 use crate::excerpt::excerpt;
-use crate::table::Flags;
+use crate::server::{Client, Operation, Server};
+use crate::table::{CommandSpec, Flags};
 use baton_request::Kind;
 use baton_types::{Class, Error, Namespace};
 use bson::spec::ElementType;
@@ -66,6 +67,41 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
         }
         entry.append(cstr!("responseLength"), i32::try_from(reply_bytes).unwrap_or(i32::MAX));
         keep(call, &entry);
+    }
+}
+
+/// [`record`] of a write that was not waited for, by whoever finishes it: counted, and logged if it was slow. While anything is profiled
+/// none leaves.
+pub fn record_left(server: &Server, client: &Client, operation: &Operation, spec: &CommandSpec, reply_bytes: usize) {
+    let time = operation.worked();
+    let verdict = operation.with_names(|db, collection| {
+        let mut namespace = SmallVec::<[u8; 128]>::new();
+        for part in [db, ".", collection] {
+            namespace.extend_from_slice(part.as_bytes());
+        }
+        server.counters.finish(spec.kind, std::str::from_utf8(&namespace).unwrap_or_default(), time);
+        if db != "local" && client.class() != Class::Background {
+            server.storage.company().note(Instant::now());
+        }
+        server.profiler.judge(db, time)
+    });
+    if verdict.log
+        && let Some(state) = operation.slot().state()
+    {
+        let command = state.command.as_deref().map(|command| excerpt(command, LOGGED_COMMAND_BYTES_MAX));
+        tracing::info!(
+            target: "COMMAND",
+            id = 51803,
+            r#type = spec.kind.name(),
+            ns = state.namespace(),
+            appName = client.app_name(),
+            command,
+            planSummary = state.plan_summary,
+            reslen = reply_bytes,
+            remote = client.connection.peer,
+            durationMillis = time.as_millis() as u64,
+            "Slow query"
+        );
     }
 }
 

@@ -4,11 +4,12 @@
 //! the dispatcher's.
 //! What it deliberately does not do: decide anything; these are values handed from the dispatcher to a command.
 
+use crate::dispatch::Left;
 use crate::server::{Begin, Client, Operation, Server, Session};
 use crate::table::{CommandSpec, Flags};
 use baton_document::type_name;
 use baton_request::{Envelope, Fields, Kind, WriteConcern};
-use baton_storage::{Author, Writer};
+use baton_storage::{Author, Placed, SessionHandle, Writer};
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
 use bson::spec::BinarySubtype;
@@ -66,6 +67,8 @@ pub struct Call<'a> {
     pub(crate) newest: Option<OpTime>,
     /// Set where a fault on demand cuts the connection instead of letting the command be answered.
     pub(crate) hang_up: Cell<bool>,
+    /// The transaction that it has written last, and not waited for.
+    pub(crate) left: Option<Left>,
     /// How many documents the batch of a cursor has, for the profile; `None` where there is no cursor.
     pub(crate) returned: Cell<Option<u64>>,
     /// Whether it has used the disk for what it may not hold in memory; that of the cursor, if it goes on with one.
@@ -110,6 +113,7 @@ impl<'a> Call<'a> {
             standing: Standing::now(server),
             author: Arc::default(),
             newest: None,
+            left: None,
             hang_up: Cell::new(false),
             returned: Cell::new(None),
             used_disk: OnceCell::new(),
@@ -124,6 +128,19 @@ impl<'a> Call<'a> {
     /// Writes on the request's behalf.
     pub fn writer(&self) -> Writer<'_> {
         self.server.storage.by(&self.author)
+    }
+
+    /// Its last transaction is not waited for here, if it was left there. `session`: of the retryable write that it is.
+    pub(crate) fn leave(&mut self, left: &Cell<Option<Placed>>, session: Option<&SessionHandle>) {
+        self.left = left.take().map(|placed| Left::new(placed, session.cloned()));
+    }
+
+    /// Waits for it after all: what the client is told is not about that alone.
+    pub(crate) fn await_left(&mut self) {
+        if let Some(left) = self.left.take() {
+            left.wait(self);
+            self.newest = None;
+        }
     }
 
     /// The command has written all that it was to write.
@@ -274,6 +291,11 @@ pub struct Reply<'o> {
 impl<'o> Reply<'o> {
     pub(crate) fn new(body: DocumentWriter<'o>) -> Self {
         Self { body, write_concern_error: None, stream: None, close: false, is_settled: false }
+    }
+
+    /// Whether nothing about it is out of the ordinary.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.write_concern_error.is_none() && self.stream.is_none() && !self.close && !self.is_settled
     }
 
     /// The write is done, but what the write concern asks for is not.

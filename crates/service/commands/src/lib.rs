@@ -31,5 +31,5 @@ pub mod upkeep;
 
 pub use call::{Call, Documents, Reply};
 pub use commands::apply_ops::apply_command;
-pub use dispatch::{Next, dispatch};
+pub use dispatch::{Leaving, Next, dispatch};
 pub use server::Server;

@@ -149,6 +149,7 @@ fn delete_expired(
         durability: Durability::Applied,
         throttle: &throttle,
         author: &Author::default(),
+        left: None,
     };
     let namespace = &collection.namespace;
     write::delete_while(

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the history window moves.
 const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
+/// Who helps others out looks so often whether to stop.
+const HELP_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the oplog's size is looked at. Nobody's commit does: dropping files is this thread's work alone.
 const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is looked whether files are due to be merged, and who needs memory.
@@ -72,6 +74,8 @@ pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
     let mut upkeep = Upkeep { server: Arc::clone(server), stop: Arc::default(), threads: Vec::new() };
     for (name, work) in [
         ("sync", sync as fn(&Arc<Server>, &Stop)),
+        ("write", write),
+        ("acknowledge", acknowledge),
         ("storage", tend_storage),
         ("set", tend_set),
         ("resources", tend_resources),
@@ -111,6 +115,29 @@ fn sync(server: &Arc<Server>, stop: &Stop) {
         if queue.applied() > queue.durable() {
             server.storage.sync();
         }
+    }
+}
+
+/// Writes what waits in the commit queue where no client's thread does.
+fn write(server: &Arc<Server>, stop: &Stop) {
+    while stop.wait(Duration::ZERO) {
+        server.storage.queue().serve_writes(HELP_INTERVAL);
+    }
+}
+
+/// Ends waits for replication whose time is over, or whose operation is.
+fn acknowledge(server: &Arc<Server>, stop: &Stop) {
+    loop {
+        let Some(replication) = server.replication() else {
+            if !stop.wait(STORAGE_INTERVAL) {
+                return;
+            }
+            continue;
+        };
+        if !stop.wait(Duration::ZERO) {
+            return;
+        }
+        replication.waiters().tend(HELP_INTERVAL);
     }
 }
 

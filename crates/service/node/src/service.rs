@@ -7,7 +7,7 @@
 use baton_commands::server::parsed::parsed_bytes;
 use baton_commands::server::{Client, Connection};
 use baton_commands::{Next, Server, dispatch};
-use baton_net::{After, ConnectionInfo, Handler, Service};
+use baton_net::{After, ConnectionInfo, Handler, Outbox, Service};
 use baton_types::MemoryAccount;
 use baton_wire::Request;
 use bson::RawDocumentBuf;
@@ -30,7 +30,7 @@ impl Service for Commands {
     type Handler = ConnectionHandler;
 
     fn opened(&self, connection: ConnectionInfo) -> ConnectionHandler {
-        let probe = connection.probe;
+        let (probe, outbox) = (connection.probe, connection.outbox);
         let client = self.server.clients.open(
             Connection {
                 id: connection.id,
@@ -40,7 +40,7 @@ impl Service for Commands {
             },
             &self.server.operations,
         );
-        ConnectionHandler { server: self.server.clone(), client, stream: None }
+        ConnectionHandler { server: self.server.clone(), client, outbox, stream: None }
     }
 
     fn closed(&self, connection_id: u64) {
@@ -52,6 +52,7 @@ impl Service for Commands {
 pub struct ConnectionHandler {
     server: Arc<Server>,
     client: Arc<Client>,
+    outbox: Arc<Outbox>,
     /// What an exhaust stream carries out next.
     stream: Option<RawDocumentBuf>,
 }
@@ -79,6 +80,11 @@ impl ConnectionHandler {
         match dispatch(&self.server, &self.client, request, out) {
             Next::Read => After::Reply,
             Next::Close => After::Close,
+            Next::Later(leaving, head) => {
+                let promise = self.outbox.promise();
+                leaving.go(std::mem::take(out), head, Box::new(move |reply| promise.keep(reply)));
+                After::Later
+            }
             Next::Stream(next) => {
                 self.stream = Some(next);
                 After::Exhaust

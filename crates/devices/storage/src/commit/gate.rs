@@ -84,8 +84,8 @@ impl CommitQueue {
         self.gate_turned.notify_all();
     }
 
-    /// Waits until everything that stood in the queue is applied.
-    pub(super) fn drain(&self) {
+    /// Waits until everything that stands in the queue is applied.
+    pub fn drain(&self) {
         self.commit_unasked(Transaction::empty(), Durability::Applied);
     }
 

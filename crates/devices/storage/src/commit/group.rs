@@ -3,7 +3,8 @@
 //! Invariants: called by one thread at a time, which holds `writing`; what readers and followers are given is on the log before
 //! they can see that it is there.
 
-use super::{CommitQueue, Waiter, wall_clock_ms};
+use super::waiter::Waiter;
+use super::{CommitQueue, wall_clock_ms};
 use crate::counters::Counts;
 use crate::ddl::{Dropped, DroppedPart};
 use crate::facts::Fact;
@@ -37,8 +38,7 @@ impl CommitQueue {
             let mut last = self.terms.position(before);
             for (waiter, transaction) in group.iter().zip(&mut transactions) {
                 last = self.append(&mut batch, transaction, last, wall_ms);
-                waiter.timestamp.store(last.timestamp.as_u64(), Ordering::Relaxed);
-                waiter.term.store(last.term, Ordering::Relaxed);
+                waiter.set_optime(last);
             }
             let applied = last.timestamp.as_u64();
             crash_point!("commit-before-write");
@@ -76,8 +76,7 @@ impl CommitQueue {
         } else {
             let last = self.applied();
             for waiter in group {
-                waiter.timestamp.store(last.timestamp.as_u64(), Ordering::Relaxed);
-                waiter.term.store(last.term, Ordering::Relaxed);
+                waiter.set_optime(last);
             }
         }
         for transaction in &mut transactions {

@@ -137,6 +137,8 @@ impl Held<'_> {
         assert!(now.is_some_and(|now| Arc::ptr_eq(&now, &self.collection)), "what is held was changed by its holder");
         let shared = Arc::clone(&self.collection.shared);
         let _no_writers = shared.ddl.write();
+        // Writers go when their transactions have their places in the queue.
+        self.guard.writer.queue().drain();
         change(&Quiet { held: self })
     }
 

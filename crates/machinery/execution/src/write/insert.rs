@@ -98,8 +98,11 @@ pub fn insert_many(
                 storage.abandon(transaction);
             } else {
                 // With more to come only the last batch waits for the disk; a sync covers all before it.
-                let durability = if documents.peek().is_some() && !stop { Durability::Applied } else { durability };
-                let outcome = work.commit(transaction, durability);
+                let is_last = documents.peek().is_none() || stop;
+                let outcome = match is_last {
+                    true => work.commit_last(transaction, durability),
+                    false => work.commit(transaction, Durability::Applied),
+                };
                 last = match &mut retry {
                     Some(retry) => retry.committed(storage, outcome),
                     None => outcome,

@@ -124,7 +124,7 @@ pub(super) fn change_all(
     let Some((mut source, mut slice)) = begin(work, &collection, of, context)? else { return Ok(Written::default()) };
     let mut written = Written::default();
     // Only the end waits for the disk: one sync covers them all.
-    let each = Work { durability: Durability::Applied, ..*work };
+    let each = Work { durability: Durability::Applied, left: None, ..*work };
     while !slice.is_empty() {
         let mut records = slice.iter();
         let mut is_over = false;

@@ -25,13 +25,14 @@ use baton_query::planner;
 use baton_query::sort::SortPattern;
 use baton_query::update::check_id;
 use baton_storage::{
-    Author, Collection, CollectionKind, Durability, RecordKey, RetryImage, SessionHandle, SessionRecord, Statement,
-    Storage, Throttle, Transaction, Writer, record_key,
+    Author, Begun, Collection, CollectionKind, Durability, Placed, RecordKey, RetryImage, SessionHandle, SessionRecord,
+    Statement, Storage, Throttle, Transaction, Writer, record_key,
 };
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Largest document, in bytes.
@@ -52,6 +53,8 @@ pub struct Work<'a> {
     pub throttle: &'a Throttle,
     /// On whose behalf.
     pub author: &'a Author,
+    /// Where the last transaction goes instead of being waited for, by who writes one document, or one batch, and then only answers.
+    pub left: Option<&'a Cell<Option<Placed>>>,
 }
 
 impl<'a> Work<'a> {
@@ -61,6 +64,18 @@ impl<'a> Work<'a> {
 
     fn commit(&self, transaction: Transaction, durability: Durability) -> Result<OpTime> {
         self.throttle.commit(self.writer(), transaction, durability)
+    }
+
+    /// [`Self::commit`] of the last transaction. Zero, if it is not waited for here.
+    fn commit_last(&self, transaction: Transaction, durability: Durability) -> Result<OpTime> {
+        let Some(left) = self.left else { return self.commit(transaction, durability) };
+        match self.throttle.place(self.writer(), transaction, durability)? {
+            Begun::Committed(optime) => Ok(optime),
+            Begun::Placed(placed) => {
+                left.set(Some(placed));
+                Ok(OpTime::ZERO)
+            }
+        }
     }
 
     /// Waits until it may go on writing; for who holds nothing that others wait for.
@@ -159,7 +174,8 @@ impl Retry<'_> {
     /// Takes in how the transaction went that [`Self::done`] noted statements in.
     fn committed(&mut self, storage: &Storage, outcome: Result<OpTime>) -> Result<OpTime> {
         match &outcome {
-            Ok(optime) => self.record.last = *optime,
+            // What is not waited for is noted when it is committed.
+            Ok(optime) => self.record.last = self.record.last.max(*optime),
             Err(_) => self.undo(storage)?,
         }
         outcome
@@ -423,7 +439,7 @@ fn with_document<T>(
         change(&mut transaction, before, &details).map(Some)
     })();
     match attempt {
-        Ok(attempt) if !transaction.is_empty() => Ok((attempt, work.commit(transaction, work.durability)?)),
+        Ok(attempt) if !transaction.is_empty() => Ok((attempt, work.commit_last(transaction, work.durability)?)),
         Ok(attempt) => {
             storage.abandon(transaction);
             Ok((attempt, OpTime::ZERO))

@@ -165,7 +165,7 @@ fn upsert(
             reply.append(cstr!("upserted"), baton_storage::id_of(&document)?);
             retry.done(&mut transaction, with_image(reply, image.as_deref()));
         }
-        let outcome = work.commit(transaction, work.durability);
+        let outcome = work.commit_last(transaction, work.durability);
         let optime = match retry {
             Some(retry) => retry.committed(storage, outcome),
             None => outcome,

@@ -116,6 +116,7 @@ impl Ground {
             durability: Durability::Applied,
             throttle: &self.throttle,
             author: &self.author,
+            left: None,
         }
     }
 

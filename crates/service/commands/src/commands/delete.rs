@@ -3,7 +3,7 @@
 use crate::aftermath::{self, StatementFigures};
 use crate::call::{Call, Reply};
 use crate::crud::errors::{WriteErrors, ends_command};
-use crate::crud::retry::{self, Statements};
+use crate::crud::retry::{self, RetrySession, Statements};
 use crate::crud::{self, check_batch_length, durability};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::write::{self, DeleteStatement, Image, Retry, Work};
@@ -14,6 +14,7 @@ use baton_storage::{Durability, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The row in the table.
@@ -110,7 +111,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     // What was done before may not be on disk yet.
     let mut repeated = false;
     let each = if single { durability(call) } else { Durability::Applied };
-    let (throttle, author) = (Throttle::default(), Arc::clone(&call.author));
+    let (throttle, author, left) = (Throttle::default(), Arc::clone(&call.author), Cell::default());
     let work = Work {
         storage: &call.server.storage,
         draw: &SystemDraw,
@@ -118,6 +119,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         durability: each,
         throttle: &throttle,
         author: &author,
+        left: (single && deletes[0].limit == 1).then_some(&left),
     };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in deletes.iter().enumerate() {
@@ -148,9 +150,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Some(session) => session.with(|statements| all(Some(statements)))?,
     }
     if !single || repeated {
-        call.server.storage.queue().settle(durability(call));
+        crud::settle(call, repeated);
     } else if deletes[0].limit == 1 {
         call.wrote_one();
+        call.leave(&left, session.as_ref().map(RetrySession::handle));
     }
     reply.append(cstr!("n"), deleted as i32);
     errors.append(reply);

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Reply};
 use crate::commands::update::{array_filters, parse_update, with_constants};
-use crate::crud::retry::{self, Statements};
+use crate::crud::retry::{self, RetrySession, Statements};
 use crate::crud::{self, durability};
 use crate::mirroring;
 use crate::table::{CommandSpec, DEFAULT, Flags};
@@ -15,6 +15,7 @@ use baton_storage::Throttle;
 use baton_types::{Error, Result};
 use bson::raw::RawBson;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The row in the table.
@@ -108,7 +109,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let session = retry::session(call)?;
     let stmt_id = retry::statement_id(call, 0);
     let storage = &call.server.storage;
-    let (throttle, author) = (Throttle::default(), Arc::clone(&call.author));
+    let (throttle, author, left) = (Throttle::default(), Arc::clone(&call.author), Cell::default());
     let work = Work {
         storage,
         draw: &SystemDraw,
@@ -116,6 +117,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         durability: durability(call),
         throttle: &throttle,
         author: &author,
+        left: Some(&left),
     };
     // What was done before may not be on disk yet.
     let mut repeated = false;
@@ -165,9 +167,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Some(session) => session.with(|statements| act(Some(statements)))?,
     };
     if repeated {
-        storage.queue().settle(durability(call));
+        crud::settle(call, repeated);
     } else {
         call.wrote_one();
+        call.leave(&left, session.as_ref().map(RetrySession::handle));
     }
     let value = match (&done.image, &projection) {
         (Some(image), Some(projection)) => {

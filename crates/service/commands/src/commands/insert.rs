@@ -2,8 +2,8 @@
 
 use crate::call::{Call, Reply};
 use crate::crud::errors::WriteErrors;
-use crate::crud::retry::{self, Statements};
-use crate::crud::{check_batch_length, durability};
+use crate::crud::retry::{self, RetrySession, Statements};
+use crate::crud::{self, check_batch_length, durability};
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::write::{InsertRules, Work};
 use baton_execution::{SystemDraw, write};
@@ -11,6 +11,7 @@ use baton_request::Kind;
 use baton_storage::Throttle;
 use baton_types::Result;
 use bson::{RawDocument, cstr};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,7 +48,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Vec::new()
     };
     let numbered = documents.iter().enumerate().map(|(i, document)| (i, document, ids.get(i).copied().unwrap_or(0)));
-    let (throttle, author) = (Throttle::default(), Arc::clone(&call.author));
+    let (throttle, author, left) = (Throttle::default(), Arc::clone(&call.author), Cell::default());
     let interruption = call.operation.interruption();
     let work = Work {
         storage,
@@ -56,6 +57,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         durability: durability(call),
         throttle: &throttle,
         author: &author,
+        left: Some(&left),
     };
     let inserted = match &session {
         None => {
@@ -82,10 +84,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         })?,
     };
     let repeated = repeated.load(Ordering::Relaxed);
-    if repeated > 0 {
-        storage.queue().settle(durability(call));
-    } else if errors.is_empty() {
+    call.leave(&left, session.as_ref().map(RetrySession::handle));
+    if repeated > 0 || !errors.is_empty() {
+        call.await_left();
+    } else {
         call.wrote_all();
+    }
+    if repeated > 0 {
+        crud::settle(call, true);
     }
     reply.append(cstr!("n"), (inserted + repeated) as i32);
     errors.append(reply);

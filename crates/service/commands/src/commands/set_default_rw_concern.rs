@@ -108,6 +108,7 @@ fn keep(call: &Call<'_>, defaults: &Defaults) -> Result<()> {
         durability: Durability::Synced,
         throttle: &throttle,
         author: &call.author,
+        left: None,
     };
     write::update(&work, &namespace()?, &statement, &context, None)?;
     Ok(())

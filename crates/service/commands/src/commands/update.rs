@@ -3,7 +3,7 @@
 use crate::aftermath::{self, StatementFigures};
 use crate::call::{Call, Reply};
 use crate::crud::errors::{WriteErrors, ends_command};
-use crate::crud::retry::{self, Statements};
+use crate::crud::retry::{self, RetrySession, Statements};
 use crate::crud::{self, check_batch_length, durability};
 use crate::mirroring;
 use crate::table::{CommandSpec, DEFAULT, Flags};
@@ -16,6 +16,7 @@ use baton_storage::{Durability, Throttle};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::{Bson, RawArray, RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The row in the table.
@@ -217,7 +218,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let mut repeated = false;
     // Of several statements only the end waits for the disk: one sync covers them all.
     let each = if single { durability(call) } else { Durability::Applied };
-    let (throttle, author) = (Throttle::default(), Arc::clone(&call.author));
+    let (throttle, author, left) = (Throttle::default(), Arc::clone(&call.author), Cell::default());
     let work = Work {
         storage: &call.server.storage,
         draw: &SystemDraw,
@@ -225,6 +226,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         durability: each,
         throttle: &throttle,
         author: &author,
+        left: (single && !updates[0].multi).then_some(&left),
     };
     let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
         for (index, element) in updates.iter().enumerate() {
@@ -255,9 +257,10 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         Some(session) => session.with(|statements| all(Some(statements)))?,
     }
     if !single || repeated {
-        call.server.storage.queue().settle(durability(call));
+        crud::settle(call, repeated);
     } else if !updates[0].multi {
         call.wrote_one();
+        call.leave(&left, session.as_ref().map(RetrySession::handle));
     }
     reply.append(cstr!("n"), sums.matched as i32);
     if !sums.upserted.is_empty() {

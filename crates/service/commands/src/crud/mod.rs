@@ -124,6 +124,16 @@ pub fn durability(call: &Call<'_>) -> Durability {
     }
 }
 
+/// Makes what a command's statements have written as safe as it is to be. `repeated`: some were carried out by an earlier request,
+/// whose transaction may still stand in the queue.
+pub fn settle(call: &Call<'_>, repeated: bool) {
+    let queue = call.server.storage.queue();
+    if repeated {
+        queue.drain();
+    }
+    queue.settle(durability(call));
+}
+
 /// Ends a read at majority or stronger: waits until everything it can have seen is committed, and on this member's disk if the set
 /// counts disks. A linearizable read writes first, and
 /// after it has read: once that entry is committed, this member was still primary when it read.

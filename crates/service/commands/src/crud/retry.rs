@@ -31,6 +31,11 @@ pub fn session(call: &Call<'_>) -> Result<Option<RetrySession>> {
 }
 
 impl RetrySession {
+    /// The session.
+    pub fn handle(&self) -> &SessionHandle {
+        &self.handle
+    }
+
     /// Runs `work` with the session's record held; `TransactionTooOld` (225) if the session is past this write.
     pub fn with<T>(&self, work: impl FnOnce(&mut Statements<'_>) -> Result<T>) -> Result<T> {
         let mut record = self.handle.begin(self.txn_number)?;

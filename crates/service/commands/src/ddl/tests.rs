@@ -638,6 +638,7 @@ fn what_becomes_a_view_between_two_batches_of_an_insert_takes_no_document() {
         durability: Durability::Applied,
         throttle: &Throttle::default(),
         author: &Author::default(),
+        left: None,
     };
     let mut failures = Vec::new();
     let mut each = documents.iter().enumerate().map(|(at, document)| (at, &**document, at as i32));

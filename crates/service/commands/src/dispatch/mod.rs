@@ -15,9 +15,13 @@ mod checks;
 mod ending;
 mod errors;
 mod faults;
+mod leaving;
 mod waits;
 
 use self::errors::{Failure, bare, write_error};
+pub use self::leaving::Leaving;
+pub(crate) use self::leaving::Left;
+use self::leaving::may_leave;
 use self::waits::{await_cluster_time, await_replication, failed};
 use crate::aftermath;
 use crate::call::{Call, Reply};
@@ -28,14 +32,13 @@ use crate::table::{self, CommandSpec, Flags};
 use baton_request::{Envelope, Fields, Kind};
 use baton_storage::take_usual_slices;
 use baton_types::{Error, ErrorCode, Result};
-use baton_wire::{ReplyBuilder, Request};
+use baton_wire::{ReplyBuilder, ReplyHead, Request};
 use bson::RawDocumentBuf;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What the connection is to do next.
-#[derive(Debug)]
 pub enum Next {
     /// Send the reply and read the next request.
     Read,
@@ -43,12 +46,17 @@ pub enum Next {
     Stream(RawDocumentBuf),
     /// Send the reply, if there is one, and hang up.
     Close,
+    /// Read the next request: the reply, of which this much is there, is finished and sent by somebody else.
+    Later(Box<Leaving>, ReplyHead),
 }
 
 /// How a command ended.
 enum Outcome {
     Replied(Next),
     HangUp,
+    /// It has written, and nobody has waited for that.
+    Written(Left),
+    Leaves(Box<Leaving>),
 }
 
 /// Carries out one request and appends its reply to `out`; nothing if the client wants none.
@@ -80,17 +88,19 @@ fn attempt(server: &Arc<Server>, client: &Arc<Client>, request: &Request<'_>, ou
     let start = out.len();
     let mut builder = ReplyBuilder::new(out, request);
     let outcome = answer(server, client, request.reborrowed(), &mut builder);
-    if matches!(outcome, Outcome::Replied(Next::Stream(_))) {
+    let next = match outcome {
+        Outcome::Leaves(leaving) => return Next::Later(leaving, builder.leave()),
+        Outcome::Replied(next) => Some(next),
+        Outcome::HangUp | Outcome::Written(_) => None,
+    };
+    if matches!(next, Some(Next::Stream(_))) {
         builder.more_to_come();
     }
     builder.finish();
-    if request.flags.more_to_come() || matches!(outcome, Outcome::HangUp) {
+    if request.flags.more_to_come() || next.is_none() {
         out.truncate(start);
     }
-    match outcome {
-        Outcome::HangUp => Next::Close,
-        Outcome::Replied(next) => next,
-    }
+    next.unwrap_or(Next::Close)
 }
 
 fn answer<'a>(
@@ -148,6 +158,9 @@ fn carry_out<'a>(
     call.expire_on_demand();
     mirroring::mirror(&call);
     let result = run(&mut call, fault.unwrap_or_default(), builder);
+    if let Ok(Outcome::Written(left)) = result {
+        return Ok(Outcome::Leaves(Leaving::new(call, left)));
+    }
     aftermath::record(&call, collection, &result, builder.body_size_bytes());
     result
 }
@@ -167,6 +180,12 @@ fn run(call: &mut Call<'_>, mut fault: CommandFault, builder: &mut ReplyBuilder<
         baton_storage::crash_point!("request-query");
     }
     let result = carry_out_unless_locked(call, &mut reply);
+    if let Some(left) = call.left.take() {
+        if result.is_ok() && may_leave(call, &reply, &fault) {
+            return Ok(Outcome::Written(left));
+        }
+        left.wait(call);
+    }
     if call.hang_up.get() {
         return Ok(Outcome::HangUp);
     }

@@ -237,6 +237,12 @@ impl Operation {
         &self.slot
     }
 
+    /// Gives `look` the database and the collection that it is about; empty for none.
+    pub fn with_names<T>(&self, look: impl FnOnce(&str, &str) -> T) -> T {
+        let running = self.slot.running.lock();
+        look(&running.db, &running.collection)
+    }
+
     /// Says by which plan it runs.
     pub fn set_plan_summary(&self, summary: impl Into<String>) {
         self.slot.running.lock().plan_summary = Some(summary.into());

@@ -1,0 +1,127 @@
+//! Replies that are sent by whoever finishes them, while the connection's thread is back at its socket.
+//!
+//! ```text
+//!   connection's thread ── promise ──▶ Promise ── keep, on any thread ──▶ socket
+//!            │                                         └─ what the socket does not take at once ─▶ stragglers
+//!            └─ next request: waits until the reply before it is on its way
+//! ```
+//!
+//! Invariants:
+//! - A connection has one reply promised at the most, and what it sends itself comes after that.
+//! - Who keeps a promise waits for nobody: what the socket does not take at once is sent by one thread that is there for that.
+//! - A promise that is given up without a reply ends the connection.
+
+use crate::counters::Counters;
+use crate::stragglers::Stragglers;
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use socket2::Socket;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A buffer up to this size is kept for the connection's next reply.
+const SPARE_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Default)]
+struct State {
+    is_promised: bool,
+    /// The buffer of the reply before.
+    spare: Vec<u8>,
+}
+
+/// Where one connection's replies leave from.
+pub struct Outbox {
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) counters: Arc<Counters>,
+    stragglers: Arc<Stragglers>,
+    state: Mutex<State>,
+    /// Signalled when a promise is kept.
+    kept: Condvar,
+}
+
+impl Outbox {
+    pub(crate) fn new(socket: Arc<Socket>, counters: Arc<Counters>, stragglers: Arc<Stragglers>) -> Self {
+        Self { socket, counters, stragglers, state: Mutex::default(), kept: Condvar::new() }
+    }
+
+    /// Promises the reply to the request that is being handled. By the connection's thread, which then answers
+    /// [`After::Later`](crate::After::Later).
+    pub fn promise(self: &Arc<Self>) -> Promise {
+        let mut state = self.state.lock();
+        assert!(!state.is_promised, "a connection's requests are handled one after the other");
+        state.is_promised = true;
+        self.counters.traffic.mine().active.fetch_add(1, Relaxed);
+        Promise { outbox: Some(Arc::clone(self)) }
+    }
+
+    /// Waits until the reply before is on its way; gives its buffer back, if it is needed.
+    pub(crate) fn settle(&self, out: &mut Vec<u8>) {
+        let mut state = self.state.lock();
+        while state.is_promised {
+            self.kept.wait(&mut state);
+        }
+        if out.capacity() == 0 {
+            *out = std::mem::take(&mut state.spare);
+        }
+    }
+
+    /// The reply is on its way, or never will be.
+    pub(crate) fn settled(&self, mut buffer: Vec<u8>) {
+        self.counters.traffic.mine().active.fetch_sub(1, Relaxed);
+        buffer.clear();
+        let mut state = self.state.lock();
+        state.is_promised = false;
+        if buffer.capacity() <= SPARE_BYTES_MAX {
+            state.spare = buffer;
+        }
+        drop(state);
+        self.kept.notify_one();
+    }
+
+    /// Sends what the socket takes at once; how much that was, unless the connection is broken.
+    pub(crate) fn send_at_once(&self, bytes: &[u8]) -> Option<usize> {
+        loop {
+            match send(&*self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    self.counters.traffic.mine().bytes_out.fetch_add(count as u64, Relaxed);
+                    return Some(count);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Some(0),
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// A reply that somebody has promised to send.
+#[must_use = "a promise that is dropped ends its connection"]
+pub struct Promise {
+    outbox: Option<Arc<Outbox>>,
+}
+
+impl Promise {
+    /// Sends the reply, which is a whole message; what the socket does not take at once later.
+    pub fn keep(mut self, reply: Vec<u8>) {
+        let Some(outbox) = self.outbox.take() else { return };
+        match outbox.send_at_once(&reply) {
+            Some(count) if count == reply.len() => outbox.settled(reply),
+            Some(count) => Arc::clone(&outbox.stragglers).take(outbox, reply, count),
+            None => {
+                let _ = outbox.socket.shutdown(Shutdown::Both);
+                outbox.settled(reply);
+            }
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(outbox) = self.outbox.take() {
+            let _ = outbox.socket.shutdown(Shutdown::Both);
+            outbox.settled(Vec::new());
+        }
+    }
+}
