@@ -13,8 +13,8 @@ use std::time::Duration;
 
 fn place(storage: &Storage, c: &Arc<Collection>, id: i32, durability: Durability) -> Placed {
     let mut transaction = storage.by_member().transaction();
-    assert_eq!(storage.insert(&mut transaction, c, &rawdoc! { "_id": id }, None).unwrap(), Inserted::Added);
-    storage.by_member().place(transaction, durability).unwrap()
+    assert_eq!(storage.insert(&mut transaction, c, &rawdoc! { "_id": id }, None).expect("added"), Inserted::Added);
+    storage.by_member().place(transaction, durability).expect("placed")
 }
 
 #[test]
