@@ -58,7 +58,9 @@ SETTINGS = {"cooldownSecs": round(120 / SCALE), "minTenureSecs": round(60 / SCAL
 TIMERS = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
 
 MODES = {mode: {"mode": mode} for mode in ("off", "always", "costBased")}
-RANKINGS = {name: {"mode": "always", "ranking": name} for name in ("mrc", "lsp", "preferred", "score", "random")}
+# What compares with the others at random is for labs alone.
+RANKINGS = {name: {"mode": "always", "ranking": name, **({"isLab": True} if name == "random" else {})}
+            for name in ("mrc", "lsp", "preferred", "score", "random")}
 
 
 class Part:
@@ -123,7 +125,7 @@ class Run:
     def __init__(self, members, operator, folder, seed):
         self.members, self.operator, self.folder = members, operator, folder
         self.random = random.Random(seed)
-        self.chores, self.seen, self._threads, self._slowed = [], [], [], []
+        self.chores, self.seen, self.hits, self._threads, self._slowed = [], [], [], [], []
         self._ended = threading.Event()
         self.begun = 0.0
 
@@ -212,6 +214,7 @@ class Run:
                     own = next(member for member in status["members"] if member.get("self"))
                     if own["stateStr"] == "PRIMARY":
                         primary = index
+                        self.hits.append(own["cacheHitRatio"])
                     running = [task["kind"] for task in own.get("tasks", []) if task.get("state") == "running"]
                     if any(kind in ("compaction", "backup") for kind in running):
                         working.append(index)
@@ -279,7 +282,10 @@ def summary(rows):
         "throughputRatio": spread([ratio(row, "perSecond") for row in rows]),
         "p99Ratio": spread([ratio(row, "p99") for row in rows]),
         "p999Ratio": spread([ratio(row, "p999") for row in rows]),
+        "p99Ms": spread([row["all"]["p99"] for row in rows]),
+        "p999Ms": spread([row["all"]["p999"] for row in rows]),
         "longestMs": spread([row["all"]["longest"] for row in rows]),
+        "cacheHitRatio": spread([row["cacheHitRatio"] for row in rows]),
         "moves": spread([row["moves"] for row in rows]),
         "backupSeconds": spread(durations),
         "failedChores": sum(bool(chore["failed"]) for row in rows for chore in row["chores"]),
@@ -355,6 +361,7 @@ def row_of(run, result, others):
     per_second = [sum(result["counts"][i:i + 10]) / (10 * interval) for i in range(0, len(result["counts"]), 10)]
     return {
         "all": figures(each, [(begin, end)]), "quiet": figures(each, quiet), "disturbed": figures(each, disturbed),
+        "cacheHitRatio": statistics.fmean(run.hits) if run.hits else None,
         "moves": moves(run.seen), "longestGapSeconds": result["longestGapSeconds"], "failures": result["failures"],
         "chores": [{**chore, "from": chore["asked"] - result["begun"], "to": chore.get("ended", end) - result["begun"]}
                    for chore in run.chores],

@@ -51,9 +51,10 @@ class Writers:
         self.told[name] = reply
 
     def waiting(self):
-        """The operations that are shown, by comment."""
+        """The operations that are shown to wait, by comment."""
         shown = self.client.admin.command("currentOp")["inprog"]
-        return {op["command"]["comment"]: op["opid"] for op in shown if "comment" in op.get("command", {})}
+        return {op["command"]["comment"]: op["opid"] for op in shown
+                if "comment" in op.get("command", {}) and op.get("msg") == "waiting for a majority to have what was written"}
 
     def await_waiting(self, count):
         """Until so many wait."""

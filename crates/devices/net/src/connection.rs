@@ -221,6 +221,7 @@ impl<'s> Connection<'s> {
                 if !within_message {
                     self.received.rest();
                     (*out, *scratch) = (Vec::new(), Vec::new());
+                    self.outbox.rest();
                     self.wait_at_most(None)?;
                 }
                 Ok(())
@@ -296,11 +297,13 @@ impl<'s> Connection<'s> {
         handler: &mut impl Handler,
         out: &mut Vec<u8>,
     ) -> Result<(), End> {
-        let _active = Active::new(self.counters);
+        let active = Active::new(self.counters);
         let wants_reply = !request.flags.more_to_come();
         request.reply_id = *reply_id;
         let mut after = handler.handle(&request, out);
         if after == After::Later {
+            // It is, until the reply is sent.
+            std::mem::forget(active);
             return Ok(());
         }
         loop {

@@ -52,7 +52,6 @@ impl Outbox {
         let mut state = self.state.lock();
         assert!(!state.is_promised, "a connection's requests are handled one after the other");
         state.is_promised = true;
-        self.counters.traffic.mine().active.fetch_add(1, Relaxed);
         Promise { outbox: Some(Arc::clone(self)) }
     }
 
@@ -67,7 +66,12 @@ impl Outbox {
         }
     }
 
-    /// The reply is on its way, or never will be.
+    /// The client is silent: nothing is kept for it.
+    pub(crate) fn rest(&self) {
+        self.state.lock().spare = Vec::new();
+    }
+
+    /// The reply is on its way, or never will be. The connection counts as active until then.
     pub(crate) fn settled(&self, mut buffer: Vec<u8>) {
         self.counters.traffic.mine().active.fetch_sub(1, Relaxed);
         buffer.clear();

@@ -24,6 +24,7 @@
 mod gate;
 mod group;
 mod newest;
+mod roles;
 mod stamps;
 mod terms;
 mod waiter;
@@ -42,6 +43,7 @@ use ahash::RandomState;
 use baton_types::{OpTime, Result, Timestamp, must_not_unwind};
 use newest::NewestEntries;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use roles::{AfterWriting, Heir, Helper, PassedOn, Roles, Row};
 use rust_rocksdb::{DB, WriteOptions};
 use stamps::Stamps;
 pub(crate) use stamps::{KeptStamps, StampTeller};
@@ -72,28 +74,23 @@ pub enum Durability {
     Synced,
 }
 
-/// A thread that leads where no committing thread waits that could: see [`CommitQueue::serve_writes`], [`CommitQueue::serve_syncs`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Helper {
-    /// It leads, or there is none.
-    Away,
-    /// It can be called.
-    Waiting,
-    /// It holds `writing`, or `syncing`.
-    Called,
-}
-
 struct State {
     gate: WriteGate,
     pending: VecDeque<Arc<Waiter>>,
     /// Applied, and waiting for a sync that has not begun.
     awaiting_sync: Vec<Arc<Waiter>>,
-    /// Something was applied for which a sync is to begin that nobody here waits for.
-    is_sync_wanted: bool,
-    writer: Helper,
-    syncer: Helper,
-    writing: bool,
-    syncing: bool,
+    roles: Roles,
+}
+
+impl State {
+    fn rows(&self) -> (Row, Row) {
+        let awaiting_sync = Row {
+            is_empty: self.awaiting_sync.is_empty(),
+            here: self.awaiting_sync.iter().position(|waiter| waiter.is_here()),
+        };
+        let here = self.pending.iter().position(|waiter| waiter.is_here());
+        (Row { is_empty: self.pending.is_empty(), here }, awaiting_sync)
+    }
 }
 
 /// Figures of the queue since the start, for serverStatus.
@@ -173,11 +170,7 @@ impl CommitQueue {
             gate: WriteGate::Open { term },
             pending: VecDeque::new(),
             awaiting_sync: Vec::new(),
-            is_sync_wanted: false,
-            writer: Helper::Away,
-            syncer: Helper::Away,
-            writing: false,
-            syncing: false,
+            roles: Roles::default(),
         };
         Self {
             db,
@@ -347,7 +340,7 @@ impl CommitQueue {
         // Who leaves the queue otherwise than it came leaves `writing` or `syncing` behind, and everybody waits for ever.
         let _guard = must_not_unwind("the commit queue");
         state.pending.push_back(Arc::clone(&waiter));
-        let role = if std::mem::replace(&mut state.writing, true) { WAITING } else { LEAD_WRITE };
+        let role = if state.roles.take_writing(false) { LEAD_WRITE } else { WAITING };
         drop(state);
         handed_on.release();
         self.serve(&waiter, role)
@@ -383,7 +376,7 @@ impl CommitQueue {
     /// do: a client's thread that went on syncing for others would answer its own client late.
     pub fn serve_syncs(&self, time: Duration) {
         let until = Instant::now() + time;
-        while self.is_called(until, &self.syncer_called, |state| &mut state.syncer) {
+        while self.is_called(until, &self.syncer_called, |roles| &mut roles.syncer) {
             let _guard = must_not_unwind("the commit queue");
             self.lead_sync();
         }
@@ -393,18 +386,18 @@ impl CommitQueue {
     pub fn serve_writes(&self, time: Duration) {
         let until = Instant::now() + time;
         let own = Waiter::new(Transaction::empty(), Durability::Applied);
-        while self.is_called(until, &self.writer_called, |state| &mut state.writer) {
+        while self.is_called(until, &self.writer_called, |roles| &mut roles.writer) {
             let _guard = must_not_unwind("the commit queue");
             self.lead_write(&own, true);
         }
     }
 
     /// Waits to be called as a helper; `false` if that did not happen in time.
-    fn is_called(&self, until: Instant, called: &Condvar, helper: fn(&mut State) -> &mut Helper) -> bool {
+    fn is_called(&self, until: Instant, called: &Condvar, helper: fn(&mut Roles) -> &mut Helper) -> bool {
         let mut state = self.state.lock();
-        *helper(&mut state) = Helper::Waiting;
-        while *helper(&mut state) != Helper::Called && !called.wait_until(&mut state, until).timed_out() {}
-        std::mem::replace(helper(&mut state), Helper::Away) == Helper::Called
+        *helper(&mut state.roles) = Helper::Waiting;
+        while *helper(&mut state.roles) != Helper::Called && !called.wait_until(&mut state, until).timed_out() {}
+        std::mem::replace(helper(&mut state.roles), Helper::Away) == Helper::Called
     }
 
     /// Waits until everything applied before the call is durable.
@@ -442,30 +435,21 @@ impl CommitQueue {
         let (mut syncing, done): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
         let is_sync_wanted = done.iter().any(|waiter| waiter.durability == Durability::Wanted);
-        let (syncs_here, goes_on) = {
+        let AfterWriting { syncs, goes_on, passed_on: _ } = {
             let mut state = self.state.lock();
-            state.is_sync_wanted |= is_sync_wanted;
+            state.roles.is_sync_wanted |= is_sync_wanted;
             state.awaiting_sync.append(&mut syncing);
-            let mut syncs_here = own.durability != Durability::Applied && !state.syncing;
-            state.syncing |= syncs_here;
-            let may_go_on = !syncs_here && (has_left || own.durability != Durability::Synced);
-            let mut goes_on = may_go_on && ended < until && !state.pending.is_empty();
-            state.writing = goes_on;
-            self.pass_on(&mut state);
-            // Nobody was there to take it.
-            if !state.syncing && !state.awaiting_sync.is_empty() {
-                (state.syncing, syncs_here) = (true, true);
-            }
-            if !state.writing && !state.pending.is_empty() {
-                (state.writing, goes_on) = (true, true);
-            }
-            (syncs_here, goes_on)
+            let may_go_on = ended < until && (has_left || own.durability != Durability::Synced);
+            let (pending, awaiting_sync) = state.rows();
+            let after = state.roles.wrote(own.durability != Durability::Applied, may_go_on, pending, awaiting_sync);
+            self.pass_on(&state, after.passed_on);
+            after
         };
         // Nobody who comes waits for these to be woken.
         for waiter in done {
             waiter.end(Arc::ptr_eq(&waiter, own));
         }
-        if syncs_here {
+        if syncs {
             self.lead_sync();
         }
         goes_on
@@ -485,27 +469,21 @@ impl CommitQueue {
         group
     }
 
-    /// Finds leaders for the work nobody does: a thread that waits for its transaction, or the one that is there for that.
-    fn pass_on(&self, state: &mut State) {
-        if !state.syncing && (state.is_sync_wanted || !state.awaiting_sync.is_empty()) {
-            if let Some(next) = state.awaiting_sync.iter().find(|waiter| waiter.is_here()) {
-                next.signal(LEAD_SYNC);
-                state.syncing = true;
-            } else if state.syncer == Helper::Waiting {
-                state.syncing = true;
-                state.syncer = Helper::Called;
+    /// Tells those to whom a work goes.
+    fn pass_on(&self, state: &State, passed_on: PassedOn) {
+        match passed_on.sync {
+            Some(Heir::Waiter(place)) => state.awaiting_sync[place].signal(LEAD_SYNC),
+            Some(Heir::Helper) => {
                 self.syncer_called.notify_one();
             }
+            None => {}
         }
-        if !state.writing && !state.pending.is_empty() {
-            if let Some(next) = state.pending.iter().find(|waiter| waiter.is_here()) {
-                next.signal(LEAD_WRITE);
-                state.writing = true;
-            } else if state.writer == Helper::Waiting {
-                state.writing = true;
-                state.writer = Helper::Called;
+        match passed_on.write {
+            Some(Heir::Waiter(place)) => state.pending[place].signal(LEAD_WRITE),
+            Some(Heir::Helper) => {
                 self.writer_called.notify_one();
             }
+            None => {}
         }
     }
 
@@ -519,7 +497,7 @@ impl CommitQueue {
     fn sync_once(&self) -> bool {
         let served = {
             let mut state = self.state.lock();
-            state.is_sync_wanted = false;
+            state.roles.begin_sync();
             std::mem::take(&mut state.awaiting_sync)
         };
         let target = self.applied.load(Ordering::Acquire);
@@ -539,11 +517,9 @@ impl CommitQueue {
             let mut state = self.state.lock();
             // Under the lock, as a truncation of the log is: what that took is not durable any more.
             self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
-            state.syncing = false;
-            self.pass_on(&mut state);
-            let is_wanted = state.is_sync_wanted || !state.awaiting_sync.is_empty();
-            let goes_on = is_wanted && !state.syncing;
-            state.syncing |= goes_on;
+            let (pending, awaiting_sync) = state.rows();
+            let (goes_on, passed_on) = state.roles.synced(pending, awaiting_sync);
+            self.pass_on(&state, passed_on);
             goes_on
         };
         self.announce();

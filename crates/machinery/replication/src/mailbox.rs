@@ -10,7 +10,8 @@
 //! - The worker is used by one thread at a time, and takes letters in the order in which they came.
 //! - A letter that was posted is taken, unless the mailbox is closed: at the latest by the worker's own thread.
 //! - A panic within the worker ends the process, whoever's thread it is on.
-//! - A poster waits for nobody: it leaves its letter behind if the worker is busy or has something left undone.
+//! - A poster waits for nobody: it leaves its letter behind if the worker is busy or has something left undone; and what comes of a letter
+//!   for others is done out of the worker (`afterwards`).
 
 use baton_types::must_not_unwind;
 use parking_lot::{Condvar, Mutex};
@@ -60,6 +61,8 @@ pub(crate) struct Mailbox<W: Worker> {
     bell: Condvar,
     /// Absent before the worker has come, and after it has gone.
     worker: Mutex<Option<W>>,
+    /// Done by whoever has used the worker, once nobody else need wait for that.
+    afterwards: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The mailbox is closed.
@@ -67,10 +70,15 @@ pub(crate) struct Mailbox<W: Worker> {
 pub(crate) struct Closed;
 
 impl<W: Worker> Mailbox<W> {
-    /// Without a worker, which comes with [`Self::run`]. What is posted until then waits.
-    pub fn new() -> Self {
+    /// Without a worker, which comes with [`Self::run`]. What is posted until then waits. Whoever has used the worker does `afterwards`.
+    pub fn new(afterwards: impl Fn() + Send + Sync + 'static) -> Self {
         let letters = Letters { queue: VecDeque::new(), is_closed: false, is_rung: false, looks_at: Instant::now() };
-        Self { letters: Mutex::new(letters), bell: Condvar::new(), worker: Mutex::new(None) }
+        Self {
+            letters: Mutex::new(letters),
+            bell: Condvar::new(),
+            worker: Mutex::new(None),
+            afterwards: Box::new(afterwards),
+        }
     }
 
     /// Brings a letter, and has it taken if nobody else is at it.
@@ -89,6 +97,7 @@ impl<W: Worker> Mailbox<W> {
         if !is_done {
             self.ring();
         }
+        (self.afterwards)();
         Ok(())
     }
 
@@ -124,6 +133,7 @@ impl<W: Worker> Mailbox<W> {
         let _guard = must_not_unwind(SECTION);
         *self.worker.lock() = Some(worker);
         while self.work_at_home() {
+            (self.afterwards)();
             let mut letters = self.letters.lock();
             while !letters.is_rung && Instant::now() < letters.looks_at {
                 let until = letters.looks_at;
@@ -136,6 +146,7 @@ impl<W: Worker> Mailbox<W> {
         if let Some(worker) = worker {
             worker.end();
         }
+        (self.afterwards)();
     }
 
     /// Whether there is more to come.
@@ -225,7 +236,7 @@ mod tests {
     #[test]
     fn letters_are_taken_in_order_whoever_takes_them_and_heavy_ones_at_home() {
         let (report, reports) = channel();
-        let mailbox = Arc::new(Mailbox::new());
+        let mailbox = Arc::new(Mailbox::new(|| ()));
         let home = {
             let mailbox = Arc::clone(&mailbox);
             let home = std::thread::Builder::new().name("home".into());

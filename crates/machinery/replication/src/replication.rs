@@ -93,10 +93,14 @@ pub struct Replication {
 impl Replication {
     /// Starts a member's replication with what is on its disk.
     pub fn start(parts: Parts) -> Result<Self> {
-        let inbox = Inbox::new(Mailbox::new());
+        let waiters: Arc<Waiters> = Arc::default();
+        let inbox = Inbox::new(Mailbox::new({
+            let waiters = Arc::clone(&waiters);
+            move || waiters.tell()
+        }));
         let (set_name, advertised, process_id) = (parts.set_name.clone(), parts.host.clone(), parts.process_id);
         let storage = Arc::clone(&parts.storage);
-        let driver = Driver::new(parts, &inbox)?;
+        let driver = Driver::new(parts, &inbox, waiters)?;
         let shared = driver.shared().clone();
         let thread = std::thread::Builder::new()
             .name("replication".into())

@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn the_last_five_files_are_kept_and_each_can_be_replayed() {
         let directory = std::env::temp_dir().join(format!("baton-steps-{}", std::process::id()));
-        let (inbox, steward) = (Arc::new(Mailbox::new()), Steward::new(1));
+        let (inbox, steward) = (Arc::new(Mailbox::new(|| ())), Steward::new(1));
         let rings = Rings::new("here:1".into(), &directory, &inbox, Ring::new(), &steward, Box::new(|_| builds()));
         let gathered =
             Gathered { following: Some(recording_of_two_steps()), index_builds: builds(), ..Gathered::default() };
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn last_words_are_said_once_and_leave_out_who_cannot_be_got_at() {
         let directory = std::env::temp_dir().join(format!("baton-last-words-{}", std::process::id()));
-        let (inbox, steward) = (Arc::new(Mailbox::new()), Steward::new(1));
+        let (inbox, steward) = (Arc::new(Mailbox::new(|| ())), Steward::new(1));
         let rings = Rings::new("here:1".into(), &directory, &inbox, Ring::new(), &steward, Box::new(|_| builds()));
         let own = || Gathered { following: Some(recording_of_two_steps()), ..Gathered::default() };
         rings.last_words(own());

@@ -14,7 +14,7 @@ use baton_types::{Error, ErrorCode, OpTime, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,9 @@ pub struct Waiters {
     era: AtomicU64,
     /// Signalled when somebody has left a wait that has an end.
     sooner: Condvar,
+    /// Waits that have ended, whom nobody has told yet.
+    ended: Mutex<Vec<(Waiting, Result<()>)>>,
+    has_ended: AtomicBool,
 }
 
 impl Waiters {
@@ -189,6 +192,7 @@ impl Waiters {
         }
     }
 
+    /// Ends the waits for what is committed now; [`Self::tell`] tells them.
     pub(crate) fn committed(&self, optime: OpTime) {
         let done = {
             let mut state = self.state.lock();
@@ -199,20 +203,31 @@ impl Waiters {
             let later = state.waiting.split_off(&(optime, u64::MAX));
             std::mem::replace(&mut state.waiting, later)
         };
-        for waiting in done.into_values() {
-            waiting.tell(Ok(()));
-        }
+        self.end(done.into_values(), &Ok(()));
     }
 
-    /// Ends the era.
+    /// Ends the era, and every wait; [`Self::tell`] tells them.
     pub(crate) fn fail_all(&self, error: &Error) {
         let waiting = {
             let mut state = self.state.lock();
             self.era.fetch_add(1, Ordering::AcqRel);
             std::mem::take(&mut state.waiting)
         };
-        for waiting in waiting.into_values() {
-            waiting.tell(Err(error.clone()));
+        self.end(waiting.into_values(), &Err(error.clone()));
+    }
+
+    fn end(&self, waits: impl ExactSizeIterator<Item = Waiting>, outcome: &Result<()>) {
+        if waits.len() > 0 {
+            self.ended.lock().extend(waits.map(|waiting| (waiting, outcome.clone())));
+            self.has_ended.store(true, Ordering::Release);
+        }
+    }
+
+    /// Tells those whose waits have ended. Where no lock is held that others want: much may come of it.
+    pub(crate) fn tell(&self) {
+        if self.has_ended.swap(false, Ordering::AcqRel) {
+            let ended = std::mem::take(&mut *self.ended.lock());
+            ended.into_iter().for_each(|(waiting, outcome)| waiting.tell(outcome));
         }
     }
 }
@@ -236,7 +251,9 @@ mod tests {
             })
         };
         waiters.committed(at(4));
+        waiters.tell();
         waiters.committed(at(5));
+        waiters.tell();
         assert_eq!(waiting.join().unwrap().unwrap(), at(5));
         waiters.await_majority(0, at(3), None, || Ok(())).unwrap();
     }
@@ -255,6 +272,7 @@ mod tests {
             std::thread::yield_now();
         }
         waiters.fail_all(&Error::new(ErrorCode::PrimarySteppedDown, "stepped down"));
+        waiters.tell();
         assert_eq!(waiting.join().unwrap().unwrap_err().code, ErrorCode::PrimarySteppedDown);
     }
 
@@ -277,8 +295,10 @@ mod tests {
         let (committed, of_committed) = left(None, false);
         waiters.when_majority(0, at(5), committed);
         waiters.committed(at(4));
+        waiters.tell();
         assert!(of_committed.try_recv().is_err(), "an earlier entry is not this one");
         waiters.committed(at(5));
+        waiters.tell();
         assert_eq!(code(&of_committed), None);
         let (known, of_known) = left(None, false);
         waiters.when_majority(0, at(3), known);
@@ -296,11 +316,13 @@ mod tests {
         let (deposed, of_deposed) = left(None, false);
         waiters.when_majority(0, at(9), deposed);
         waiters.fail_all(&Error::new(ErrorCode::PrimarySteppedDown, "stepped down"));
+        waiters.tell();
         let (of_an_earlier_era, told) = left(None, false);
         waiters.when_majority(0, at(3), of_an_earlier_era);
         let stepped_down = Some(ErrorCode::PrimarySteppedDown);
         assert_eq!((code(&of_deposed), code(&told)), (stepped_down, stepped_down));
         waiters.committed(at(20));
+        waiters.tell();
         assert!(waiters.state.lock().waiting.is_empty());
         assert!([of_committed, of_known, of_late, of_killed, of_deposed, told].iter().all(|of| of.try_recv().is_err()));
     }
@@ -311,7 +333,9 @@ mod tests {
         let era = waiters.era();
         // Written here; then this member stepped down and rolled back, and a later term's entry is committed.
         waiters.fail_all(&Error::new(ErrorCode::PrimarySteppedDown, "stepped down"));
+        waiters.tell();
         waiters.committed(OpTime { term: 2, ..at(9) });
+        waiters.tell();
         let told = waiters.await_majority(era, at(5), None, || Ok(())).unwrap_err();
         assert_eq!(told.code, ErrorCode::PrimarySteppedDown);
         waiters.await_majority(waiters.era(), at(5), None, || Ok(())).unwrap();

@@ -167,11 +167,10 @@ impl Queue {
         let mut batch = rocksdb::WriteBatch::default();
         let documents = self.db.cf_handle("documents").expect("a family");
         let oplog = self.db.cf_handle("oplog").expect("a family");
-        let mut stamp = self.next.fetch_add(group.len() as u64, Ordering::Relaxed);
-        for item in group {
+        let stamps = self.next.fetch_add(group.len() as u64, Ordering::Relaxed)..;
+        for (item, stamp) in group.iter().zip(stamps) {
             batch.put_cf(documents, item.key, &item.document);
             batch.put_cf(oplog, stamp.to_be_bytes(), &item.document);
-            stamp += 1;
         }
         self.db.write(&batch).expect("written");
         self.figures.batches.fetch_add(1, Ordering::Relaxed);
@@ -328,11 +327,7 @@ fn serve_connection(queue: &Queue, design: Design, socket: TcpStream) {
         let mut role = if queue.put([item]) { LEAD_WRITE } else { WAITING };
         loop {
             match role {
-                LEAD_WRITE => {
-                    if queue.lead_write() {
-                        queue.lead_sync(false);
-                    }
-                }
+                LEAD_WRITE if queue.lead_write() => queue.lead_sync(false),
                 LEAD_SYNC => queue.lead_sync(false),
                 DONE => break,
                 _ => {}

@@ -1,8 +1,10 @@
-//! `baton bench failover`: how long a set of three takes no majority writes when its primary is killed, falls silent, or hands over.
+//! `baton bench failover`: how long a set of three takes no majority writes when its primary is killed, falls silent, or hands over,
+//! because it is told to or because it is to do something heavy.
 //!
 //! So many clients insert with `w: "majority"` one after the other. They learn who is primary as official drivers do, and write
 //! again when a write fails. The gap is the longest time without an acknowledgement to any of them around the event; beside it
-//! stands the longest time that one and the same client went without. Every acknowledged insert is looked for at the end.
+//! stands the longest time that one and the same client went without. Of a primary that moves by itself it is also told what its
+//! successor serves in its first ten seconds, of the five before. Every acknowledged insert is looked for at the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -41,6 +43,8 @@ pub enum Event {
     Handoff,
     /// SIGSTOP, `electionTimeoutMillis: 2000`
     Silence,
+    /// A backup is announced to the primary, for which leadership moves by itself
+    Task,
 }
 
 impl std::fmt::Display for Event {
@@ -49,6 +53,7 @@ impl std::fmt::Display for Event {
             Self::Kill => "kill",
             Self::Handoff => "handoff",
             Self::Silence => "silence",
+            Self::Task => "task",
         })
     }
 }
@@ -59,6 +64,7 @@ impl Event {
             Self::Kill => 0.5,
             Self::Handoff => 0.025,
             Self::Silence => 3.0,
+            Self::Task => 0.015,
         }
     }
 }
@@ -75,6 +81,8 @@ struct Gap {
     of_all: f64,
     /// To the client that went longest without one.
     of_one: f64,
+    /// Acknowledgements a second of the ten seconds after it, of those of the five before it, if that was looked at.
+    served: Option<f64>,
 }
 
 /// What the clients know together.
@@ -91,6 +99,8 @@ struct Load {
     longest: AtomicU64,
     /// The longest time without one of a single client since this was set to zero.
     longest_of_one: AtomicU64,
+    /// Acknowledgements.
+    count: AtomicU64,
 }
 
 impl Load {
@@ -104,6 +114,7 @@ impl Load {
             last_ack: AtomicU64::new(0),
             longest: AtomicU64::new(0),
             longest_of_one: AtomicU64::new(0),
+            count: AtomicU64::new(0),
         }
     }
 
@@ -114,10 +125,18 @@ impl Load {
     /// A client whose last acknowledgement came at `before` has another one, and returns when.
     fn acknowledged(&self, before: Option<u64>) -> u64 {
         let now = self.now();
+        self.count.fetch_add(1, Ordering::Relaxed);
         let last = self.last_ack.fetch_max(now, Ordering::SeqCst);
         self.longest.fetch_max(now.saturating_sub(last), Ordering::SeqCst);
         self.longest_of_one.fetch_max(now - before.unwrap_or(now), Ordering::SeqCst);
         now
+    }
+
+    /// Acknowledgements a second for so many seconds.
+    fn rate(&self, secs: u64) -> f64 {
+        let (before, since) = (self.count.load(Ordering::Relaxed), Instant::now());
+        std::thread::sleep(Duration::from_secs(secs));
+        (self.count.load(Ordering::Relaxed) - before) as f64 / since.elapsed().as_secs_f64()
     }
 
     /// Writes until it is told to stop; gives what was acknowledged.
@@ -199,7 +218,24 @@ pub fn run(args: &FailoverArgs) -> Result<(), Failure> {
             bound: event.bound_secs(),
             at_least: false,
         });
-        let shown: Vec<_> = gaps.iter().map(|gap| json!({ "ofAll": gap.of_all, "ofOne": gap.of_one })).collect();
+        let mut served: Vec<f64> = gaps.iter().filter_map(|gap| gap.served).collect();
+        served.sort_by(f64::total_cmp);
+        if let (Some(least), Some(median)) = (served.first(), served.get(served.len() / 2)) {
+            text += &format!(
+                "{event}: the successor's first ten seconds, of the five before: {median:.2} (median), {least:.2} (least)\n"
+            );
+            targets.push(Target {
+                demand: format!(
+                    "majority writes a second in a successor's first ten seconds, of before, {event}, median"
+                ),
+                place: format!("3 members, {} clients, {} times", args.clients, args.times),
+                figure: *median,
+                bound: 0.9,
+                at_least: true,
+            });
+        }
+        let shown = gaps.iter().map(|gap| json!({ "ofAll": gap.of_all, "ofOne": gap.of_one, "served": gap.served }));
+        let shown: Vec<_> = shown.collect();
         report.insert(event.to_string(), json!(shown));
     }
     conclude(&args.place, &text, json!({ "clients": args.clients, "gapsSecs": report }), &targets)
@@ -210,10 +246,13 @@ fn quantile_of(sorted: &[Gap], quantile: f64) -> &Gap {
 }
 
 fn measure(args: &FailoverArgs, event: Event, directory: &std::path::Path) -> Result<Vec<Gap>, Failure> {
-    let settings = if event == Event::Silence {
-        doc! { "electionTimeoutMillis": 2000 }
-    } else {
-        doc! {}
+    let settings = match event {
+        Event::Silence => doc! { "electionTimeoutMillis": 2000 },
+        // Again and again.
+        Event::Task => doc! { "leadership": {
+            "mode": "costBased", "cooldownSecs": 1, "minTenureSecs": 1, "maxMovesPerHour": 3600,
+        } },
+        Event::Kill | Event::Handoff => doc! {},
     };
     let mut set = LocalSet::start(&args.place, directory, 3, 0.5, &settings)?;
     let load = Load::of(set.addresses());
@@ -255,11 +294,25 @@ fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<Gap, Failure> {
     }
     std::thread::sleep(REST);
     let primary = set.primary()?;
+    let before = (event == Event::Task).then(|| load.rate(5));
     load.longest.store(0, Ordering::SeqCst);
     load.longest_of_one.store(0, Ordering::SeqCst);
+    // A task ends with the connection that it was begun on.
+    let mut owner = None;
     match event {
         Event::Kill => set.kill(primary)?,
         Event::Silence => set.freeze(primary, true),
+        Event::Task => {
+            let mut wire = Wire::connect(&set.addresses()[primary])?;
+            let reply = wire.command(&doc! {
+                "replSetBeginTask": 1, "kind": "backup", "name": "failover", "expectedBytes": 64_i64 << 30, "maxWaitSecs": 60,
+                "$db": "admin",
+            })?;
+            if !reply.get_document("handoff").is_ok_and(|handoff| handoff.get_f64("writeGapMs").is_ok()) {
+                return Err(format!("leadership has not moved: {reply}").into());
+            }
+            owner = Some(wire);
+        }
         Event::Handoff => {
             let reply = set.ask(primary, &doc! { "replSetStepDown": 60, "$db": "admin" })?;
             if !reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
@@ -286,10 +339,14 @@ fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<Gap, Failure> {
     }
     std::thread::sleep(REST);
     let secs = |nanos: &AtomicU64| nanos.load(Ordering::SeqCst) as f64 / 1e9;
-    let gap = Gap { of_all: secs(&load.longest), of_one: secs(&load.longest_of_one) };
+    let (of_all, of_one) = (secs(&load.longest), secs(&load.longest_of_one));
+    let served = before.map(|before| load.rate(10) / before);
+    let gap = Gap { of_all, of_one, served };
+    drop(owner);
     match event {
         Event::Kill => set.restart(primary)?,
         Event::Silence => set.freeze(primary, false),
+        Event::Task => {}
         Event::Handoff => {
             set.ask(primary, &doc! { "replSetFreeze": 0, "$db": "admin" })?;
         }

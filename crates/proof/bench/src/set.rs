@@ -35,6 +35,9 @@ pub struct SetArgs {
     /// The program that is etcd's member and load (see peers/etcd); without it Baton is measured alone
     #[arg(long)]
     pub etcd: Option<PathBuf>,
+    /// Whether leadership moves by itself: `settings.leadership.mode` (off, always, costBased)
+    #[arg(long, default_value = "costBased")]
+    pub leadership: String,
     /// Memory for each member's cache
     #[arg(long, default_value_t = 1.0)]
     pub cache_gb: f64,
@@ -114,7 +117,8 @@ fn measure_baton(args: &SetArgs, clients: usize, directory: &std::path::Path) ->
     let directory = directory.join("baton");
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory)?;
-    let set = LocalSet::start(&args.place, &directory, MEMBERS, args.cache_gb, &doc! {})?;
+    let settings = doc! { "leadership": { "mode": args.leadership.as_str() } };
+    let set = LocalSet::start(&args.place, &directory, MEMBERS, args.cache_gb, &settings)?;
     let uri = format!("mongodb://{}/", primary_of(&set.uri())?);
     let factory = ThinFactory::new(&uri, WriteConcern::Majority, Layout::Whole)?;
     runner::load(&factory, args.records, 4, 500, false)?;

@@ -83,6 +83,18 @@ impl Member {
 
     /// Sends a command to `db` and gives the whole reply.
     pub fn send(&self, db: &str, command: Document) -> Document {
+        let (next, mut out) = self.begin(db, command);
+        if let Next::Later(leaving, head) = next {
+            let (deliver, delivered) = std::sync::mpsc::channel();
+            leaving.go(out, head, Box::new(move |reply| deliver.send(reply).unwrap()));
+            out = delivered.recv().unwrap();
+        }
+        // The header's 16 bytes, the flags' four, the section's kind.
+        Document::try_from(RawDocument::from_bytes(&out[21..]).unwrap()).unwrap()
+    }
+
+    /// Has a command carried out; gives what is to be done next, and the reply, or what there is of it.
+    pub fn begin(&self, db: &str, command: Document) -> (Next, Vec<u8>) {
         let mut body = command;
         body.insert("$db", db);
         let body = RawDocumentBuf::try_from(&body).unwrap();
@@ -96,13 +108,8 @@ impl Member {
             compressor: None,
         };
         let mut out = Vec::new();
-        if let Next::Later(leaving, head) = dispatch(&self.server, &self.client, &request, &mut out) {
-            let (deliver, delivered) = std::sync::mpsc::channel();
-            leaving.go(out, head, Box::new(move |reply| deliver.send(reply).unwrap()));
-            out = delivered.recv().unwrap();
-        }
-        // The header's 16 bytes, the flags' four, the section's kind.
-        Document::try_from(RawDocument::from_bytes(&out[21..]).unwrap()).unwrap()
+        let next = dispatch(&self.server, &self.client, &request, &mut out);
+        (next, out)
     }
 
     /// Sends a command that must succeed.

@@ -148,8 +148,8 @@ impl Placed {
             return;
         }
         let mut role = self.waiter.take_role();
-        if role == WAITING && !state.writing && !state.pending.is_empty() {
-            state.writing = true;
+        let is_empty = state.pending.is_empty();
+        if role == WAITING && state.roles.take_writing(is_empty) {
             role = LEAD_WRITE;
         }
         drop(state);
@@ -166,8 +166,8 @@ impl Placed {
         let mut role = WAITING;
         {
             let mut state = self.queue.state.lock();
-            if !self.waiter.is_done() && !state.writing && !state.pending.is_empty() {
-                state.writing = true;
+            let is_empty = state.pending.is_empty();
+            if !self.waiter.is_done() && state.roles.take_writing(is_empty) {
                 role = LEAD_WRITE;
             }
         }

@@ -343,8 +343,9 @@ impl Driver {
             self.committed_term = optime.term;
             self.shared.figures.committed(optime.term);
         }
-        self.shared.waiters.committed(optime);
+        // Those who wait are told afterwards, out of the worker.
         self.storage.set_commit_point(optime);
+        self.shared.waiters.committed(optime);
     }
 
     /// Has the last commit point on disk, from time to time and at the end.

@@ -89,12 +89,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(view: View, leadership: Arc<Steward>, rings: impl FnOnce(&Arc<Steward>) -> Arc<Rings>) -> Self {
+    fn new(
+        view: View,
+        waiters: Arc<Waiters>,
+        leadership: Arc<Steward>,
+        rings: impl FnOnce(&Arc<Steward>) -> Arc<Rings>,
+    ) -> Self {
         let rings = rings(&leadership);
         leadership.bind(&rings);
         Self {
             view: Arc::new(ArcSwap::from_pointee(view)),
-            waiters: Arc::default(),
+            waiters,
             acknowledgements: Arc::default(),
             handoffs: Arc::default(),
             figures: Arc::default(),
@@ -194,6 +199,7 @@ impl Worker for Driver {
 
     fn end(mut self) {
         self.shared.waiters.fail_all(&stopping());
+        self.shared.waiters.tell();
         self.shared.acknowledgements.fail_all(&stopping());
         self.end_leading();
         self.note_commit_point();
@@ -204,7 +210,7 @@ impl Worker for Driver {
 impl Driver {
     /// With what is on the member's disk. Writes are closed, storage's progress comes to `inbox`, and drivers have been told the
     /// topology; the rest begins once the inbox is run.
-    pub fn new(parts: Parts, inbox: &Inbox) -> Result<Self> {
+    pub fn new(parts: Parts, inbox: &Inbox, waiters: Arc<Waiters>) -> Result<Self> {
         let begun = Instant::now();
         let start = facts::start_of(&parts)?;
         let (host, commit_point) = (start.host.clone(), start.commit_point);
@@ -213,7 +219,7 @@ impl Driver {
         let own_term = Arc::new(OwnTerm::new(consensus.term(), false));
         let following = Ring::new();
         let leadership = Steward::new(facts::next_incarnation(&parts.storage)?);
-        let shared = Shared::new(consensus.view(), leadership, |leadership| {
+        let shared = Shared::new(consensus.view(), waiters, leadership, |leadership| {
             Rings::new(host.clone(), &parts.data_directory, inbox, following.clone(), leadership, parts.index_builds)
         });
         parts.storage.close_to_writes();

@@ -322,8 +322,10 @@ impl<'a> Worker<'a> {
         parts.figures.rollbacks.fetch_add(1, Ordering::Relaxed);
         let interrupted = Error::new(ErrorCode::InterruptedDueToReplStateChange, "This member rolls back");
         parts.waiters.fail_all(&interrupted);
+        parts.waiters.tell();
         let outcome = parts.storage.roll_back(common, &parts.rollback_directory);
         parts.waiters.fail_all(&interrupted);
+        parts.waiters.tell();
         let queue = parts.storage.queue();
         let (applied, durable) = (queue.applied(), queue.durable());
         let position = Position { written: applied, applied, durable };

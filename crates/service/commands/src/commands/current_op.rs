@@ -125,7 +125,7 @@ fn active(server: &Server, description: &str, client: Option<&Arc<Client>>, stat
         document.append(cstr!("cursor"), rawdoc! { "cursorId": cursor });
     }
     if let Some(message) = &state.message {
-        document.append(cstr!("msg"), message.as_str());
+        document.append(cstr!("msg"), &**message);
     }
     if let Some(progress) = &state.progress {
         append_progress(&mut document, progress);

@@ -41,7 +41,7 @@ pub fn append_peer(writer: &mut DocumentWriter<'_>, status: &LeadershipStatus, m
     writer.append(cstr!("tasksHeardMs"), millis(*age));
 }
 
-/// Of any member, this one too: `lastTaskEnd`, `compactionDebtBytes`, `servedAsPrimarySecs`.
+/// Of any member, this one too: `lastTaskEnd`, `compactionDebtBytes`, `servedAsPrimarySecs`, `cacheHitRatio`.
 pub fn append_figures(writer: &mut DocumentWriter<'_>, status: &LeadershipStatus, member: MemberId) {
     let Some((gossip, age)) = status.members.get(&member.0) else { return };
     if let Some(ago) = gossip.last_task_end {
@@ -52,6 +52,7 @@ pub fn append_figures(writer: &mut DocumentWriter<'_>, status: &LeadershipStatus
     writer.append(cstr!("compactionDebtBytes"), debt_bytes);
     let served_secs = i64::try_from(gossip.served_as_primary.as_secs()).unwrap_or(i64::MAX);
     writer.append(cstr!("servedAsPrimarySecs"), served_secs);
+    writer.append(cstr!("cacheHitRatio"), gossip.figures.cache_hit_ratio);
 }
 
 /// `handoffs`: the last times that this member handed leadership over, and those that came to nothing; by date.

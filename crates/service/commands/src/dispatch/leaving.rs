@@ -128,6 +128,7 @@ impl Rest {
         let replication =
             server.replication().filter(|_| self.concern.w == Acknowledgement::Majority && !is_own_majority);
         let Some(replication) = replication else { return self.finish(None, out, head, deliver) };
+        self.operation.waits_for("waiting for a majority to have what was written");
         let began = Instant::now();
         let until = (self.concern.timeout_ms > 0).then(|| began + Duration::from_millis(self.concern.timeout_ms));
         let interrupted = self.operation.check();
@@ -160,5 +161,62 @@ impl Rest {
         // Before the client can send its next request.
         drop(self.operation);
         deliver(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Next;
+    use crate::testing::Member;
+    use bson::{Document, doc};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    /// What a write that leaves has been given to finish it with.
+    fn leave(member: &Member, command: Document) -> impl FnOnce(super::Deliver) + use<> {
+        let (next, out) = member.begin("shop", command);
+        let Next::Later(leaving, head) = next else { panic!("it has only to answer") };
+        move |deliver| leaving.go(out, head, deliver)
+    }
+
+    #[test]
+    fn a_panic_while_a_reply_is_finished_costs_that_request_alone() {
+        let member = Member::new();
+        let go = leave(&member, doc! { "insert": "carts", "documents": [{ "_id": 1 }] });
+        go(Box::new(|_| panic!("asked to")));
+        assert_eq!(member.server.counters.panics.load(Relaxed), 1);
+        assert!(member.server.operations.running().iter().all(|(_, state)| state.name != "insert"), "it is over");
+        member.ok("shop", doc! { "insert": "carts", "documents": [{ "_id": 2 }] });
+        assert_eq!(member.ok("shop", doc! { "count": "carts" }).get_i32("n").ok(), Some(2));
+    }
+
+    #[test]
+    fn an_operation_that_leaves_is_shown_until_its_reply_is_sent() {
+        let member = Member::new();
+        let go = leave(&member, doc! { "insert": "carts", "documents": [{ "_id": 1 }] });
+        let is_shown =
+            |member: &Member| member.server.operations.running().iter().any(|(_, state)| state.name == "insert");
+        assert!(is_shown(&member));
+        go(Box::new(|_| {}));
+        assert!(!is_shown(&member));
+    }
+
+    #[test]
+    fn what_writes_more_than_once_or_reads_what_it_leaves_as_it_was_is_answered_by_its_own_thread() {
+        let member = Member::new();
+        member.ok("shop", doc! { "insert": "carts", "documents": [{ "_id": 1, "n": 1 }, { "_id": 2, "n": 1 }] });
+        for command in [
+            doc! { "update": "carts", "updates": [{ "q": {}, "u": { "$inc": { "n": 1 } }, "multi": true }] },
+            doc! { "update": "carts", "updates": [
+                { "q": { "_id": 1 }, "u": { "$inc": { "n": 1 } } }, { "q": { "_id": 2 }, "u": { "$inc": { "n": 1 } } },
+            ] },
+            doc! { "update": "carts", "updates": [{ "q": { "_id": 9 }, "u": { "$inc": { "n": 1 } } }] },
+            doc! { "insert": "carts", "documents": [{ "_id": 3 }, { "_id": 1 }], "ordered": false },
+            doc! { "delete": "carts", "deletes": [{ "q": { "_id": 3 }, "limit": 0 }] },
+            doc! { "find": "carts" },
+        ] {
+            let (next, _) = member.begin("shop", command.clone());
+            assert!(matches!(next, Next::Read), "{command}");
+        }
+        assert_eq!(member.ok("shop", doc! { "count": "carts" }).get_i32("n").ok(), Some(2));
     }
 }

@@ -13,6 +13,7 @@ use baton_storage::tasks::Progress;
 use baton_types::{Class, Error, ErrorCode, Interruption, Result};
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -48,8 +49,8 @@ pub struct OperationState {
     pub deadline: Option<Instant>,
     /// The plan it runs by (`COLLSCAN`, `IXSCAN { a: 1 }`, …), once known.
     pub plan_summary: Option<String>,
-    /// What a long job is at.
-    pub message: Option<String>,
+    /// What a long job is at, or what a write waits for.
+    pub message: Option<Cow<'static, str>>,
     /// How far it is.
     pub progress: Option<Progress>,
     /// The cursor it continues.
@@ -78,7 +79,7 @@ struct Running {
     started: Instant,
     deadline: Option<Instant>,
     plan_summary: Option<String>,
-    message: Option<String>,
+    message: Option<Cow<'static, str>>,
     progress: Option<Progress>,
     cursor: Option<i64>,
 }
@@ -256,12 +257,17 @@ impl Operation {
     /// Says what a long job is at, and how far. A job that is at something else, or counts from the beginning, is in another phase.
     pub fn set_progress(&self, message: impl Into<String>, done: u64, total: u64) {
         let (mut running, message) = (self.slot.running.lock(), message.into());
-        let is_same = running.message.as_ref() == Some(&message);
+        let is_same = running.message.as_deref() == Some(message.as_str());
         match &mut running.progress {
             Some(progress) if is_same && done >= progress.counts().0 => progress.set(done, total),
             progress => *progress = Some(Progress::begin(done, total)),
         }
-        running.message = Some(message);
+        running.message = Some(Cow::Owned(message));
+    }
+
+    /// Says what it waits for, having done what it was to do.
+    pub fn waits_for(&self, what: &'static str) {
+        self.slot.running.lock().message = Some(Cow::Borrowed(what));
     }
 
     /// The plan's summary, for the log.
