@@ -34,7 +34,8 @@ pub(super) fn end(call: &Call<'_>, mut reply: Reply<'_>, fault: &CommandFault, u
         .or_else(|| unsatisfied_write_concern(call).filter(|_| !reply.is_settled))
         .or(unreplicated);
     let retryable = call.is_retryable();
-    let write_concern_error = write_concern_error.filter(|_| !append_concern_error(fault, retryable, &mut reply));
+    let is_faulted = append_concern_error(fault, retryable, &mut reply);
+    let write_concern_error = write_concern_error.filter(|_| !is_faulted);
     if call.envelope.oplog_query_data {
         tail::append_oplog_query_data(call.server, &mut reply);
     }
