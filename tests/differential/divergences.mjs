@@ -242,6 +242,15 @@ export const DIVERGENCES = [
     applies: (one) => stagesOf(one.pipeline ?? []).some((stage) => JSON.stringify(stage.$addFields ?? stage.$set ?? null).includes('"$'))
       && stagesOf(one.pipeline ?? []).some((stage) => Object.entries(stage.$project ?? {}).some(([path, value]) => path.includes('.') && !value) || [stage.$unset ?? []].flat().some((path) => path.includes('.'))),
   },
+  {
+    number: 26,
+    title: '$pull by a document without fields',
+    why: '$pull with a document takes the elements that are documents and match it, so that numbers and the like stay. The reference takes them all if '
+      + 'the document has no fields.',
+    kinds: ALL,
+    applies: (one) => Object.values([one.update].flat()[0]?.$pull ?? {}).some((value) => value !== null && typeof value === 'object'
+      && !value._bsontype && !Array.isArray(value) && Object.keys(value).length === 0),
+  },
 ];
 
 // The number of the divergence that may explain why a case's results differ, or null.
