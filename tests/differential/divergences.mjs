@@ -237,19 +237,21 @@ export const DIVERGENCES = [
   {
     number: 25,
     title: 'leaving out a part of what was copied',
-    why: 'A field that an expression copied is a value of its own: to leave out a part of the one leaves the other whole. In the reference both are one.',
+    why: 'A field that an expression copied is a value of its own: to leave out a part of the one, as $unwind does with an empty array, leaves the '
+      + 'other whole. In the reference both are one.',
     kinds: ALL,
     applies: (one) => stagesOf(one.pipeline ?? []).some((stage) => JSON.stringify(stage.$addFields ?? stage.$set ?? null).includes('"$'))
-      && stagesOf(one.pipeline ?? []).some((stage) => Object.entries(stage.$project ?? {}).some(([path, value]) => path.includes('.') && !value) || [stage.$unset ?? []].flat().some((path) => path.includes('.'))),
+      && stagesOf(one.pipeline ?? []).some((stage) => Object.entries(stage.$project ?? {}).some(([path, value]) => path.includes('.') && !value) || [stage.$unset ?? []].flat().some((path) => path.includes('.'))
+        || (stage.$unwind?.path ?? stage.$unwind ?? '').includes('.')),
   },
   {
     number: 26,
-    title: '$pull by a document without fields',
-    why: '$pull with a document takes the elements that are documents and match it, so that numbers and the like stay. The reference takes them all if '
-      + 'the document has no fields.',
+    title: '$pull by conditions on fields',
+    why: '$pull with conditions on fields takes elements that are documents and match them. The reference takes others, too, or compares them as a whole.',
     kinds: ALL,
-    applies: (one) => Object.values([one.update].flat()[0]?.$pull ?? {}).some((value) => value !== null && typeof value === 'object'
-      && !value._bsontype && !Array.isArray(value) && Object.keys(value).length === 0),
+    applies: (one) => [one.update].flat().some((update) => Object.entries(update?.$pull ?? {}).some(([path, value]) => value !== null
+      && typeof value === 'object' && !value._bsontype && !Array.isArray(value) && !Object.keys(value)[0]?.startsWith('$')
+      && one.docs.some((doc) => Array.isArray(at(doc, path)) && at(doc, path).some((item) => !isStructure(item))))),
   },
 ];
 
