@@ -269,13 +269,22 @@ fn measure(args: &FailoverArgs, event: Event, directory: &std::path::Path) -> Re
         (gaps, acknowledged)
     });
     let gaps = gaps?;
-    let primary = set.primary()?;
     let count = doc! { "count": "failover", "query": { "_id": { "$in": [] } }, "$db": "bench" };
     for part in acknowledged.chunks(10_000) {
         let mut count = count.clone();
         let ids: Vec<i64> = part.iter().map(|id| *id as i64).collect();
         count.insert("query", doc! { "_id": { "$in": ids } });
-        let there = set.ask(primary, &count)?.get_i32("n").unwrap_or(0);
+        let deadline = Instant::now() + PATIENCE;
+        let there = loop {
+            // Leadership may move while this is asked.
+            let reply = set.ask(set.primary()?, &count)?;
+            if reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
+                break reply.get_i32("n").unwrap_or(0);
+            }
+            if Instant::now() > deadline {
+                return Err(format!("no count: {reply}").into());
+            }
+        };
         if there as usize != part.len() {
             return Err(format!("{} acknowledged inserts are missing", part.len() - there as usize).into());
         }
@@ -308,8 +317,13 @@ fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<Gap, Failure> {
                 "replSetBeginTask": 1, "kind": "backup", "name": "failover", "expectedBytes": 64_i64 << 30, "maxWaitSecs": 60,
                 "$db": "admin",
             })?;
+            if !reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
+                return Err(format!("no task: {reply}").into());
+            }
+            // It has moved for something of its own just before: the task begins on a secondary.
             if !reply.get_document("handoff").is_ok_and(|handoff| handoff.get_f64("writeGapMs").is_ok()) {
-                return Err(format!("leadership has not moved: {reply}").into());
+                drop(wire);
+                return one(set, load, event);
             }
             owner = Some(wire);
         }
