@@ -6,6 +6,7 @@
 use crate::connection::SEND_STALL_MAX;
 use crate::outbox::Outbox;
 use crate::waker::{Waker, poll_until};
+use baton_types::must_not_unwind;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
@@ -70,6 +71,8 @@ impl Stragglers {
     }
 
     fn serve(&self) {
+        // Whoever reads slowly would wait for ever.
+        let _guard = must_not_unwind("sending replies to slow clients");
         let mut all: Vec<Straggler> = Vec::new();
         loop {
             {

@@ -279,19 +279,12 @@ impl CommitQueue {
     /// `NotWritablePrimary` (10107) if it has entries of this member's own and the gate is closed to them.
     pub(crate) fn commit(
         &self,
-        mut transaction: Transaction,
+        transaction: Transaction,
         durability: Durability,
-        handed_on: LockSet,
+        mut handed_on: LockSet,
         author: Option<&Author>,
     ) -> Result<OpTime> {
-        let is_own = self.is_own(&mut transaction);
-        let waiter = Waiter::new(transaction, durability);
-        let mut state = self.state.lock();
-        if is_own && !self.passes(&mut state) {
-            drop(state);
-            let transaction = waiter.transaction.lock().take().unwrap_or_default();
-            return Err(self.refuse(transaction, handed_on));
-        }
+        let (waiter, is_own, state) = self.enter(transaction, durability, &mut handed_on)?;
         let optime = self.take_place(waiter, state, handed_on);
         if let Some(author) = author.filter(|_| is_own) {
             author.note(optime);
@@ -303,30 +296,36 @@ impl CommitQueue {
     /// caller's to see to.
     pub(crate) fn place(
         self: &Arc<Self>,
-        mut transaction: Transaction,
+        transaction: Transaction,
         durability: Durability,
         mut handed_on: LockSet,
     ) -> Result<Placed> {
-        let is_own = self.is_own(&mut transaction);
-        let waiter = Waiter::new(transaction, durability);
-        let mut state = self.state.lock();
-        if is_own && !self.passes(&mut state) {
-            drop(state);
-            let transaction = waiter.transaction.lock().take().unwrap_or_default();
-            return Err(self.refuse(transaction, handed_on));
-        }
+        let (waiter, _, mut state) = self.enter(transaction, durability, &mut handed_on)?;
         state.pending.push_back(Arc::clone(&waiter));
         drop(state);
         handed_on.release();
         Ok(Placed::new(Arc::clone(self), waiter))
     }
 
-    /// Whether a transaction has entries of this member's own, which pass the gate.
-    fn is_own(&self, transaction: &mut Transaction) -> bool {
+    /// Asks the gate; gives the transaction as it is to stand in the queue, whether it has entries of this member's own, and the queue.
+    fn enter(
+        &self,
+        mut transaction: Transaction,
+        durability: Durability,
+        handed_on: &mut LockSet,
+    ) -> Result<(Arc<Waiter>, bool, MutexGuard<'_, State>)> {
         if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
             transaction.forget_entries();
         }
-        transaction.has_own_entries()
+        let is_own = transaction.has_own_entries();
+        let waiter = Waiter::new(transaction, durability);
+        let mut state = self.state.lock();
+        if is_own && !self.passes(&mut state) {
+            drop(state);
+            let transaction = waiter.transaction.lock().take().unwrap_or_default();
+            return Err(self.refuse(transaction, std::mem::take(handed_on)));
+        }
+        Ok((waiter, is_own, state))
     }
 
     /// Commits a transaction without entries of this member's own, which nothing refuses.

@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Letters taken in passing by one poster, at most: it has something else to do.
+/// Letters taken in passing by one poster, at most: it has something else to do. At home as many, before those are told whom they concern.
 const IN_PASSING_MAX: usize = 16;
 
 /// What a panic must not leave half done: a worker is one state machine, and whoever brings the next letter would step it on.
@@ -153,7 +153,7 @@ impl<W: Worker> Mailbox<W> {
     fn work_at_home(&self) -> bool {
         let mut worker = self.worker.lock();
         let Some(worker) = worker.as_mut() else { return false };
-        loop {
+        for _ in 0..IN_PASSING_MAX {
             worker.finish();
             let letter = {
                 let mut letters = self.letters.lock();
@@ -169,8 +169,8 @@ impl<W: Worker> Mailbox<W> {
         }
         let mut letters = self.letters.lock();
         letters.looks_at = worker.due();
-        // Somebody may have found the worker busy.
-        letters.is_rung |= !letters.queue.is_empty();
+        // Somebody may have found the worker busy; and what is left of the last letter is done next.
+        letters.is_rung |= !letters.queue.is_empty() || worker.has_work_left();
         !letters.is_closed
     }
 
