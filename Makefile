@@ -169,7 +169,7 @@ LAB = $(ENV) lab/run.sh $(1) $(if $(LAB_PICTURES),--pictures "$(LAB_PICTURES)")
 # A part alone (PART=backup) or all of them, each variant ROUNDS times; five of each take two hours.
 PART ?=
 
-.PHONY: lab lab-leadership lab-chaining lab-uplink lab-failover lab-lag lab-check
+.PHONY: lab lab-leadership lab-priority lab-chaining lab-uplink lab-failover lab-lag lab-check
 
 lab: release ## all experiments with members on machines of their own: network namespaces and cgroups (needs root)
 	@$(call LAB,all)
@@ -188,6 +188,9 @@ lab-lag: release ## commit lag and CPU of the secondaries at the primary's full 
 
 lab-leadership: release ## compactions and backups with leadership moving and not: the paper's evaluation (needs root; takes long)
 	@$(call LAB,leadership) $(if $(PART),--part $(PART)) --rounds $(if $(filter file,$(origin ROUNDS)),5,$(ROUNDS))
+
+lab-priority: release ## requests of different classes, by each mode: the paper's evaluation (needs root; takes long)
+	@$(call LAB,priority) $(if $(PART),--part $(PART)) --rounds $(if $(filter file,$(origin ROUNDS)),20,$(ROUNDS))
 
 lab-check: ## the lab's pure parts (no root)
 	@lab/run.sh check

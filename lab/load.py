@@ -106,9 +106,20 @@ class Client:
             self.lose()
             return
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.loop.arguments.priority:
+            self.state_priority()
         self.socket.setblocking(False)
         self.loop.selector.register(self.socket, selectors.EVENT_READ, self)
         self.next()
+
+    def state_priority(self):
+        """Says of which class its requests are."""
+        self.socket.sendall(message(1, {"setClientPriority": 1, "priority": self.loop.arguments.priority, "$db": "admin"}))
+        stream = self.socket.makefile("rb")
+        size = struct.unpack("<i", stream.read(16)[:4])[0]
+        reply = bson.decode(stream.read(size - 16)[5:])
+        if reply["ok"] != 1:
+            raise RuntimeError(f"no priority: {reply}")
 
     def next(self):
         """Sends a request."""
@@ -261,6 +272,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--reads", type=float, default=0)
     parser.add_argument("--zipfian", action="store_true")
+    parser.add_argument("--priority", choices=("high", "normal", "low"), help="the class of all requests, said for each connection")
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     print(json.dumps(Loop(parser.parse_args()).run()))

@@ -21,8 +21,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 class Members:
     """Members, one on each machine; the first is where the set is made, and becomes its primary."""
 
-    def __init__(self, machines, folder, cache_gb=1):
-        self.machines, self.folder, self.cache_gb = machines, pathlib.Path(folder), cache_gb
+    def __init__(self, machines, folder, cache_gb=1, pins=None):
+        """`pins`: the processors of each member, as taskset takes them."""
+        self.machines, self.folder, self.cache_gb, self.pins = machines, pathlib.Path(folder), cache_gb, pins
         self.binary = os.environ["BATON"]
         self.processes = [None] * len(machines)
         self._clients = {}
@@ -36,8 +37,9 @@ class Members:
         machine = self.machines[index]
         data = self.folder / machine.name
         data.mkdir(parents=True, exist_ok=True)
+        pin = ["taskset", "--cpu-list", self.pins[index]] if self.pins else []
         self.processes[index] = machine.start(
-            [self.binary, "serve", "--replSet", "lab", "--dbpath", data, "--port", PORT, "--bind_ip", machine.address,
+            [*pin, self.binary, "serve", "--replSet", "lab", "--dbpath", data, "--port", PORT, "--bind_ip", machine.address,
              "--unixSocket", "false", "--cacheSizeGB", self.cache_gb, "--oplogSize", 990,
              # The log is no part of what is measured: it would name every write that waits for the link.
              "--slowms", 60_000],

@@ -129,7 +129,42 @@ def _leadership(report):
     yield f"leadership-{report['part']}.svg", rows[-1][0]
 
 
-_PICTURES = {"chaining": _chaining, "uplink": _uplink, "failover": _failover, "lag": _lag, "disturbance": _disturbance, "leadership": _leadership}
+def _priority(report):
+    """As the paper's Figures 4, 6 and 7: a box of latencies for each mode and class, whiskers at 5 and 95 %; and its Figure 5, over time."""
+    classes = list(report["clients"])
+    variants = ["alone", "none", *(variant for variant in report["summary"] if variant not in ("alone", "none"))]
+    figure, axes = pyplot.subplots(figsize=(1.5 + 0.45 * len(variants) * len(classes), 3.6))
+    boxes, places, colors = [], [], []
+    for index, variant in enumerate(variants):
+        for offset, kind in enumerate(classes):
+            found = report["summary"][variant].get(kind)
+            if found:
+                boxes.append({"med": found["p50"], "q1": found["p25"], "q3": found["p75"], "whislo": found["p5"], "whishi": found["p95"], "fliers": []})
+                places.append(index * (len(classes) + 1) + offset)
+                colors.append(f"C{offset}")
+    drawn = axes.bxp(boxes, positions=places, widths=0.7, patch_artist=True, showfliers=False)
+    for box, color in zip(drawn["boxes"], colors):
+        box.set(facecolor=color, alpha=0.6)
+    middle = (len(classes) - 1) / 2
+    axes.set_xticks([index * (len(classes) + 1) + middle for index in range(len(variants))], variants)
+    for offset, kind in enumerate(classes):
+        axes.plot([], [], "s", color=f"C{offset}", label=f"{report['clients'][kind]} {kind}")
+    axes.set(ylabel="ms", ylim=(0, None))
+    axes.set_title(f"w: {report['w']}, members: {report['members']}, processors of the primary: {report['cores']}", fontsize=9)
+    axes.legend(fontsize=8)
+    yield f"priority-{report['part']}.svg", axes
+    axes = _axes("Answers over time, mode full", "seconds", "ms")
+    for offset, kind in enumerate(reversed(classes)):
+        shown = [point for point in report["line"].get(kind, []) if point[0] < 0.5]
+        axes.plot(*zip(*shown) if shown else ([], []), ".", markersize=2, color=f"C{len(classes) - 1 - offset}", label=kind, rasterized=True)
+    axes.set_yscale("log")
+    axes.legend(fontsize=8)
+    yield f"priority-{report['part']}-line.svg", axes
+
+
+_PICTURES = {"chaining": _chaining, "uplink": _uplink, "failover": _failover, "lag": _lag, "disturbance": _disturbance,
+             "leadership": _leadership,
+             "priority": _priority}
 
 if __name__ == "__main__":
     draw(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))

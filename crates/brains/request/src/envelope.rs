@@ -208,15 +208,8 @@ impl<'a> Envelope<'a> {
                 value.as_bool().ok_or_else(|| wrong(&["bool"]))?;
                 marks.api_option = Some("apiDeprecationErrors");
             }
-            // setClientPriority has a field of that name, too, with the same meaning and the same three words. As long as
-            // nothing distinguishes the classes, only the one that everything has is taken.
-            "priority" => {
-                let word = value.as_str().ok_or_else(|| wrong(&["string"]))?;
-                self.class = match parse_class(word)? {
-                    Class::Normal => Some(Class::Normal),
-                    _ => return Err(Error::not_implemented(format!("A priority other than \"normal\" ('{word}')"))),
-                };
-            }
+            // setClientPriority has a field of that name, too, with the same meaning and the same three words.
+            "priority" => self.class = Some(parse_class(value.as_str().ok_or_else(|| wrong(&["string"]))?)?),
             "help" => {
                 <Truth as crate::fields::FieldType<'a>>::read(value).ok_or_else(|| wrong(&["bool"]))?;
             }
@@ -439,8 +432,8 @@ mod tests {
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "readConcern": bson::RawBson::Null }), 9);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "readConcern": 1 }), 9);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "normal" }), 0);
-        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "high" }), 238);
-        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "low" }), 238);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "high" }), 0);
+        assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": 1 }), 14);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "priority": "urgent" }), 2);
         assert_eq!(code_of(rawdoc! { "frob": 1, "$db": "t", "maxTimeMS": 0 }), 0);
     }

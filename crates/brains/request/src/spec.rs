@@ -37,7 +37,7 @@ impl Kind {
 
 /// Facts about a command that the dispatcher acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags(u16);
+pub struct Flags(u32);
 
 impl Flags {
     /// Nothing special.
@@ -74,6 +74,8 @@ impl Flags {
     pub const WHILE_STARTING: Self = Self(1 << 14);
     /// It ends tasks of clients: served also if one is to end anyway.
     pub const ENDS_TASKS: Self = Self(1 << 15);
+    /// It may have to wait for its turn: it reads or writes documents, as many as there are, on a client's account.
+    pub const ADMITTED: Self = Self(1 << 16);
 
     /// Both.
     pub const fn and(self, other: Self) -> Self {

@@ -21,7 +21,7 @@ use crate::locks::LockSet;
 use crate::replay::Replay;
 use crate::storage::{CatalogChange, Storage};
 use crate::transaction::Transaction;
-use baton_types::{OpTime, Result, must_not_unwind};
+use baton_types::{Class, OpTime, Result, must_not_unwind};
 use bson::RawDocument;
 use parking_lot::Mutex;
 use std::ops::Deref;
@@ -40,15 +40,25 @@ pub struct Committed {
 pub struct Author {
     committed: Mutex<Committed>,
     replay: Option<Replay>,
+    class: Class,
 }
 
 impl Author {
+    /// A request of this class.
+    pub fn of(class: Class) -> Self {
+        Self { class, ..Self::default() }
+    }
+
     pub(crate) fn replaying(replay: Replay) -> Self {
         Self { replay: Some(replay), ..Self::default() }
     }
 
     pub(crate) fn replay(&self) -> Option<&Replay> {
         self.replay.as_ref()
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
     }
 
     /// What it has committed so far.
@@ -109,7 +119,7 @@ impl<'w> Writer<'w> {
     pub fn place(&self, mut transaction: Transaction, durability: Durability) -> Result<Placed> {
         let _guard = must_not_unwind("a commit");
         let handed_on = self.hand_on(&mut transaction);
-        self.storage.commit.place(transaction, durability, handed_on)
+        self.storage.commit.place(transaction, durability, handed_on, self.class())
     }
 
     /// Leaves a document's new version for its next writer; gives the locks that this one may have at once.
@@ -164,6 +174,11 @@ impl<'w> Writer<'w> {
         replay.carry(transaction, o);
         transaction.replayed = replay.optime();
         true
+    }
+
+    /// Of whoever it is written for; what the member writes by itself is nobody's before another.
+    fn class(&self) -> Class {
+        self.author.map_or(Class::Normal, |author| author.class)
     }
 
     fn replayed(&self) -> Option<&'w Replay> {

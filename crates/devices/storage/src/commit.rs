@@ -23,6 +23,7 @@
 
 mod gate;
 mod group;
+mod lead;
 mod newest;
 mod roles;
 mod stamps;
@@ -40,7 +41,8 @@ use crate::machine;
 use crate::record_cache::RecordCache;
 use crate::transaction::Transaction;
 use ahash::RandomState;
-use baton_types::{OpTime, Result, Timestamp, must_not_unwind};
+use baton_types::{Class, OpTime, Result, Timestamp, must_not_unwind};
+use lead::Lead;
 use newest::NewestEntries;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use roles::{AfterWriting, Heir, Helper, PassedOn, Roles, Row};
@@ -58,6 +60,8 @@ use waiter::{DONE, LEAD_SYNC, LEAD_WRITE, WAITING, Waiter};
 const GROUP_TRANSACTIONS_MAX: usize = 512;
 /// Bytes one leader takes at once, at most (reached, not exceeded by more than one transaction).
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The same of what goes with requests of high class, or is of low class itself: who comes meanwhile waits for it.
+const GROUP_BYTES_BESIDE_MAX: usize = 256 * 1024;
 /// How long one leader begins further groups. To pass the lead on costs a wake-up, and everybody waits until the one who is woken
 /// gets a processor; to keep it makes the leader's own client wait, whatever the others write.
 const LEAD_MAX: Duration = Duration::from_micros(500);
@@ -80,6 +84,8 @@ struct State {
     /// Applied, and waiting for a sync that has not begun.
     awaiting_sync: Vec<Arc<Waiter>>,
     roles: Roles,
+    writer: Lead,
+    syncer: Lead,
 }
 
 impl State {
@@ -171,6 +177,8 @@ impl CommitQueue {
             pending: VecDeque::new(),
             awaiting_sync: Vec::new(),
             roles: Roles::default(),
+            writer: Lead::default(),
+            syncer: Lead::default(),
         };
         Self {
             db,
@@ -284,7 +292,8 @@ impl CommitQueue {
         mut handed_on: LockSet,
         author: Option<&Author>,
     ) -> Result<OpTime> {
-        let (waiter, is_own, state) = self.enter(transaction, durability, &mut handed_on)?;
+        let class = author.map_or(Class::Normal, Author::class);
+        let (waiter, is_own, state) = self.enter(transaction, durability, &mut handed_on, class)?;
         let optime = self.take_place(waiter, state, handed_on);
         if let Some(author) = author.filter(|_| is_own) {
             author.note(optime);
@@ -299,8 +308,9 @@ impl CommitQueue {
         transaction: Transaction,
         durability: Durability,
         mut handed_on: LockSet,
+        class: Class,
     ) -> Result<Placed> {
-        let (waiter, _, mut state) = self.enter(transaction, durability, &mut handed_on)?;
+        let (waiter, _, mut state) = self.enter(transaction, durability, &mut handed_on, class)?;
         state.pending.push_back(Arc::clone(&waiter));
         drop(state);
         handed_on.release();
@@ -313,25 +323,27 @@ impl CommitQueue {
         mut transaction: Transaction,
         durability: Durability,
         handed_on: &mut LockSet,
+        class: Class,
     ) -> Result<(Arc<Waiter>, bool, MutexGuard<'_, State>)> {
         if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
             transaction.forget_entries();
         }
         let is_own = transaction.has_own_entries();
-        let waiter = Waiter::new(transaction, durability);
+        let waiter = Waiter::new(transaction, durability, class);
         let mut state = self.state.lock();
         if is_own && !self.passes(&mut state) {
             drop(state);
             let transaction = waiter.transaction.lock().take().unwrap_or_default();
             return Err(self.refuse(transaction, std::mem::take(handed_on)));
         }
+        state.writer.is_waited_for_by(class);
         Ok((waiter, is_own, state))
     }
 
     /// Commits a transaction without entries of this member's own, which nothing refuses.
     pub(crate) fn commit_unasked(&self, transaction: Transaction, durability: Durability) -> OpTime {
         assert!(!transaction.has_own_entries(), "own entries pass the gate");
-        self.take_place(Waiter::new(transaction, durability), self.state.lock(), LockSet::default())
+        self.take_place(Waiter::new(transaction, durability, Class::Normal), self.state.lock(), LockSet::default())
     }
 
     /// Puts a transaction into the queue and waits until it is done; returns its last OpTime.
@@ -384,7 +396,7 @@ impl CommitQueue {
     /// Writes whenever nobody else is there to, for that long. For one thread, as [`Self::serve_syncs`].
     pub fn serve_writes(&self, time: Duration) {
         let until = Instant::now() + time;
-        let own = Waiter::new(Transaction::empty(), Durability::Applied);
+        let own = Waiter::new(Transaction::empty(), Durability::Applied, Class::Normal);
         while self.is_called(until, &self.writer_called, |roles| &mut roles.writer) {
             let _guard = must_not_unwind("the commit queue");
             self.lead_write(&own, true);
@@ -434,16 +446,18 @@ impl CommitQueue {
         let (mut syncing, done): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
         let is_sync_wanted = done.iter().any(|waiter| waiter.durability == Durability::Wanted);
-        let AfterWriting { syncs, goes_on, passed_on: _ } = {
+        let (AfterWriting { syncs, goes_on, passed_on: _ }, loans) = {
             let mut state = self.state.lock();
+            let loans = state.writer.end();
             state.roles.is_sync_wanted |= is_sync_wanted;
             state.awaiting_sync.append(&mut syncing);
             let may_go_on = ended < until && (has_left || own.durability != Durability::Synced);
             let (pending, awaiting_sync) = state.rows();
             let after = state.roles.wrote(own.durability != Durability::Applied, may_go_on, pending, awaiting_sync);
             self.pass_on(&state, after.passed_on);
-            after
+            (after, loans)
         };
+        drop(loans);
         // Nobody who comes waits for these to be woken.
         for waiter in done {
             waiter.end(Arc::ptr_eq(&waiter, own));
@@ -456,15 +470,32 @@ impl CommitQueue {
 
     fn take_group(&self) -> Vec<Arc<Waiter>> {
         let mut state = self.state.lock();
-        let mut bytes = 0;
         let mut group = Vec::with_capacity(state.pending.len().min(GROUP_TRANSACTIONS_MAX));
-        while let Some(waiter) = state.pending.pop_front() {
-            bytes += waiter.transaction.lock().as_ref().map_or(0, Transaction::bytes);
-            group.push(waiter);
-            if group.len() == GROUP_TRANSACTIONS_MAX || bytes >= GROUP_BYTES_MAX {
-                break;
+        let mut bytes = 0;
+        if state.pending.iter().any(|waiter| waiter.class == Class::High) {
+            // They do not stand behind what others have brought, and not much of that goes with them.
+            let pending = std::mem::take(&mut state.pending);
+            for waiter in pending {
+                if waiter.passes() && group.len() < GROUP_TRANSACTIONS_MAX {
+                    bytes += waiter.bytes();
+                    group.push(waiter);
+                } else {
+                    state.pending.push_back(waiter);
+                }
             }
         }
+        let is_urgent = !group.is_empty();
+        while group.len() < GROUP_TRANSACTIONS_MAX {
+            let Some(next) = state.pending.front() else { break };
+            let bytes_max =
+                if is_urgent || next.class == Class::Low { GROUP_BYTES_BESIDE_MAX } else { GROUP_BYTES_MAX };
+            if bytes >= bytes_max && !group.is_empty() {
+                break;
+            }
+            bytes += next.bytes();
+            group.extend(state.pending.pop_front());
+        }
+        state.writer.begin(group.iter().map(|waiter| waiter.class));
         group
     }
 
@@ -497,7 +528,9 @@ impl CommitQueue {
         let served = {
             let mut state = self.state.lock();
             state.roles.begin_sync();
-            std::mem::take(&mut state.awaiting_sync)
+            let served = std::mem::take(&mut state.awaiting_sync);
+            state.syncer.begin(served.iter().map(|waiter| waiter.class));
+            served
         };
         let target = self.applied.load(Ordering::Acquire);
         let written = self.batches_written.load(Ordering::Acquire);
@@ -512,15 +545,16 @@ impl CommitQueue {
         self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
         self.metrics.sync_began.store(0, Ordering::Relaxed);
-        let goes_on = {
+        let (goes_on, loans) = {
             let mut state = self.state.lock();
             // Under the lock, as a truncation of the log is: what that took is not durable any more.
             self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
             let (pending, awaiting_sync) = state.rows();
             let (goes_on, passed_on) = state.roles.synced(pending, awaiting_sync);
             self.pass_on(&state, passed_on);
-            goes_on
+            (goes_on, state.syncer.end())
         };
+        drop(loans);
         self.announce();
         for waiter in served {
             waiter.end(false);

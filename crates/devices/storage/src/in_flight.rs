@@ -39,6 +39,8 @@ pub(crate) struct Ticket {
     number: u64,
     /// Absent: the document is deleted.
     pub version: Option<Version>,
+    /// Whether the version that it follows is not readable yet, either.
+    pub builds_on_another: bool,
 }
 
 impl InFlight {
@@ -61,11 +63,15 @@ impl InFlight {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let hash = self.hasher.hash_one(key);
         let version = document.map(|document| Version::new(hash, key, document));
-        let ticket = Ticket { hash, key: DocumentKey::from_slice(key), number, version };
+        let key = DocumentKey::from_slice(key);
+        let mut ticket = Ticket { hash, key, number, version, builds_on_another: false };
         let entry = Entry { hash, key: ticket.key.clone(), number, version: ticket.version.clone() };
         let mut shard = self.shard(hash).lock();
         match shard.find_mut(hash, |known| known.key == entry.key) {
-            Some(known) => *known = entry,
+            Some(known) => {
+                *known = entry;
+                ticket.builds_on_another = true;
+            }
             None => {
                 shard.insert_unique(hash, entry, |entry| entry.hash);
                 self.count.fetch_add(1, Ordering::Release);

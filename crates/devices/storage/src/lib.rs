@@ -19,7 +19,6 @@ mod crash_point;
 
 mod apply;
 mod author;
-mod background;
 mod capped;
 mod catalog;
 mod checkpoints;
@@ -56,7 +55,6 @@ mod replay;
 mod retention;
 mod rollback;
 mod sessions;
-mod slices;
 mod spill;
 mod statistics;
 mod storage;
@@ -71,7 +69,6 @@ mod warming;
 mod write;
 
 pub use author::{Author, Committed, Writer};
-pub use background::{work_when_idle, yield_to_clients};
 pub use catalog::{
     BuildPhase, Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexBuild, IndexDefinition,
     IndexFieldKind, IndexState, replaced,
@@ -97,7 +94,6 @@ pub use oplog::{OplogKind, RetryImage, optime_document, optime_of};
 pub use options::StorageOptions;
 pub use rollback::{RolledBack, UNRECOVERABLE_ROLLBACK};
 pub use sessions::{SessionHandle, SessionRecord, SessionTable};
-pub use slices::{has_long_slices, take_long_slices, take_usual_slices};
 pub use spill::Spills;
 pub use statistics::StorageStatistics;
 pub use storage::Storage;

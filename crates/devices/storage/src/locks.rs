@@ -13,6 +13,7 @@
 //! [`WAIT_MAX`] at once: who comes away without the lock asks whether it is still wanted, and waits again.
 
 use ahash::RandomState;
+use baton_processor::Bearer;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -30,6 +31,7 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// A thread that waits for a lock.
 struct Waiter {
+    bearer: Arc<Bearer>,
     state: AtomicU8,
     /// How often it was woken and came too late.
     defeats: AtomicU8,
@@ -49,8 +51,20 @@ const DEFEATS_MAX: u8 = 3;
 /// One lock. A lock that nobody holds or waits for is not in the table.
 #[derive(Default)]
 struct Lock {
-    is_held: bool,
+    /// Whose it is: who waits for it lends him his niceness.
+    holder: Option<Arc<Bearer>>,
     queue: VecDeque<Arc<Waiter>>,
+}
+
+impl Lock {
+    /// Takes it for the calling thread, unless it is somebody's.
+    fn try_take(&mut self) -> bool {
+        let is_free = self.holder.is_none();
+        if is_free {
+            self.holder = Some(baton_processor::bearer());
+        }
+        is_free
+    }
 }
 
 /// Who releases a lock wakes one waiter, and whoever is there first gets it: a thread that runs does not wait for one to
@@ -65,7 +79,7 @@ impl Shard {
     fn try_lock(&self, hash: u64) -> bool {
         let mut locks = self.locks.lock();
         let lock = locks.entry(hash).or_default();
-        !std::mem::replace(&mut lock.is_held, true)
+        lock.try_take()
     }
 
     /// Takes a waiter out of the queue; `false` if somebody who gave the lock back has done so already.
@@ -244,19 +258,23 @@ impl LockTable {
         let shard = self.shard(hash);
         let mut waiter: Option<Arc<Waiter>> = None;
         let mut until = None;
+        // Given back when the wait is over.
+        let mut _loan = None;
         loop {
             let waiter = {
                 let mut locks = shard.locks.lock();
                 let lock = locks.entry(hash).or_default();
-                if !std::mem::replace(&mut lock.is_held, true) {
+                if lock.try_take() {
                     return true;
                 }
+                _loan = lock.holder.as_ref().and_then(|holder| holder.lend(baton_processor::niceness()));
                 match &waiter {
                     None => {
                         let fresh = Arc::new(Waiter {
                             state: AtomicU8::new(WAITING),
                             defeats: AtomicU8::new(0),
                             thread: std::thread::current(),
+                            bearer: baton_processor::bearer(),
                         });
                         lock.queue.push_back(Arc::clone(&fresh));
                         waiter.insert(fresh)
@@ -293,7 +311,7 @@ impl LockTable {
             return;
         };
         let is_given = next.defeats.load(Ordering::Relaxed) >= DEFEATS_MAX;
-        lock.is_held = is_given;
+        lock.holder = is_given.then(|| Arc::clone(&next.bearer));
         drop(locks);
         next.state.store(if is_given { OWNER } else { RETRY }, Ordering::Release);
         next.thread.unpark();

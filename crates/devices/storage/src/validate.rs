@@ -17,11 +17,11 @@ use crate::counters::Counts;
 use crate::format::{counts_key, family, prefix, record_key};
 use crate::index::{Making, entries_of, entry_key};
 use crate::machine::read_failure;
-use crate::slices::take_long_slices;
 use crate::storage::Storage;
 use crate::tasks::{TaskGuard, TaskKind};
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order, View};
+use baton_processor::take_long_slices;
 use baton_types::{Error, ErrorCode, Interruption, Result};
 use std::sync::Arc;
 

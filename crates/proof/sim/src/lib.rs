@@ -7,6 +7,7 @@ mod by_member;
 pub mod catalog;
 pub mod checkers;
 pub mod disk;
+pub mod door;
 pub mod replay;
 pub mod world;
 mod worlds;

@@ -51,6 +51,13 @@ fn main() -> ExitCode {
                 .help("In which kind of world leadership moves before heavy work"),
         )
         .arg(
+            Arg::new("door")
+                .long("door")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["seconds", "members", "leadership", "trace"])
+                .help("Run worlds of the door at which requests wait for their turn, instead of replica sets"),
+        )
+        .arg(
             Arg::new("trace")
                 .long("trace")
                 .action(ArgAction::SetTrue)
@@ -91,6 +98,10 @@ fn main() -> ExitCode {
         (None, Some(_)) => u64::MAX,
         (None, None) => *matches.get_one::<u64>("worlds").unwrap_or(&1000),
     };
+    if matches.get_flag("door") {
+        let threads = matches.get_one::<usize>("threads").copied().unwrap_or_else(processors);
+        return doors(from, count, threads);
+    }
     let trace = matches.get_flag("trace");
     let threads = matches.get_one::<usize>("threads").copied().unwrap_or_else(processors);
     let threads = if trace { 1 } else { threads };
@@ -119,6 +130,23 @@ fn main() -> ExitCode {
     let rate = done as f64 / begun.elapsed().as_secs_f64() * 60.0;
     println!("{done} worlds from seed {from}, {rate:.0} a minute, every property held: {sum:?}");
     ExitCode::SUCCESS
+}
+
+/// Runs so many worlds of the door.
+fn doors(from: u64, count: u64, threads: usize) -> ExitCode {
+    let begun = Instant::now();
+    match baton_sim::door::run_seeds(from, count, threads) {
+        Ok(sum) => {
+            let rate = count as f64 / begun.elapsed().as_secs_f64() * 60.0;
+            println!("{count} doors from seed {from}, {rate:.0} a minute, every property held: {sum:?}");
+            ExitCode::SUCCESS
+        }
+        Err((seed, property, what)) => {
+            eprintln!("seed {seed}: {property}: {what}");
+            eprintln!("again: baton-sim --door --seed {seed}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn replay(path: &Path, only: Option<&str>, tells: bool) -> ExitCode {

@@ -10,7 +10,7 @@ use crate::excerpt::excerpt;
 use crate::server::{Client, Operation, Server};
 use crate::table::{CommandSpec, Flags};
 use baton_request::Kind;
-use baton_types::{Class, Error, Namespace};
+use baton_types::{Error, Namespace};
 use bson::spec::ElementType;
 use bson::{DateTime, RawDocument, RawDocumentBuf, cstr};
 use smallvec::SmallVec;
@@ -80,7 +80,7 @@ pub fn record_left(server: &Server, client: &Client, operation: &Operation, spec
             namespace.extend_from_slice(part.as_bytes());
         }
         server.counters.finish(spec.kind, std::str::from_utf8(&namespace).unwrap_or_default(), time);
-        if db != "local" && client.class() != Class::Background {
+        if db != "local" && !client.is_background() {
             server.storage.company().note(Instant::now());
         }
         server.profiler.judge(db, time)
@@ -112,7 +112,7 @@ fn is_small_work_of_client(call: &Call<'_>, time: Duration) -> bool {
         Kind::GetMore => false,
         Kind::Query | Kind::Command => time < SMALL_READ && call.spec.flags.has(Flags::ON_COLLECTION),
     };
-    is_small && call.envelope.db != "local" && call.client.class() != Class::Background
+    is_small && call.envelope.db != "local" && !call.client.is_background()
 }
 
 /// What a statement of an update or a delete did.

@@ -7,6 +7,7 @@
 use crate::dispatch::Left;
 use crate::server::{Begin, Client, Operation, Server, Session};
 use crate::table::{CommandSpec, Flags};
+use baton_admission::Subject;
 use baton_document::type_name;
 use baton_request::{Envelope, Fields, Kind, WriteConcern};
 use baton_storage::{Author, Placed, SessionHandle, Writer};
@@ -86,6 +87,13 @@ impl<'a> Call<'a> {
         session: Option<Arc<Session>>,
         collection: &str,
     ) -> Self {
+        let subject = Subject {
+            db: envelope.db,
+            collection,
+            command: spec.name,
+            comment: envelope.comment.and_then(RawBsonRef::as_str),
+        };
+        let (class, source) = server.priority.judge(client, session.as_deref(), envelope.class, &subject);
         let operation = server.operations.begin(
             client.slot(),
             &Begin {
@@ -95,7 +103,8 @@ impl<'a> Call<'a> {
                 collection,
                 command: (!spec.flags.has(Flags::SECRET)).then_some(request.body),
                 session: envelope.session,
-                class: envelope.class.unwrap_or_else(|| client.class()),
+                class,
+                source,
                 // On a getMore it says how long to wait for new documents; the deadline is the cursor's own.
                 max_time: envelope.max_time.filter(|_| spec.kind != Kind::GetMore),
             },
@@ -111,7 +120,7 @@ impl<'a> Call<'a> {
             session,
             read_at: None,
             standing: Standing::now(server),
-            author: Arc::default(),
+            author: Arc::new(Author::of(class)),
             newest: None,
             left: None,
             hang_up: Cell::new(false),

@@ -21,6 +21,7 @@ pub mod host;
 pub mod membership;
 pub mod mirroring;
 mod mutant;
+mod priority;
 pub mod server;
 pub mod table;
 pub mod tail;

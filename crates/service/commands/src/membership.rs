@@ -34,6 +34,9 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> R
                 if view.is_writable_primary && !server.topology.is_writable_primary() {
                     server.defaults.reload(&server.storage);
                 }
+                if let Some(configuration) = &view.configuration {
+                    server.priority.configure(&configuration.settings.priority);
+                }
                 server.topology.update(Arc::clone(view));
             }
         }),

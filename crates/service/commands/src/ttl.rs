@@ -6,6 +6,7 @@
 //! What it deliberately does not do: run by itself. [`crate::upkeep`] calls it.
 
 use crate::server::{Begin, Operation, Server};
+use baton_admission::Source;
 use baton_execution::Hint;
 use baton_execution::SystemDraw;
 use baton_execution::write::{self, DeleteStatement, Image, Work};
@@ -55,6 +56,7 @@ pub fn run_once(server: &Arc<Server>) -> u64 {
             command: None,
             session: None,
             class: Class::Background,
+            source: Source::Default,
             max_time: None,
         },
     );

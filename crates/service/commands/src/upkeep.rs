@@ -8,7 +8,7 @@
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
-use baton_storage::yield_to_clients;
+use baton_processor::yield_to_clients;
 use baton_types::{Namespace, OpTime, must_not_unwind};
 use bson::rawdoc;
 use parking_lot::{Condvar, Mutex};
@@ -83,6 +83,7 @@ pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
         ("removals", remove_files),
         ("ttl", expire),
         ("index-builds", build_indexes),
+        ("door", tend_door),
     ] {
         let (server, stop) = (Arc::clone(server), Arc::clone(&upkeep.stop));
         let guarded = move || {
@@ -100,6 +101,7 @@ impl Drop for Upkeep {
         *self.stop.asked.lock() = true;
         self.stop.changed.notify_all();
         self.server.storage.stop_freeing();
+        self.server.priority.door.stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!(target: "CONTROL", "A thread of the upkeep panicked");
@@ -236,6 +238,11 @@ fn give_back<E: std::fmt::Display>(
         }
         is_faulty = outcome.is_err();
     }
+}
+
+/// Lets in whose wait is at its end.
+fn tend_door(server: &Arc<Server>, _: &Stop) {
+    server.priority.door.tend();
 }
 
 fn expire(server: &Arc<Server>, stop: &Stop) {

@@ -13,6 +13,7 @@ use crate::{metrics, status_page};
 use baton_commands::server::{Hooks, Identity, LogLines, Parts};
 use baton_commands::upkeep::{self, Upkeep};
 use baton_commands::{Server, host, membership};
+use baton_processor::Right;
 use baton_storage::{Fact, Storage, StorageOptions};
 use baton_telemetry::{HttpServer, Log, Metrics, Pages};
 use baton_types::{Error, Namespace, must_not_unwind};
@@ -85,6 +86,7 @@ impl Member {
         #[cfg(feature = "crash-points")]
         crate::crash_points::arm().map_err(|reason| StartError::new(2, reason))?;
         let descriptors = Descriptors::claim().map_err(|e| StartError::new(100, e))?;
+        say_what_niceness_may_do();
         let storage = open_storage(options, descriptors)?;
         let port = port_of(options)?;
         let counters = NetworkCounters::default();
@@ -252,6 +254,18 @@ fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Stora
         );
     }
     Ok(storage)
+}
+
+/// Without the right to raise its threads' priority a member has the door alone, and its operator is to know.
+fn say_what_niceness_may_do() {
+    let right = baton_processor::right();
+    if right != Right::All {
+        warn!(
+            target: "CONTROL", startupWarning = true, niceness = right.name(),
+            "The niceness of threads may not be set as requests of high priority need it: they are first at the door, and not on the \
+             processors. Give the process CAP_SYS_NICE, or a limit of niceness of 40 (LimitNICE=-20 for systemd, ulimit -e 40)"
+        );
+    }
 }
 
 /// What the service needs of the log and of the network.

@@ -266,18 +266,22 @@ fn what_api_version_1_lacks_is_323_under_api_strict() {
 }
 
 #[test]
-fn a_priority_that_nothing_distinguishes_is_refused() {
+fn a_priority_is_one_of_three_and_is_shown() {
     let member = common::start();
     let mut client = member.client();
-    assert_eq!(client.code("admin", doc! { "ping": 1, "priority": "urgent" }), 2);
-    for word in ["high", "low"] {
-        assert_eq!(client.code("admin", doc! { "ping": 1, "priority": word }), 238);
-        assert_eq!(client.code("admin", doc! { "setClientPriority": 1, "priority": word }), 238);
+    for (database, command) in [("admin", "ping"), ("admin", "setClientPriority"), ("test", "count")] {
+        assert_eq!(client.code(database, doc! { command: 1, "priority": "urgent" }), 2);
+        assert_eq!(client.code(database, doc! { command: 1, "priority": true }), 14);
     }
-    assert_eq!(client.code("admin", doc! { "ping": 1, "priority": "normal" }), 0);
-    let reply = client.run("admin", doc! { "setClientPriority": 1, "priority": "normal" });
-    assert_eq!((reply.get_str("was").unwrap(), reply.get_str("priority").unwrap()), ("normal", "normal"));
-    let reply = client.run("admin", doc! { "currentOp": 1, "op": "command" });
-    let own = reply.get_array("inprog").unwrap()[0].as_document().unwrap();
-    assert_eq!(own.get_str("class").unwrap(), "normal");
+    assert_eq!(client.code("admin", doc! { "setClientPriority": 1 }), 40414);
+    let mut was = "normal";
+    for word in ["high", "low", "normal"] {
+        assert_eq!(client.code("admin", doc! { "ping": 1, "priority": word }), 0);
+        let reply = client.run("admin", doc! { "setClientPriority": 1, "priority": word });
+        assert_eq!((reply.get_str("was").unwrap(), reply.get_str("priority").unwrap()), (was, word));
+        let reply = client.run("admin", doc! { "currentOp": 1, "op": "command" });
+        let own = reply.get_array("inprog").unwrap()[0].as_document().unwrap();
+        assert_eq!(own.get_str("class").unwrap(), word);
+        was = word;
+    }
 }

@@ -1,11 +1,12 @@
 //! The class of a request or task: whose latency counts more when there is not enough of the machine for all.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A class of service, ordered from least to most urgent.
 ///
 /// Decided once, where a request enters, and carried with it from there on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Class {
     /// Work nobody waits for: compaction, index builds, truncation, TTL deletion.
     Background,

@@ -193,6 +193,7 @@ error_codes! {
     361 CollectionUUIDMismatch,
     365 TemporarilyUnavailable,
     378 NonConformantBSON,
+    462 IngressRequestRateLimitExceeded,
     9001 SocketException,
     10003 CannotGrowDocumentInCappedNamespace,
     10058 LegacyNotPrimary,

@@ -9,6 +9,7 @@ use super::bounds;
 use super::fields::{self, Field, Fields};
 use super::host::HostAndPort;
 use super::leadership;
+use super::priority;
 use super::{Configuration, ConfigurationVersion, Member, MemberId, Settings, UNKNOWN_TERM};
 use baton_document::Number;
 use baton_types::{Error, ErrorCode, Result};
@@ -135,6 +136,7 @@ impl Settings {
             "getLastErrorModes": modes,
             "getLastErrorDefaults": { "w": 1, "wtimeout": 0 },
             "leadership": leadership::to_document(&self.leadership),
+            "priority": priority::to_document(&self.priority),
         };
         if let Some(set_id) = self.set_id {
             document.insert("replicaSetId", set_id);
@@ -251,6 +253,7 @@ fn parse_settings(document: &RawDocument) -> Result<Settings> {
             "leadership" => {
                 settings.leadership = field.document()?.map(leadership::parse).transpose()?.unwrap_or_default()
             }
+            "priority" => settings.priority = field.document()?.map(priority::parse).transpose()?.unwrap_or_default(),
             "replicaSetId" => {
                 settings.set_id = field.object_id()?;
                 settings.check_set_id()?;

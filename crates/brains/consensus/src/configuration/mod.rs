@@ -14,6 +14,7 @@ mod document;
 mod fields;
 mod host;
 mod leadership;
+mod priority;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -163,6 +164,8 @@ pub struct Settings {
     pub write_modes: BTreeMap<String, BTreeMap<String, u32>>,
     /// `leadership`: when leadership moves before heavy work, and to whom. Not a field of MongoDB's.
     pub leadership: baton_leadership::Settings,
+    /// `priority`: which requests are of which class, and what is done for that. Not a field of MongoDB's.
+    pub priority: baton_admission::Settings,
     /// `replicaSetId`: drawn when the set was initiated.
     pub set_id: Option<ObjectId>,
 }
@@ -178,6 +181,7 @@ impl Default for Settings {
             catch_up_takeover_delay: Some(Duration::from_secs(30)),
             write_modes: BTreeMap::new(),
             leadership: baton_leadership::Settings::default(),
+            priority: baton_admission::Settings::default(),
             set_id: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use baton_leadership::{Days, Mode, Ranking, TimeOfDay, Window};
-use baton_types::{Error, ErrorCode, TaskKind};
+use baton_types::{Class, Error, ErrorCode, TaskKind};
 use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use proptest::prelude::*;
 
@@ -107,6 +107,7 @@ fn a_minimal_configuration_gets_mongodbs_defaults_in_mongodbs_order_and_types() 
                 "refusalBound": 0.3,
                 "windows": [],
             },
+            "priority": { "mode": "full", "rules": [], "worstWaitMs": 1000 },
         },
     };
     // As bytes: the fields' order and types count.
@@ -706,8 +707,8 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     let timers = (1..i64::from(i32::MAX), 1..i64::from(i32::MAX), 1..i64::from(i32::MAX));
     let or_never = || prop::option::of((0..i64::from(i32::MAX)).prop_map(millis));
     let set_id = prop::option::of(prop::array::uniform12(1_u8..));
-    (any::<bool>(), timers, or_never(), or_never(), any_leadership(), set_id).prop_map(
-        |(chaining_allowed, timers, catch_up_timeout, catch_up_takeover_delay, leadership, set_id)| {
+    (any::<bool>(), timers, or_never(), or_never(), any_leadership(), any_priority(), set_id).prop_map(
+        |(chaining_allowed, timers, catch_up_timeout, catch_up_takeover_delay, leadership, priority, set_id)| {
             let (interval, timeout, election) = timers;
             Settings {
                 chaining_allowed,
@@ -718,8 +719,33 @@ fn any_settings() -> impl Strategy<Value = Settings> {
                 catch_up_takeover_delay,
                 write_modes: BTreeMap::new(),
                 leadership,
+                priority,
                 set_id: set_id.map(ObjectId::from_bytes),
             }
+        },
+    )
+}
+
+fn any_priority() -> impl Strategy<Value = baton_admission::Settings> {
+    let pattern = || prop::option::of("[a-z*]{1,8}");
+    let class = prop::sample::select(vec![Class::Low, Class::Normal, Class::High]);
+    let when = (pattern(), pattern(), pattern()).prop_map(|(app_name, ns, comment)| baton_admission::Match {
+        app_name,
+        ns,
+        comment,
+        ..baton_admission::Match::default()
+    });
+    let rule = (when, class).prop_map(|(when, class)| baton_admission::Rule { when, class });
+    let weight = || 1..=baton_admission::Weights::MAX;
+    let weights =
+        (weight(), weight(), weight()).prop_map(|(high, normal, low)| baton_admission::Weights { high, normal, low });
+    let modes = prop::sample::select(baton_admission::Mode::ALL.to_vec());
+    (modes, prop::collection::vec(rule, 0..4), prop::option::of(weights), 10..=60_000_u64).prop_map(
+        |(mode, rules, weights, ms)| baton_admission::Settings {
+            mode,
+            rules,
+            weights,
+            worst_wait: Duration::from_millis(ms),
         },
     )
 }

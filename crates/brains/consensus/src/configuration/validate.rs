@@ -6,6 +6,7 @@
 use super::bounds;
 use super::host::HostAndPort;
 use super::leadership;
+use super::priority;
 use super::{Configuration, MEMBERS_MAX, Member, Settings, VOTERS_MAX};
 use baton_types::{Error, ErrorCode, Result};
 use bson::oid::ObjectId;
@@ -178,6 +179,8 @@ impl Settings {
         check_is_whole("heartbeatTimeoutSecs", self.heartbeat_timeout, Duration::from_secs(secs.unsigned_abs()))?;
         self.leadership.validate()?;
         leadership::check_is_whole(&self.leadership)?;
+        self.priority.validate()?;
+        priority::check_is_whole(&self.priority)?;
         self.check_set_id()
     }
 

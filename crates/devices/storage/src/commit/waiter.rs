@@ -8,7 +8,7 @@
 
 use super::{CommitQueue, Durability};
 use crate::transaction::Transaction;
-use baton_types::{OpTime, Timestamp, must_not_unwind};
+use baton_types::{Class, OpTime, Timestamp, must_not_unwind};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -36,6 +36,10 @@ pub(super) struct Waiter {
     thread: Thread,
     end: Mutex<End>,
     pub durability: Durability,
+    /// Of whoever it is written for.
+    pub class: Class,
+    /// Whether it builds on nothing that stands in the queue, nor can anything that stands there mean to be before it.
+    pub may_pass: bool,
     pub transaction: Mutex<Option<Transaction>>,
     /// The last OpTime given to the transaction; valid once applied.
     timestamp: AtomicU64,
@@ -43,8 +47,11 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    pub fn new(transaction: Transaction, durability: Durability) -> Arc<Self> {
+    pub fn new(transaction: Transaction, durability: Durability, class: Class) -> Arc<Self> {
+        let may_pass = transaction.in_flight.as_ref().is_some_and(|ticket| !ticket.builds_on_another);
         Arc::new(Self {
+            class,
+            may_pass,
             state: AtomicU8::new(WAITING),
             thread: std::thread::current(),
             end: Mutex::new(End::Open),
@@ -53,6 +60,16 @@ impl Waiter {
             timestamp: AtomicU64::new(0),
             term: AtomicI64::new(0),
         })
+    }
+
+    /// Whether it may be written before those that came before it.
+    pub fn passes(&self) -> bool {
+        self.class == Class::High && self.may_pass
+    }
+
+    /// What of it is to be written, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.transaction.lock().as_ref().map_or(0, Transaction::bytes)
     }
 
     pub fn set_optime(&self, optime: OpTime) {

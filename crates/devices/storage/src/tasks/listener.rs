@@ -6,7 +6,7 @@
 
 use super::{Spent, TaskGuard, TaskKind, TaskRegistry};
 use crate::removal::Removal;
-use crate::slices::keep_long_slices;
+use baton_processor::keep_long_slices;
 use parking_lot::Mutex;
 use rust_rocksdb::event_listener::{CompactionJobInfo, DBCompactionReason, EventListener, FlushJobInfo};
 use std::collections::HashMap;

@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
     name: "aggregate",
-    flags: Flags::READ_CONCERN
+    flags: Flags::ADMITTED
+        .and(Flags::READ_CONCERN)
         .and(Flags::SNAPSHOT)
         .and(Flags::WRITE_CONCERN)
         .and(Flags::API_V1)

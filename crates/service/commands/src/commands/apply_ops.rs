@@ -12,6 +12,7 @@ use crate::ddl::{self, draw_uuid, indexes, options, replayed, specification};
 use crate::server::operations::Begin;
 use crate::server::{Operation, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_admission::Source;
 use baton_request::Fields;
 use baton_request::fields::{is_truthy, wrong_type};
 use baton_storage::{CarriedOut, Collection, Durability, EntryChange, LoggedCommand, Writer, updated};
@@ -80,6 +81,7 @@ pub fn apply_command(server: &Server, writer: Writer<'_>, entry: &RawDocument) -
             command: Some(entry),
             session: None,
             class: Class::Background,
+            source: Source::Default,
             max_time: None,
         },
     );

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
     name: "count",
-    flags: Flags::READ_CONCERN.and(Flags::API_V1).and(Flags::ON_COLLECTION),
+    flags: Flags::ADMITTED.and(Flags::READ_CONCERN).and(Flags::API_V1).and(Flags::ON_COLLECTION),
     help: "count objects in collection",
     mirrored_as: Some(mirroring::count),
     run,

@@ -7,6 +7,7 @@ use crate::call::{Call, Reply};
 use crate::server::operations::OperationState;
 use crate::server::{Client, Server};
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_admission::Source;
 use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_storage::tasks::Progress;
@@ -114,6 +115,7 @@ fn active(server: &Server, description: &str, client: Option<&Arc<Client>>, stat
     document.append(cstr!("op"), state.kind);
     document.append(cstr!("ns"), state.namespace());
     document.append(cstr!("class"), state.class.name());
+    append_priority(&mut document, state);
     match &state.command {
         Some(command) if !command.is_empty() => document.append(cstr!("command"), command.clone()),
         _ => document.append(cstr!("command"), rawdoc! { "$truncated": state.name }),
@@ -132,6 +134,16 @@ fn active(server: &Server, description: &str, client: Option<&Arc<Client>>, stat
     }
     document.append(cstr!("numYields"), 0);
     document
+}
+
+/// By whose word it is of its class, and how long it waited for its turn.
+fn append_priority(document: &mut RawDocumentBuf, state: &OperationState) {
+    let mut priority = rawdoc! { "source": state.source.name() };
+    if let Source::Rule(index) = state.source {
+        priority.append(cstr!("rule"), i64::try_from(index).unwrap_or(i64::MAX));
+    }
+    priority.append(cstr!("waitedMicros"), i64::try_from(state.waited.as_micros()).unwrap_or(i64::MAX));
+    document.append(cstr!("priority"), priority);
 }
 
 /// How far it is, and the seconds until the end of its phase, while that can be told.

@@ -21,7 +21,12 @@ use std::sync::Arc;
 pub const SPEC: CommandSpec = CommandSpec {
     name: "delete",
     kind: Kind::Delete,
-    flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    flags: Flags::ADMITTED
+        .and(Flags::WRITE_CONCERN)
+        .and(Flags::RETRYABLE)
+        .and(Flags::API_V1)
+        .and(Flags::WRITES)
+        .and(Flags::ON_COLLECTION),
     sequences: &["deletes"],
     help: "delete documents",
     run,

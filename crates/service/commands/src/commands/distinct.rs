@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
     name: "distinct",
-    flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::ON_COLLECTION),
+    flags: Flags::ADMITTED.and(Flags::READ_CONCERN).and(Flags::SNAPSHOT).and(Flags::ON_COLLECTION),
     help: "{ distinct : 'collection name' , key : 'a.b' , query : {} }",
     mirrored_as: Some(mirroring::distinct),
     run,

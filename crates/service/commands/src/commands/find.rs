@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub const SPEC: CommandSpec = CommandSpec {
     name: "find",
     kind: Kind::Query,
-    flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::API_V1).and(Flags::ON_COLLECTION),
+    flags: Flags::ADMITTED.and(Flags::READ_CONCERN).and(Flags::SNAPSHOT).and(Flags::API_V1).and(Flags::ON_COLLECTION),
     help: "query for documents",
     mirrored_as: Some(mirroring::find),
     run,

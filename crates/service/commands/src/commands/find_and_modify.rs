@@ -22,7 +22,12 @@ use std::sync::Arc;
 pub const SPEC: CommandSpec = CommandSpec {
     name: "findAndModify",
     aliases: &["findandmodify"],
-    flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    flags: Flags::ADMITTED
+        .and(Flags::WRITE_CONCERN)
+        .and(Flags::RETRYABLE)
+        .and(Flags::API_V1)
+        .and(Flags::WRITES)
+        .and(Flags::ON_COLLECTION),
     help: "{ findAndModify: \"collection\", query: {processed:false}, update: {$set: {processed:true}}, new: true }",
     mirrored_as: Some(mirroring::find_and_modify),
     run,

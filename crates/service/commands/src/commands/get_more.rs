@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub const SPEC: CommandSpec = CommandSpec {
     name: "getMore",
     kind: Kind::GetMore,
-    flags: Flags::READ_CONCERN.and(Flags::SNAPSHOT).and(Flags::API_V1).and(Flags::ANY_ROLE),
+    flags: Flags::ADMITTED.and(Flags::READ_CONCERN).and(Flags::SNAPSHOT).and(Flags::API_V1).and(Flags::ANY_ROLE),
     help: "retrieve more results from an existing cursor",
     run,
     ..DEFAULT

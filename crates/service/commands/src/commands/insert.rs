@@ -19,7 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const SPEC: CommandSpec = CommandSpec {
     name: "insert",
     kind: Kind::Insert,
-    flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    flags: Flags::ADMITTED
+        .and(Flags::WRITE_CONCERN)
+        .and(Flags::RETRYABLE)
+        .and(Flags::API_V1)
+        .and(Flags::WRITES)
+        .and(Flags::ON_COLLECTION),
     sequences: &["documents"],
     help: "insert documents",
     run,

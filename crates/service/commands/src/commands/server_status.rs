@@ -76,6 +76,7 @@ const SECTIONS: &[Section] = &[
     ("opcounters", |server, w| append_opcounters(w, cstr!("opcounters"), |kind| server.counters.operations(kind))),
     ("opcountersRepl", replication_figures::append_operations),
     ("electionMetrics", replication_figures::append_elections),
+    ("priority", |server, w| crate::priority::append_status(&server.priority, w)),
     ("repl", append_repl),
     ("restingOperations", |server, w| {
         // Requests that ran for long, and left the processors to others for so long.

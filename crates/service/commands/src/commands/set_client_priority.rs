@@ -1,9 +1,10 @@
-//! `setClientPriority`: the class of this connection's requests from now on. One of Baton's own commands.
+//! `setClientPriority`: the class of this session's requests from now on, or of this connection's. One of Baton's own commands.
 //!
-//! What it deliberately does not do yet: set another class than the one that everything has. Nothing distinguishes them, and
-//! the envelope refuses the others.
+//! A driver that sends a session's number with the command means that session, whichever of its connections carries what follows;
+//! without one it can only mean the connection.
 
 use crate::call::{Call, Reply};
+use crate::priority;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_types::{Error, Result};
 use bson::cstr;
@@ -12,8 +13,8 @@ use bson::cstr;
 pub const SPEC: CommandSpec = CommandSpec {
     name: "setClientPriority",
     flags: Flags::NONE,
-    help: "{ setClientPriority: 1, priority: 'normal' } sets the class of this connection's requests; 'high' and 'low' are \
-           not implemented yet.",
+    help: "{ setClientPriority: 1, priority: 'high' | 'normal' | 'low' } sets the class of this session's requests, or of this \
+           connection's if it has none.",
     run,
     ..DEFAULT
 };
@@ -24,8 +25,14 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let Some(class) = call.envelope.class else {
         return Err(Error::location(40414, "BSON field 'setClientPriority.priority' is missing but a required field"));
     };
-    reply.append(cstr!("was"), call.client.class().name());
-    call.client.set_class(class);
+    priority::check_privilege(call.client, class)?;
+    let (claimed, of) = match &call.session {
+        Some(session) => (&session.claimed, "session"),
+        None => (&call.client.claimed, "connection"),
+    };
+    reply.append(cstr!("was"), claimed.get().unwrap_or_default().name());
+    claimed.set(class);
     reply.append(cstr!("priority"), class.name());
+    reply.append(cstr!("of"), of);
     Ok(())
 }

@@ -23,7 +23,12 @@ use std::sync::Arc;
 pub const SPEC: CommandSpec = CommandSpec {
     name: "update",
     kind: Kind::Update,
-    flags: Flags::WRITE_CONCERN.and(Flags::RETRYABLE).and(Flags::API_V1).and(Flags::WRITES).and(Flags::ON_COLLECTION),
+    flags: Flags::ADMITTED
+        .and(Flags::WRITE_CONCERN)
+        .and(Flags::RETRYABLE)
+        .and(Flags::API_V1)
+        .and(Flags::WRITES)
+        .and(Flags::ON_COLLECTION),
     sequences: &["updates"],
     help: "update documents",
     mirrored_as: Some(mirroring::update),

@@ -29,8 +29,8 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
         call.client.announce(call.server.storage.tasks().admit_now(kind, of, 0));
     }
     call.server.client_tasks.work_here(call.client.connection.id);
-    call.client.set_class(Class::Background);
-    baton_storage::yield_to_clients();
+    call.client.claimed.set(Class::Background);
+    baton_processor::yield_to_clients();
     reply.append(cstr!("class"), Class::Background.name());
     Ok(())
 }

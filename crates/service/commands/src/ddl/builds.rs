@@ -18,9 +18,11 @@
 
 use crate::server::operations::Slot;
 use crate::server::{Begin, Operation, Server};
+use baton_admission::Source;
 use baton_consensus::index_build::{BuildInput, BuildPass, BuildSet, BuildTask, CommitQuorum, IndexBuild};
+use baton_processor::yield_to_clients;
 use baton_replay::{Bounds, Ended, Recorder, Recording};
-use baton_storage::{BuildOfSet, BuildPhase, FillPosition, IndexState, Pass, WriteGate, yield_to_clients};
+use baton_storage::{BuildOfSet, BuildPhase, FillPosition, IndexState, Pass, WriteGate};
 use baton_types::{Class, Error, ErrorCode, Result, Term, must_not_unwind};
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawArrayBuf, RawDocumentBuf, rawdoc};
@@ -347,6 +349,7 @@ impl Builder<'_> {
                 command: Some(&command),
                 session: None,
                 class: Class::Background,
+                source: Source::Default,
                 max_time: None,
             },
         )

@@ -42,7 +42,8 @@ impl Left {
 
     /// Waits for it after all.
     pub fn wait(self, call: &mut Call<'_>) {
-        let optime = self.placed.wait();
+        let placed = self.placed;
+        let optime = call.operation.paused(|| placed.wait());
         call.author.note(optime);
         call.newest = Some(optime);
         if let Some(session) = self.session {
@@ -86,6 +87,7 @@ struct Rest {
 impl Leaving {
     pub(super) fn new(call: Call<'_>, left: Left) -> Box<Self> {
         let (concern, retryable) = (call.write_concern(), call.is_retryable());
+        call.operation.pause();
         let rest = Rest {
             server: Arc::clone(call.server),
             client: Arc::clone(call.client),

@@ -1,8 +1,8 @@
 //! The one road from a request to its reply, with a file for each toll on it.
 //!
 //! ```text
-//!  name, envelope ─▶ checks ─▶ session ─▶ faults ─▶ cluster time ─▶ the command ─▶ write concern ─▶ the reply's end ─▶ aftermath
-//!  baton-request     checks.rs             faults.rs  waits.rs       commands/       waits.rs          ending.rs          aftermath.rs
+//!  name, envelope ─▶ checks ─▶ session ─▶ class, door ─▶ faults ─▶ cluster time ─▶ the command ─▶ write concern ─▶ the reply's end ─▶ aftermath
+//!  baton-request     checks.rs            admission.rs  faults.rs  waits.rs        commands/       waits.rs          ending.rs         aftermath.rs
 //! ```
 //!
 //! Afterwards the operation is counted and, if it was slow, logged.
@@ -11,6 +11,7 @@
 //! error document and leaves the connection usable, but for a panic, which closes it; nothing here depends on which command it is.
 //! What it deliberately does not do: touch the socket.
 
+mod admission;
 mod checks;
 mod ending;
 mod errors;
@@ -29,8 +30,8 @@ use crate::mirroring;
 use crate::server::failpoints::CommandFault;
 use crate::server::{Client, Server};
 use crate::table::{self, CommandSpec, Flags};
+use baton_processor::take_usual_slices;
 use baton_request::{Envelope, Fields, Kind};
-use baton_storage::take_usual_slices;
 use baton_types::{Error, ErrorCode, Result};
 use baton_wire::{ReplyBuilder, ReplyHead, Request};
 use bson::RawDocumentBuf;
@@ -68,6 +69,7 @@ pub fn dispatch(server: &Arc<Server>, client: &Arc<Client>, request: &Request<'_
     let attempted = catch_unwind(AssertUnwindSafe(|| attempt(server, client, request, out)));
     // A request that computed for long may have taken others.
     take_usual_slices();
+    server.priority.rest(client);
     match attempted {
         Ok(next) => next,
         Err(_) => {
@@ -156,6 +158,7 @@ fn carry_out<'a>(
         server.counters.count_operations(spec.kind, 1);
     }
     call.expire_on_demand();
+    admission::admit(&mut call, collection).map_err(bare)?;
     mirroring::mirror(&call);
     let result = run(&mut call, fault.unwrap_or_default(), builder);
     if let Ok(Outcome::Written(left)) = result {

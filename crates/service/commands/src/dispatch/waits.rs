@@ -41,7 +41,7 @@ pub(super) fn await_cluster_time(call: &mut Call<'_>) -> Result<()> {
                 replication.ask_primary_for_entry(time);
                 has_asked = true;
             }
-            queue.wait_applied_beyond(before, SLICE);
+            call.operation.paused(|| queue.wait_applied_beyond(before, SLICE));
             call.operation.check_interrupt()?;
         }
         if !server.topology.is_writable_primary() {
@@ -99,7 +99,7 @@ pub(super) fn await_replication(call: &Call<'_>) -> Option<Error> {
     let interrupted = || call.operation.check_interrupt();
     let (began, is_majority) = (Instant::now(), concern.w == Acknowledgement::Majority);
     let committed = if is_majority {
-        replication.waiters().await_majority(call.standing.era, written, until, interrupted)
+        call.operation.paused(|| replication.waiters().await_majority(call.standing.era, written, until, interrupted))
     } else {
         Ok(())
     };
@@ -109,7 +109,9 @@ pub(super) fn await_replication(call: &Call<'_>) -> Option<Error> {
             let message = "Primary stepped down while waiting for replication";
             Err(Error::new(ErrorCode::PrimarySteppedDown, message))
         }
-        Some(demand) => replication.await_members(demand, written, concern.wants_sync(), until, interrupted),
+        Some(demand) => call
+            .operation
+            .paused(|| replication.await_members(demand, written, concern.wants_sync(), until, interrupted)),
         None => Ok(()),
     });
     if is_majority && waited.is_ok() {

@@ -5,12 +5,14 @@
 
 use super::client_tasks::Place;
 use super::operations::{Operations, Slot, SlotGuard};
+use crate::priority::{ClaimedClass, KnownRules};
+use arc_swap::ArcSwapOption;
 use baton_storage::tasks::TaskGuard;
 use baton_types::{Class, Error, ErrorCode, MemoryAccount, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -43,7 +45,10 @@ pub struct Client {
     slot: SlotGuard,
     metadata: OnceLock<RawDocumentBuf>,
     app_name: OnceLock<String>,
-    class: AtomicU8,
+    /// What was said of the class of its requests.
+    pub(crate) claimed: ClaimedClass,
+    /// Which rules of the policy may apply to it.
+    pub(crate) known_rules: ArcSwapOption<KnownRules>,
     /// It has asked for something on its own account, and not only what member it talks to.
     served: AtomicBool,
     /// What a large reply holds until it is sent.
@@ -92,14 +97,9 @@ impl Client {
         self.app_name.get().map_or("", String::as_str)
     }
 
-    /// The class of its requests.
-    pub fn class(&self) -> Class {
-        match self.class.load(Ordering::Relaxed) {
-            0 => Class::Background,
-            1 => Class::Low,
-            3 => Class::High,
-            _ => Class::Normal,
-        }
+    /// Whether it is a member's that copies, or somebody else's for whom nobody waits.
+    pub fn is_background(&self) -> bool {
+        self.claimed.get() == Some(Class::Background)
     }
 
     /// It does this task, until it ends it or its connection ends.
@@ -124,17 +124,6 @@ impl Client {
         *self.task.lock() = Some(task);
     }
 
-    /// Sets the class of its requests from now on.
-    pub fn set_class(&self, class: Class) {
-        let code = match class {
-            Class::Background => 0,
-            Class::Low => 1,
-            Class::Normal => 2,
-            Class::High => 3,
-        };
-        self.class.store(code, Ordering::Relaxed);
-    }
-
     /// Takes the handshake's `client` document. A second one, even the same, is `ClientMetadataCannotBeMutated` (186).
     pub fn set_metadata(&self, document: &RawDocument) -> Result<()> {
         if self.metadata.get().is_some() {
@@ -145,6 +134,8 @@ impl Client {
         }
         let app_name = check_metadata(document)?;
         let _ = self.app_name.set(app_name.to_owned());
+        // What is known of the rules is of a client without a name.
+        self.known_rules.store(None);
         let _ = self.metadata.set(document.to_owned());
         Ok(())
     }
@@ -217,7 +208,8 @@ impl Clients {
             opened: SystemTime::now(),
             metadata: OnceLock::new(),
             app_name: OnceLock::new(),
-            class: AtomicU8::new(2),
+            claimed: ClaimedClass::default(),
+            known_rules: ArcSwapOption::default(),
             served: AtomicBool::new(false),
             reply_memory: Mutex::default(),
             places: Mutex::default(),

@@ -438,6 +438,7 @@ fn interrupt(entry: &mut Entry) {
 mod tests {
     use super::super::operations::{Begin, Operations};
     use super::*;
+    use baton_admission::Source;
     use baton_types::Class;
 
     struct Three(i32);
@@ -484,6 +485,7 @@ mod tests {
                 command: None,
                 session: None,
                 class: Class::Normal,
+                source: Source::Default,
                 max_time: None,
             },
         )

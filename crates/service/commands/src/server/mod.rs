@@ -133,6 +133,8 @@ pub struct Server {
     pub parameters: parameters::Values,
     /// The concerns of commands that name none.
     pub defaults: defaults::DefaultConcerns,
+    /// What is done for the classes of requests.
+    pub priority: crate::priority::Priority,
     /// Faults on demand.
     pub fail_points: failpoints::FailPoints,
     /// What is slow.
@@ -205,6 +207,7 @@ impl Server {
             counters: Counters::new(crate::table::COMMANDS.len()),
             parameters: parameters::Values::default(),
             defaults: defaults::DefaultConcerns::default(),
+            priority: crate::priority::Priority::new(),
             fail_points: failpoints::FailPoints::default(),
             profiler: profiler::Profiler::new(parts.slow_ms, parts.profile_level),
             spill_space: Arc::new(parts.storage.spills().clone()),

@@ -8,6 +8,8 @@
 //! What it deliberately does not do: stop anything by force. An operation ends when it asks
 //! [`Operation::check_interrupt`], which everything that can take long does.
 
+use crate::priority::Pass;
+use baton_admission::Source;
 use baton_request::SessionId;
 use baton_storage::tasks::Progress;
 use baton_types::{Class, Error, ErrorCode, Interruption, Result};
@@ -41,6 +43,10 @@ pub struct OperationState {
     pub session: Option<SessionId>,
     /// Its class.
     pub class: Class,
+    /// By whose word it is of that.
+    pub source: Source,
+    /// How long it waited before it began.
+    pub waited: Duration,
     /// When it began.
     pub started: Instant,
     /// The same by the wall clock.
@@ -76,6 +82,8 @@ struct Running {
     command: Vec<u8>,
     session: Option<SessionId>,
     class: Class,
+    source: Source,
+    waited: Duration,
     started: Instant,
     deadline: Option<Instant>,
     plan_summary: Option<String>,
@@ -105,6 +113,8 @@ impl Slot {
             command: Vec::new(),
             session: None,
             class: Class::Normal,
+            source: Source::Default,
+            waited: Duration::ZERO,
             started: Instant::now(),
             deadline: None,
             plan_summary: None,
@@ -133,6 +143,8 @@ impl Slot {
             command: RawDocumentBuf::from_bytes(running.command.clone()).ok(),
             session: running.session,
             class: running.class,
+            source: running.source,
+            waited: running.waited,
             started: running.started,
             started_wall: SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH),
             deadline: running.deadline,
@@ -171,6 +183,8 @@ pub struct Begin<'a> {
     pub session: Option<SessionId>,
     /// Its class.
     pub class: Class,
+    /// By whose word it is of that.
+    pub source: Source,
     /// How long it may take.
     pub max_time: Option<Duration>,
 }
@@ -187,15 +201,39 @@ pub struct Operation {
     deadline: Option<Instant>,
     /// What it spent waiting for something to happen, in microseconds.
     idle_us: AtomicU64,
+    /// That it was let in, if it was counted; given back with its end.
+    pass: Option<Pass>,
 }
 
 impl Operation {
     /// Runs `wait`, which waits for something that may happen at any time or never: that is not the operation's work.
     pub fn idle<T>(&self, wait: impl FnOnce() -> T) -> T {
         let began = Instant::now();
-        let outcome = wait();
+        let outcome = self.paused(wait);
         self.idle_us.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
         outcome
+    }
+
+    /// Runs `wait`, which needs no processor: others may have its place meanwhile.
+    pub(crate) fn paused<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let Some(pass) = &self.pass else { return wait() };
+        pass.pause();
+        let outcome = wait();
+        pass.resume();
+        outcome
+    }
+
+    /// It needs no processor any more, but for what others do to end it.
+    pub(crate) fn pause(&self) {
+        self.pass.iter().for_each(Pass::pause);
+    }
+
+    /// It was let in, after so long.
+    pub(crate) fn let_in(&mut self, pass: Option<Pass>, waited: Duration) {
+        self.pass = pass;
+        let mut running = self.slot.running.lock();
+        running.waited = waited;
+        running.message = None;
     }
 
     /// How long it has worked: the time since its start, but for what it spent in [`Self::idle`].
@@ -365,6 +403,8 @@ impl Operations {
             }
             running.session = begin.session;
             running.class = begin.class;
+            running.source = begin.source;
+            running.waited = Duration::ZERO;
             running.started = started;
             running.deadline = deadline;
             running.plan_summary = None;
@@ -374,7 +414,15 @@ impl Operations {
             slot.interrupt.store(self.shutting_down.load(Ordering::Relaxed), Ordering::Relaxed);
             slot.id.store(id, Ordering::Relaxed);
         }
-        Operation { slot: slot.clone(), id, started, class: begin.class, deadline, idle_us: AtomicU64::new(0) }
+        Operation {
+            slot: slot.clone(),
+            id,
+            started,
+            class: begin.class,
+            deadline,
+            idle_us: AtomicU64::new(0),
+            pass: None,
+        }
     }
 
     fn new_id(&self) -> u32 {
@@ -431,6 +479,7 @@ mod tests {
             command: None,
             session: Some(SessionId([1; 16])),
             class: Class::Normal,
+            source: Source::Default,
             max_time,
         }
     }

@@ -4,6 +4,7 @@
 //! What it deliberately does not do: keep what must survive a restart. The record of a session's retryable writes is the
 //! storage's (`Storage::session`).
 
+use crate::priority::ClaimedClass;
 use ahash::RandomState;
 use baton_request::SessionId;
 use baton_types::{Error, ErrorCode, Result};
@@ -24,6 +25,8 @@ const SHARD_COUNT: usize = 16;
 pub struct Session {
     /// The client's number for it.
     pub id: SessionId,
+    /// What was said of the class of its requests.
+    pub(crate) claimed: ClaimedClass,
     /// In milliseconds since the registry was made.
     last_use_ms: AtomicU64,
 }
@@ -69,7 +72,7 @@ impl Sessions {
                 "Unable to add session into the cache because the number of active sessions is too high",
             ));
         }
-        let session = Arc::new(Session { id, last_use_ms: AtomicU64::new(now_ms) });
+        let session = Arc::new(Session { id, claimed: ClaimedClass::default(), last_use_ms: AtomicU64::new(now_ms) });
         shard.insert(id, session.clone());
         Ok(session)
     }

@@ -50,7 +50,7 @@ pub fn has_long_slices() -> bool {
 }
 
 /// The calling thread computes for long until it ends.
-pub(crate) fn keep_long_slices() {
+pub fn keep_long_slices() {
     take_long_slices();
     SLICES.set(Slices::LongForGood);
 }
@@ -61,7 +61,7 @@ fn change(from: Slices, to: Slices, slice: Duration) {
     }
     SLICES.set(to);
     if let Err(error) = set_slice(slice) {
-        tracing::debug!(component = "STORAGE", error = %error, "The kernel does not change a thread's slices");
+        tracing::debug!(component = "PROCESSOR", error = %error, "The kernel does not change a thread's slices");
     }
 }
 

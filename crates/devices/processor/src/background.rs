@@ -3,6 +3,7 @@
 //! What it deliberately does not do: give a thread its weight back. That takes a privilege which a member need not have, so a
 //! thread works in the background until it ends.
 
+use crate::niceness::be_at_least_as_nice_as;
 use crate::slices::keep_long_slices;
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
@@ -15,13 +16,7 @@ const NICENESS: i32 = 10;
 /// take, too: it gives them back soon however busy the processors are.
 pub fn yield_to_clients() {
     keep_long_slices();
-    // Of "the calling process", which for Linux is the calling thread.
-    let now = rustix::process::getpriority_process(None).unwrap_or(0);
-    if now < NICENESS
-        && let Err(error) = rustix::process::setpriority_process(None, NICENESS)
-    {
-        tracing::warn!(component = "STORAGE", error = %error, "A background thread weighs as much as a client's");
-    }
+    be_at_least_as_nice_as(NICENESS);
 }
 
 /// From now on the calling thread has only such time as nobody else wants (`SCHED_IDLE`). For a thread whose locks no client waits
@@ -30,7 +25,7 @@ pub fn yield_to_clients() {
 pub fn work_when_idle() {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
-        tracing::warn!(component = "STORAGE", error = ?error, "A background thread weighs as much as a client's");
+        tracing::warn!(component = "PROCESSOR", error = ?error, "A background thread weighs as much as a client's");
     }
 }
 

@@ -1,0 +1,369 @@
+//! The door: who begins, who waits, who is refused.
+//!
+//! A request *arrives*, *begins* at once or after a wait, may *pause* while it waits for a disk, a lock or other members, and *leaves* when
+//! its reply is sent. It is *present* from its beginning to its leaving, and *computes* while it is present and does not pause.
+//!
+//! | mode | a request begins when |
+//! |---|---|
+//! | `off`, `nice` | it arrives |
+//! | `checkpoint`, `both` | none of a higher class is present |
+//! | `full` | fewer of its own and higher classes compute than the limit is, which follows the processors |
+//! | `full` with weights | fewer of all classes compute than the limit is, and its class has had less than its share |
+//!
+//! Invariants:
+//! - Who waits begins, or is refused, before the worst wait is over, in every mode: the runtime sees to it that [`Admission::next_due`]
+//!   is kept. Those whose own deadline is nearer are refused, or give up, by that.
+//! - In strict order nobody begins while one of a higher class who could begin waits, but at the end of his own wait.
+//! - Who has begun is not stopped, and who goes on after a pause does not wait for a place: he may hold what others wait for. So nobody
+//!   waits for a place who could be waited for, and there are no cycles.
+//! - No more than [`WAITING_MAX`] wait. Who is refused for that is the last that came of the lowest class.
+//!
+//! What it deliberately does not do: know what a request is, or keep those who have begun. Who has begun as something leaves as that.
+
+use crate::estimates::Estimate;
+use crate::limit::Limit;
+use crate::mutant::Mutant;
+use crate::queue::{Queue, Waiting};
+use crate::settings::{Mode, Settings};
+use baton_types::Class;
+use std::time::Duration;
+
+/// A point in time: since the process began, by a monotone clock.
+pub type Moment = Duration;
+
+/// Names one request. Who comes later has a higher one.
+pub type Ticket = u64;
+
+/// The most that wait; who comes beyond that is refused, or somebody of a lower class.
+pub const WAITING_MAX: usize = 4096;
+
+/// What a class that has weight 1 advances by when one of it begins.
+const STRIDE: u64 = 1 << 20;
+
+/// A request at the door.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Its name.
+    pub ticket: Ticket,
+    /// Its class.
+    pub class: Class,
+    /// When it is of no use any more.
+    pub deadline: Option<Moment>,
+    /// How long it will take.
+    pub estimate: Estimate,
+}
+
+/// What the machine is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A request is at the door.
+    Arrives(Arrival),
+    /// One that waits was killed, or its time is up, or its client has gone.
+    GivesUp(Ticket),
+    /// One that began as this class does not compute for now.
+    Pauses(Class),
+    /// It computes again.
+    Resumes(Class),
+    /// One that began as this class is over; `paused`: it did not compute in the end.
+    Leaves {
+        /// What it began as.
+        class: Class,
+        /// Whether it paused, and did not resume.
+        paused: bool,
+    },
+    /// So much of the processors was idle, of 1, since this was last told.
+    Measured {
+        /// That share.
+        idle: f64,
+    },
+    /// There are other settings.
+    Configured(Settings),
+    /// It is time to look again.
+    Wakes,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It could not be over by its deadline.
+    Deadline,
+    /// Too many wait.
+    Overload,
+}
+
+/// What the machine asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The request begins.
+    Begin {
+        /// Which.
+        ticket: Ticket,
+        /// Of which class it is.
+        class: Class,
+        /// What it begins as: that, or a higher one if its wait was at its end. It pauses, resumes and leaves as this.
+        serves_as: Class,
+        /// How long it has waited.
+        waited: Duration,
+        /// Its wait was at its end.
+        aged: bool,
+    },
+    /// The request is refused.
+    Refuse {
+        /// Which.
+        ticket: Ticket,
+        /// Of which class it was.
+        class: Class,
+        /// How long it has waited.
+        waited: Duration,
+        /// Why.
+        why: Refusal,
+    },
+}
+
+/// How many there are, by class: low, normal, high.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// At the door.
+    pub waiting: [usize; 3],
+    /// Begun, and not over.
+    pub present: [usize; 3],
+    /// Of these, who compute.
+    pub computing: [usize; 3],
+    /// How many may compute at once.
+    pub limit: usize,
+}
+
+/// The three classes of clients, lowest first, as they are counted.
+const RANKS: [usize; 3] = [0, 1, 2];
+
+fn rank(class: Class) -> usize {
+    match class {
+        Class::Background | Class::Low => 0,
+        Class::Normal => 1,
+        Class::High => 2,
+    }
+}
+
+/// See the file's header.
+#[derive(Debug)]
+pub struct Admission {
+    settings: Settings,
+    limit: Limit,
+    now: Moment,
+    queues: [Queue; 3],
+    present: [usize; 3],
+    computing: [usize; 3],
+    /// With weights: how far each class has come.
+    passes: [u64; 3],
+    /// Whether anybody had to wait since processors were measured last.
+    has_waited: bool,
+    #[cfg(feature = "mutants")]
+    mutant: Mutant,
+}
+
+impl Admission {
+    /// A door before so many processors.
+    pub fn new(settings: Settings, processors: usize) -> Self {
+        Self {
+            settings,
+            limit: Limit::new(processors),
+            now: Moment::ZERO,
+            queues: Default::default(),
+            present: [0; 3],
+            computing: [0; 3],
+            passes: [0; 3],
+            has_waited: false,
+            #[cfg(feature = "mutants")]
+            mutant: Mutant::None,
+        }
+    }
+
+    /// Takes an input, and adds what it leads to.
+    pub fn step(&mut self, now: Moment, input: Input, effects: &mut Vec<Effect>) {
+        self.now = self.now.max(now);
+        match input {
+            Input::Arrives(arrival) => self.arrive(arrival, effects),
+            Input::GivesUp(ticket) => {
+                if !self.is_mutant(Mutant::ForgetsNobody) {
+                    let _ = self.queues.iter_mut().find_map(|queue| queue.remove(ticket));
+                }
+            }
+            Input::Pauses(class) => {
+                if !self.is_mutant(Mutant::PausesInPlace) {
+                    self.computing[rank(class)] -= 1;
+                }
+            }
+            Input::Resumes(class) => {
+                if !self.is_mutant(Mutant::PausesInPlace) {
+                    self.computing[rank(class)] += 1;
+                }
+            }
+            Input::Leaves { class, paused } => {
+                if !self.is_mutant(Mutant::KeepsPlaces) {
+                    self.present[rank(class)] -= 1;
+                    if !paused || self.is_mutant(Mutant::PausesInPlace) {
+                        self.computing[rank(class)] -= 1;
+                    }
+                }
+            }
+            Input::Measured { idle } => {
+                let has_waited = std::mem::take(&mut self.has_waited) || self.waiting() > 0;
+                self.limit.measured(idle, has_waited);
+            }
+            Input::Configured(settings) => self.configure(settings),
+            Input::Wakes => {}
+        }
+        self.settle(effects);
+    }
+
+    /// When to [wake](Input::Wakes) it, if anybody waits who must not wait for ever.
+    pub fn next_due(&self) -> Option<Moment> {
+        self.queues.iter().filter_map(Queue::forced_at).min()
+    }
+
+    /// How many there are.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            waiting: RANKS.map(|rank| self.queues[rank].len()),
+            present: self.present,
+            computing: self.computing,
+            limit: self.limit.now(),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.queues.iter().map(Queue::len).sum()
+    }
+
+    fn configure(&mut self, settings: Settings) {
+        let worst_before = self.settings.worst_wait;
+        self.settings = settings;
+        if self.settings.worst_wait != worst_before {
+            for queue in &mut self.queues {
+                queue.rearrange(self.now, self.settings.worst_wait);
+            }
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival, effects: &mut Vec<Effect>) {
+        let Arrival { ticket, class, deadline, estimate } = arrival;
+        let (now, worst) = (self.now, self.settings.worst_wait);
+        let waiting =
+            Waiting { ticket, class, arrived: now, stated: deadline, deadline, estimate }.of_worst_wait(worst);
+        let of = rank(class);
+        if self.settings.mode.has_door() && waiting.is_hopeless(now) && !self.is_mutant(Mutant::BeginsTheHopeless) {
+            return self.refuse(&waiting, Refusal::Deadline, effects);
+        }
+        let is_free = self.queues[of..].iter().all(Queue::is_empty) && self.has_room(of);
+        if is_free && (self.settings.weights.is_none() || self.waiting() == 0) {
+            return self.begin(&waiting, false, effects);
+        }
+        if self.waiting() >= WAITING_MAX && !self.is_mutant(Mutant::NeverSheds) {
+            let lowest = self.queues[..of].iter_mut().find(|queue| !queue.is_empty());
+            let Some(shed) = lowest.and_then(|queue| queue.newest().and_then(|newest| queue.remove(newest))) else {
+                return self.refuse(&waiting, Refusal::Overload, effects);
+            };
+            self.refuse(&shed, Refusal::Overload, effects);
+        }
+        self.has_waited = true;
+        self.queues[of].push(waiting, now, worst);
+    }
+
+    /// Whether one of this class may begin by its mode, whoever waits.
+    fn has_room(&self, of: usize) -> bool {
+        match self.settings.mode {
+            Mode::Off | Mode::Nice => true,
+            Mode::Checkpoint | Mode::Both => self.present[of + 1..].iter().all(|count| *count == 0),
+            Mode::Full => {
+                let counted = if self.settings.weights.is_some() { &self.computing[..] } else { &self.computing[of..] };
+                counted.iter().sum::<usize>() < self.limit.now()
+            }
+        }
+    }
+
+    /// The class of which one begins next, if any may.
+    fn next_class(&self) -> Option<usize> {
+        let may = |of: &usize| !self.queues[*of].is_empty() && self.has_room(*of);
+        if self.is_mutant(Mutant::LowerFirst) {
+            return RANKS.into_iter().find(may);
+        }
+        if self.settings.weights.is_some() && self.settings.mode == Mode::Full {
+            return RANKS.into_iter().filter(may).min_by_key(|of| (self.passes[*of], 2 - *of));
+        }
+        RANKS.into_iter().rev().find(may)
+    }
+
+    fn settle(&mut self, effects: &mut Vec<Effect>) {
+        if self.waiting() == 0 {
+            return;
+        }
+        while let Some(of) = self.next_class() {
+            let queue = &self.queues[of];
+            let next = match self.is_mutant(Mutant::FirstComeFirstServed) {
+                true => queue.oldest(),
+                false => queue.next(self.now, self.limit.now()),
+            };
+            let Some(waiting) = next.and_then(|ticket| self.queues[of].remove(ticket)) else { return };
+            self.take_out(of, &waiting, false, effects);
+        }
+        if self.is_mutant(Mutant::NoBound) {
+            return;
+        }
+        for of in RANKS {
+            while self.queues[of].forced_at().is_some_and(|at| at <= self.now) {
+                let oldest = self.queues[of].oldest_patient();
+                let Some(waiting) = oldest.and_then(|ticket| self.queues[of].remove(ticket)) else { break };
+                self.take_out(of, &waiting, true, effects);
+            }
+        }
+    }
+
+    /// One who waited begins, or is hopeless.
+    fn take_out(&mut self, of: usize, waiting: &Waiting, aged: bool, effects: &mut Vec<Effect>) {
+        if waiting.is_hopeless(self.now) && !self.is_mutant(Mutant::BeginsTheHopeless) {
+            return self.refuse(waiting, Refusal::Deadline, effects);
+        }
+        self.begin(waiting, aged, effects);
+        self.queues[of].moved(self.now, self.settings.worst_wait);
+    }
+
+    fn begin(&mut self, waiting: &Waiting, aged: bool, effects: &mut Vec<Effect>) {
+        // Whose wait was at its end computes among the normal ones: to have begun is not enough.
+        let serves_as = if aged { waiting.class.max(Class::Normal) } else { waiting.class };
+        let of = rank(waiting.class);
+        if let Some(weights) = &self.settings.weights {
+            // Who was not here for a while does not catch up on what he did not ask for.
+            let least =
+                RANKS.into_iter().filter(|rank| !self.queues[*rank].is_empty()).map(|rank| self.passes[rank]).min();
+            let from = least.map_or(self.passes[of], |least| self.passes[of].max(least));
+            self.passes[of] = from + STRIDE / u64::from(weights.of(waiting.class).max(1));
+        }
+        self.present[rank(serves_as)] += 1;
+        self.computing[rank(serves_as)] += 1;
+        let Waiting { ticket, class, arrived, .. } = *waiting;
+        effects.push(Effect::Begin { ticket, class, serves_as, waited: self.now - arrived, aged });
+    }
+
+    fn refuse(&self, waiting: &Waiting, why: Refusal, effects: &mut Vec<Effect>) {
+        let waited = self.now - waiting.arrived;
+        effects.push(Effect::Refuse { ticket: waiting.ticket, class: waiting.class, waited, why });
+    }
+
+    /// Builds a fault in.
+    #[cfg(feature = "mutants")]
+    pub fn mutate(&mut self, mutant: Mutant) {
+        self.mutant = mutant;
+    }
+
+    /// Whether this is the mutant that the checkers are to catch. Never, in a member that anybody runs.
+    #[cfg(feature = "mutants")]
+    fn is_mutant(&self, mutant: Mutant) -> bool {
+        self.mutant == mutant
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is asked")]
+    fn is_mutant(&self, _: Mutant) -> bool {
+        false
+    }
+}

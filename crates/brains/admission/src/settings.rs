@@ -1,0 +1,183 @@
+//! `settings.priority` of a set's configuration, as values. Reading them from a document is the configuration's.
+//!
+//! Invariant: what [`Settings::validate`] passed is within the bounds that its errors name.
+
+use crate::rules::Rule;
+use baton_types::{Class, Error, ErrorCode, Result};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What is done for a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// Nothing: classes are shown, and no more.
+    Off,
+    /// Threads have the niceness of their requests' class.
+    Nice,
+    /// The paper's checkpoint: a request waits while one of a higher class is in progress, whatever that one waits for.
+    Checkpoint,
+    /// Niceness and the checkpoint: the paper's own.
+    Both,
+    /// Niceness, and a door at which those of a higher class are first, deadlines count, and nobody waits for who does not compute.
+    #[default]
+    Full,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 5] = [Self::Off, Self::Nice, Self::Checkpoint, Self::Both, Self::Full];
+
+    /// As in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Nice => "nice",
+            Self::Checkpoint => "checkpoint",
+            Self::Both => "both",
+            Self::Full => "full",
+        }
+    }
+
+    /// The mode of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Whether threads have the niceness of their requests.
+    pub fn is_nice(self) -> bool {
+        matches!(self, Self::Nice | Self::Both | Self::Full)
+    }
+
+    /// Whether requests may be made to wait before they begin.
+    pub fn has_door(self) -> bool {
+        matches!(self, Self::Checkpoint | Self::Both | Self::Full)
+    }
+}
+
+/// Shares of what begins, for who does not want that a higher class is always first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weights {
+    /// `high`.
+    pub high: u32,
+    /// `normal`.
+    pub normal: u32,
+    /// `low`.
+    pub low: u32,
+}
+
+impl Weights {
+    /// The largest.
+    pub const MAX: u32 = 10_000;
+
+    /// Of this class.
+    pub fn of(&self, class: Class) -> u32 {
+        match class {
+            Class::High => self.high,
+            Class::Normal => self.normal,
+            Class::Low | Class::Background => self.low,
+        }
+    }
+}
+
+/// See the file's header.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// `mode`.
+    pub mode: Mode,
+    /// `rules`: the first that matches says of which class a request is that says nothing itself.
+    pub rules: Vec<Rule>,
+    /// `weights`: shares instead of strict order.
+    pub weights: Option<Weights>,
+    /// `worstWaitMs`: no request waits longer than this before it begins, or is refused.
+    pub worst_wait: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { mode: Mode::default(), rules: Vec::new(), weights: None, worst_wait: Duration::from_secs(1) }
+    }
+}
+
+impl Settings {
+    /// The most rules.
+    pub const RULES_MAX: usize = 1000;
+    /// The longest pattern of a rule, in bytes.
+    pub const PATTERN_BYTES_MAX: usize = 512;
+    /// The shortest and the longest `worstWaitMs`.
+    pub const WORST_WAIT_MS: std::ops::RangeInclusive<u64> = 10..=60_000;
+
+    /// `BadValue` (2), naming the field, if a value is out of its range.
+    pub fn validate(&self) -> Result<()> {
+        if self.rules.len() > Self::RULES_MAX {
+            return Err(out_of_range("rules", &format!("{} entries", self.rules.len()), "at most 1000 entries"));
+        }
+        for (i, rule) in self.rules.iter().enumerate() {
+            for (field, pattern) in rule.when.patterns() {
+                if pattern.is_empty() || pattern.len() > Self::PATTERN_BYTES_MAX {
+                    let name = format!("rules.{i}.match.{field}");
+                    return Err(out_of_range(&name, &format!("{} bytes", pattern.len()), "1 to 512 bytes long"));
+                }
+            }
+        }
+        if let Some(weights) = &self.weights {
+            for (field, value) in [("high", weights.high), ("normal", weights.normal), ("low", weights.low)] {
+                if !(1..=Weights::MAX).contains(&value) {
+                    return Err(out_of_range(&format!("weights.{field}"), &value, "1 to 10000"));
+                }
+            }
+        }
+        let worst_wait_ms = u64::try_from(self.worst_wait.as_millis()).unwrap_or(u64::MAX);
+        if !Self::WORST_WAIT_MS.contains(&worst_wait_ms) {
+            return Err(out_of_range("worstWaitMs", &worst_wait_ms, "10 to 60000"));
+        }
+        Ok(())
+    }
+}
+
+fn out_of_range(field: &str, value: &dyn std::fmt::Display, range: &str) -> Error {
+    Error::new(ErrorCode::BadValue, format!("settings.priority.{field} must be {range}, but is {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Match;
+
+    fn refused(change: impl FnOnce(&mut Settings)) -> String {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let error = settings.validate().unwrap_err();
+        assert_eq!(error.code, ErrorCode::BadValue);
+        error.message.to_string()
+    }
+
+    fn rule(pattern: &str) -> Rule {
+        Rule { when: Match { app_name: Some(pattern.to_owned()), ..Match::default() }, class: Class::Low }
+    }
+
+    #[test]
+    fn the_defaults_are_valid_and_every_field_out_of_range_is_named() {
+        Settings::default().validate().unwrap();
+        Settings { rules: vec![rule("report*"); 1000], ..Settings::default() }.validate().unwrap();
+        let weights = Weights { high: 8, normal: 4, low: 1 };
+        Settings { weights: Some(weights), ..Settings::default() }.validate().unwrap();
+        let cases = [
+            ("rules", refused(|s| s.rules = vec![rule("a"); 1001])),
+            ("rules.1.match.appName", refused(|s| s.rules = vec![rule("a"), rule("")])),
+            ("rules.0.match.appName", refused(|s| s.rules = vec![rule(&"a".repeat(513))])),
+            ("weights.low", refused(|s| s.weights = Some(Weights { low: 0, ..weights }))),
+            ("weights.high", refused(|s| s.weights = Some(Weights { high: 10_001, ..weights }))),
+            ("worstWaitMs", refused(|s| s.worst_wait = Duration::from_millis(9))),
+            ("worstWaitMs", refused(|s| s.worst_wait = Duration::from_secs(61))),
+        ];
+        for (field, message) in cases {
+            assert!(message.starts_with(&format!("settings.priority.{field} must be ")), "{message}");
+        }
+    }
+
+    #[test]
+    fn modes_are_found_by_the_names_they_have() {
+        assert!(Mode::ALL.iter().all(|mode| Mode::from_name(mode.name()) == Some(*mode)));
+        assert_eq!(Mode::from_name("Off"), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! The niceness of threads that serve requests: as their class is, for as long as they serve one, and as that of whoever waits for them.
+//!
+//! | class | niceness |
+//! |---|---|
+//! | high | -20 |
+//! | normal | what the process began with, 0 as a rule |
+//! | low | 19 |
+//!
+//! To be less nice than the process takes a privilege (`CAP_SYS_NICE`, or `RLIMIT_NICE`), and to be so again after having been nicer
+//! takes it, too. So a process without it sets none at all, and [`right`] says so.
+//!
+//! Who waits for what another thread holds or does [lends](Bearer::lend) it his own niceness, for as long as he waits. Loans go
+//! from one who waits to one who does not wait for him, and nobody lends what he was lent but by waiting himself, so there are no circles:
+//! whoever waits in a circle would wait for ever without any loans.
+//!
+//! Invariants: a thread's niceness is its own or the least that it is lent, whichever is less; the kernel is told of changes alone, and
+//! of no thread that has ended.
+//!
+//! Source: `setpriority(2)` and `sched(7)`: for Linux niceness is a thread's, not a process's. Lending is priority inheritance (Sha,
+//! Rajkumar and Lehoczky, "Priority Inheritance Protocols", IEEE Transactions on Computers, 1990).
+
+use baton_types::Class;
+use parking_lot::Mutex;
+use rustix::process::{Pid, getpriority_process, setpriority_process};
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+
+const HIGH: i32 = -20;
+const LOW: i32 = 19;
+
+/// What a process may do about the niceness of its threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// All of it.
+    All,
+    /// Be nicer, and as nice as before again, but not less than that.
+    Lower,
+    /// Nothing that it could take back.
+    None,
+}
+
+impl Right {
+    /// As shown to users.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Lower => "lower",
+            Self::None => "none",
+        }
+    }
+}
+
+/// What the process began with, and what it may do: found out once, by a thread that ends with it.
+static STANDING: LazyLock<(i32, Right)> = LazyLock::new(|| {
+    let found_out = std::thread::spawn(|| {
+        let usual = getpriority_process(None).unwrap_or(0);
+        let right = if setpriority_process(None, HIGH).is_ok() && setpriority_process(None, usual).is_ok() {
+            Right::All
+        } else if setpriority_process(None, LOW).is_ok() && setpriority_process(None, usual).is_ok() {
+            Right::Lower
+        } else {
+            Right::None
+        };
+        (usual, right)
+    });
+    found_out.join().unwrap_or((0, Right::None))
+});
+
+/// What this process may do.
+pub fn right() -> Right {
+    STANDING.1
+}
+
+fn of(class: Class) -> i32 {
+    let (usual, right) = *STANDING;
+    match (class, right) {
+        (_, Right::None) | (Class::Normal | Class::Background, _) => usual,
+        (Class::High, Right::All) => HIGH,
+        (Class::High, Right::Lower) => usual,
+        (Class::Low, _) => LOW,
+    }
+}
+
+thread_local! {
+    static OWN: Owner = Owner(Bearer::new());
+}
+
+/// The calling thread serves a request of this class from now on.
+pub fn as_class(class: Class) {
+    if right() != Right::None {
+        OWN.with(|own| own.0.be(of(class)));
+    }
+}
+
+/// The calling thread is no nicer than one of this class from now on: what it does next may be for anybody of that.
+pub fn at_most_as_nice_as(class: Class) {
+    if right() != Right::None {
+        OWN.with(|own| own.0.be(own.0.own.load(Relaxed).min(of(class))));
+    }
+}
+
+/// The calling thread is nicer by itself from now on, if it is not so nice already.
+pub(crate) fn be_at_least_as_nice_as(niceness: i32) {
+    OWN.with(|own| own.0.be(own.0.own.load(Relaxed).max(niceness)));
+}
+
+/// The bearer of the calling thread's niceness.
+pub fn bearer() -> Arc<Bearer> {
+    OWN.with(|own| Arc::clone(&own.0))
+}
+
+/// The niceness of the calling thread, loans included.
+pub fn niceness() -> i32 {
+    OWN.with(|own| own.0.niceness())
+}
+
+/// Ends with its thread.
+struct Owner(Arc<Bearer>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.lent.lock().has_ended = true;
+    }
+}
+
+/// One thread's niceness, as others may see and lessen it.
+#[derive(Debug)]
+pub struct Bearer {
+    thread: Pid,
+    /// By itself.
+    own: AtomicI32,
+    /// By itself, or by what it is lent.
+    now: AtomicI32,
+    lent: Mutex<Lent>,
+}
+
+#[derive(Debug, Default)]
+struct Lent {
+    loans: SmallVec<[i32; 4]>,
+    has_ended: bool,
+}
+
+impl Bearer {
+    fn new() -> Arc<Self> {
+        let now = getpriority_process(None).unwrap_or(0);
+        let thread = rustix::thread::gettid();
+        Arc::new(Self { thread, own: AtomicI32::new(now), now: AtomicI32::new(now), lent: Mutex::default() })
+    }
+
+    /// What it is now.
+    pub fn niceness(&self) -> i32 {
+        self.now.load(Relaxed)
+    }
+
+    /// By itself it is this from now on. Only its own thread says so.
+    fn be(&self, niceness: i32) {
+        if self.own.load(Relaxed) != niceness {
+            let lent = self.lent.lock();
+            self.own.store(niceness, Relaxed);
+            self.settle(&lent);
+        }
+    }
+
+    /// One of this niceness waits for the thread, until the loan is dropped. Nothing, if the thread is no nicer than that.
+    pub fn lend(self: &Arc<Self>, niceness: i32) -> Option<Loan> {
+        if self.niceness() <= niceness || right() == Right::None {
+            return None;
+        }
+        let mut lent = self.lent.lock();
+        lent.loans.push(niceness);
+        self.settle(&lent);
+        drop(lent);
+        Some(Loan { to: Arc::clone(self), niceness })
+    }
+
+    /// The same, of one that is served as this class.
+    pub fn lend_as(self: &Arc<Self>, class: Class) -> Option<Loan> {
+        self.lend(of(class))
+    }
+
+    fn settle(&self, lent: &Lent) {
+        let wanted = lent.loans.iter().copied().chain([self.own.load(Relaxed)]).min().unwrap_or_default();
+        if wanted == self.niceness() || lent.has_ended {
+            return;
+        }
+        match setpriority_process(Some(self.thread), wanted) {
+            Ok(()) => self.now.store(wanted, Relaxed),
+            Err(error) => {
+                tracing::debug!(component = "PROCESSOR", error = %error, "The kernel does not change a thread's niceness");
+            }
+        }
+    }
+}
+
+/// See [`Bearer::lend`].
+#[derive(Debug)]
+#[must_use = "dropped, it is given back"]
+pub struct Loan {
+    to: Arc<Bearer>,
+    niceness: i32,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let mut lent = self.to.lent.lock();
+        if let Some(place) = lent.loans.iter().position(|loan| *loan == self.niceness) {
+            lent.loans.swap_remove(place);
+        }
+        self.to.settle(&lent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernels() -> i32 {
+        getpriority_process(None).unwrap()
+    }
+
+    fn on_a_thread_of_its_own(work: impl FnOnce() + Send) {
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+
+    #[test]
+    fn a_thread_is_as_nice_as_its_class_and_others_stay_as_they_are() {
+        let usual = kernels();
+        on_a_thread_of_its_own(|| {
+            as_class(Class::Normal);
+            assert_eq!(kernels(), usual);
+            for class in [Class::Low, Class::High, Class::Normal] {
+                as_class(class);
+                assert_eq!((kernels(), niceness()), (of(class), of(class)), "{class}");
+            }
+            as_class(Class::Low);
+            at_most_as_nice_as(Class::Normal);
+            assert_eq!(kernels(), usual);
+            as_class(Class::High);
+            at_most_as_nice_as(Class::Normal);
+            assert_eq!(kernels(), of(Class::High), "it is not nicer than that");
+        });
+        assert_eq!(kernels(), usual);
+    }
+
+    #[test]
+    fn without_the_right_nothing_is_changed_that_could_not_be_changed_back() {
+        match right() {
+            Right::All => assert!(of(Class::High) < of(Class::Normal) && of(Class::Normal) < of(Class::Low)),
+            Right::Lower => assert!(of(Class::High) == of(Class::Normal) && of(Class::Normal) < of(Class::Low)),
+            Right::None => assert!(of(Class::High) == of(Class::Low)),
+        }
+    }
+
+    #[test]
+    fn who_is_waited_for_has_the_least_niceness_of_those_who_wait_until_they_do_not() {
+        on_a_thread_of_its_own(|| {
+            as_class(Class::Low);
+            let bearer = bearer();
+            let of_normal = bearer.lend(of(Class::Normal));
+            assert_eq!(kernels(), of(Class::Normal));
+            let of_high = bearer.lend(of(Class::High));
+            assert_eq!(kernels(), of(Class::High));
+            assert!(bearer.lend(of(Class::Low)).is_none(), "it is less nice already");
+            as_class(Class::Normal);
+            assert_eq!(kernels(), of(Class::High), "whatever it is by itself");
+            drop(of_high);
+            assert_eq!(kernels(), of(Class::Normal));
+            as_class(Class::Low);
+            assert_eq!(kernels(), of(Class::Normal));
+            drop(of_normal);
+            assert_eq!(kernels(), of(Class::Low));
+        });
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_is_left_alone() {
+        let bearer = std::thread::spawn(|| {
+            as_class(Class::Low);
+            bearer()
+        });
+        let bearer = bearer.join().unwrap();
+        let before = bearer.niceness();
+        drop(bearer.lend(of(Class::High)));
+        assert_eq!(bearer.niceness(), before);
+    }
+}

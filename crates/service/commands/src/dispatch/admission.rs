@@ -1,0 +1,64 @@
+//! The door: a request takes its class's niceness, and may have to wait for its turn.
+//!
+//! Invariant: whoever waits here holds nothing that others could wait for: it has begun nothing but its operation.
+
+use crate::call::Call;
+use crate::priority::{self, Visitor};
+use crate::table::Flags;
+use baton_types::{Class, Error, ErrorCode, Result};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+/// Of commands and names, to tell kinds of requests apart.
+static KINDS: LazyLock<ahash::RandomState> = LazyLock::new(ahash::RandomState::new);
+
+/// Returns when the request may begin.
+pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
+    let class = call.operation.class;
+    if call.envelope.class.is_some() {
+        priority::check_privilege(call.client, class)?;
+    }
+    let server = call.server;
+    server.priority.serve_as(class);
+    if !call.spec.flags.has(Flags::ADMITTED) || class == Class::Background || call.envelope.db == "local" {
+        return Ok(());
+    }
+    let operation = &call.operation;
+    // Once in so many looks: a client that has gone is noticed, and not asked after each time.
+    let check = || {
+        operation.check_interrupt()?;
+        match (call.client.connection.is_connected)() {
+            true => Ok(()),
+            false => {
+                Err(Error::new(ErrorCode::ClientDisconnect, "operation was interrupted because a client disconnected"))
+            }
+        }
+    };
+    let waits = || operation.waits_for("waiting for its turn: requests of its class or of higher ones are in progress");
+    let visitor = Visitor {
+        class,
+        deadline: operation.deadline(),
+        kind: kind_of(call, collection),
+        check: &check,
+        waits: &waits,
+    };
+    let began = Instant::now();
+    let Some(pass) = server.priority.door.enter(&visitor)? else { return Ok(()) };
+    let served_as = pass.serves_as();
+    let waited = began.elapsed();
+    call.operation.let_in(Some(pass), waited);
+    if served_as != class {
+        server.priority.serve_as(served_as);
+    }
+    Ok(())
+}
+
+/// Requests that have the same command and collection take about the same time, unless others say more of theirs.
+fn kind_of(call: &Call<'_>, collection: &str) -> u64 {
+    let mut hasher = KINDS.build_hasher();
+    call.spec.name.hash(&mut hasher);
+    call.envelope.db.hash(&mut hasher);
+    collection.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,511 @@
+//! The door: who asks, and what `baton_admission` says of him, carried out with threads that wait.
+//!
+//! Check-in is [`Door::enter`], check-out is the end of a [`Pass`]. In between a pass can be put aside while its request does not
+//! compute ([`Pass::pause`]).
+//!
+//! As long as all are normal and none is in a hurry there is nothing to tell apart: then nobody is counted, and a request costs one look at
+//! a flag. The first that differs *engages* the door, which is so until none has differed for a while. Who was let in uncounted before is
+//! soon gone.
+//!
+//! Invariants: who was let in counted is counted off, once, whatever becomes of him; who waits is told once, or gives up by himself;
+//! nobody is told while the door is locked; whoever waits looks ten times a second whether he still is to.
+//! What it deliberately does not do: decide.
+
+use super::figures::Figures;
+use baton_admission::{Admission, Arrival, Counts, Effect, Estimates, Input, Moment, Refusal, Settings, Ticket};
+use baton_processor::Idleness;
+use baton_types::{Class, Error, ErrorCode, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How often one who waits looks whether he still is to.
+const SLICE: Duration = Duration::from_millis(100);
+/// How often it is looked how much of the processors is idle, while the door is engaged.
+const MEASURED_EVERY: Duration = Duration::from_millis(100);
+/// After so long without one that differs nobody is counted any more.
+const ENGAGED_FOR: Duration = Duration::from_secs(1);
+/// A deadline that is further away than this is no hurry.
+const HURRY_MAX: Duration = Duration::from_secs(5);
+
+/// One who is at the door.
+pub(crate) struct Visitor<'v> {
+    pub class: Class,
+    /// `maxTimeMS`, from the request's arrival on.
+    pub deadline: Option<Instant>,
+    /// Equal for requests that take about the same time.
+    pub kind: u64,
+    /// Whether he is still to wait.
+    pub check: &'v dyn Fn() -> Result<()>,
+    /// Told before he waits.
+    pub waits: &'v dyn Fn(),
+}
+
+/// What one who waits is told.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Begin(Class),
+    Refused(Refusal),
+}
+
+/// Where one who waits hears.
+#[derive(Default)]
+struct Waiter {
+    told: Mutex<Option<Told>>,
+    heard: Condvar,
+}
+
+struct State {
+    admission: Admission,
+    effects: Vec<Effect>,
+    waiters: HashMap<Ticket, Arc<Waiter>>,
+    next_ticket: Ticket,
+    estimates: Estimates,
+    figures: Figures,
+    /// When one last came that differs.
+    differed: Option<Instant>,
+    /// Until when who looks after the door rests.
+    tended_at: Option<Moment>,
+    stopping: bool,
+}
+
+/// See the file's header.
+pub(crate) struct Door {
+    began: Instant,
+    /// Whether anybody may be made to wait, by the mode.
+    is_there: AtomicBool,
+    engaged: AtomicBool,
+    state: Mutex<State>,
+    tend: Condvar,
+}
+
+impl Door {
+    pub fn new(settings: Settings) -> Arc<Self> {
+        let processors = Idleness::default().processors();
+        Arc::new(Self {
+            began: Instant::now(),
+            is_there: AtomicBool::new(settings.mode.has_door()),
+            engaged: AtomicBool::new(false),
+            state: Mutex::new(State {
+                admission: Admission::new(settings, processors),
+                effects: Vec::new(),
+                waiters: HashMap::new(),
+                next_ticket: 0,
+                estimates: Estimates::default(),
+                figures: Figures::default(),
+                differed: None,
+                tended_at: None,
+                stopping: false,
+            }),
+            tend: Condvar::new(),
+        })
+    }
+
+    fn now(&self) -> Moment {
+        self.began.elapsed()
+    }
+
+    /// There are other settings.
+    pub fn configure(&self, settings: &Settings) {
+        self.is_there.store(settings.mode.has_door(), Relaxed);
+        self.step(self.state.lock(), Input::Configured(settings.clone()));
+    }
+
+    /// Check-in: returns when the request may begin; with nothing, if nobody is counted.
+    ///
+    /// # Errors
+    /// `MaxTimeMSExpired` (50) if it could not be over by its deadline, `IngressRequestRateLimitExceeded` (462) if too many wait, and what
+    /// the visitor's own check says.
+    pub fn enter(self: &Arc<Self>, visitor: &Visitor<'_>) -> Result<Option<Pass>> {
+        if !self.is_there.load(Relaxed) {
+            return Ok(None);
+        }
+        let deadline = visitor.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let deadline = deadline.filter(|left| *left < HURRY_MAX);
+        let differs = visitor.class != Class::Normal || deadline.is_some();
+        if !differs && !self.engaged.load(Relaxed) {
+            return Ok(None);
+        }
+        let mut state = self.state.lock();
+        if differs {
+            state.differed = Some(Instant::now());
+            if !self.engaged.swap(true, Relaxed) {
+                self.tend.notify_one();
+            }
+        }
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        let waiter = Arc::new(Waiter::default());
+        state.waiters.insert(ticket, Arc::clone(&waiter));
+        let arrival = Arrival {
+            ticket,
+            class: visitor.class,
+            deadline: deadline.map(|left| self.now() + left),
+            estimate: state.estimates.of(visitor.kind),
+        };
+        self.step(state, Input::Arrives(arrival));
+        let told_at_once = waiter.told.lock().take();
+        let told = match told_at_once {
+            Some(told) => told,
+            None => self.wait(ticket, &waiter, visitor)?,
+        };
+        match told {
+            Told::Begin(serves_as) => Ok(Some(Pass {
+                door: Arc::clone(self),
+                class: visitor.class,
+                serves_as,
+                kind: visitor.kind,
+                began: Instant::now(),
+                paused: AtomicBool::new(false),
+            })),
+            Told::Refused(why) => Err(refusal(why)),
+        }
+    }
+
+    /// Waits until the visitor is told, or is not to wait any more.
+    fn wait(&self, ticket: Ticket, waiter: &Waiter, visitor: &Visitor<'_>) -> Result<Told> {
+        (visitor.waits)();
+        let began = Instant::now();
+        loop {
+            let slice = Instant::now() + SLICE;
+            let slice = visitor.deadline.map_or(slice, |deadline| slice.min(deadline));
+            let mut told = waiter.told.lock();
+            if told.is_none() {
+                waiter.heard.wait_until(&mut told, slice);
+            }
+            if let Some(told) = told.take() {
+                return Ok(told);
+            }
+            drop(told);
+            let Err(error) = (visitor.check)() else { continue };
+            let mut state = self.state.lock();
+            let told_meanwhile = waiter.told.lock().take();
+            let input = match told_meanwhile {
+                // He was let in just now, and does not come.
+                Some(Told::Begin(class)) => Input::Leaves { class, paused: false },
+                Some(Told::Refused(_)) => return Err(error),
+                None => Input::GivesUp(ticket),
+            };
+            state.waiters.remove(&ticket);
+            state.figures.gave_up(visitor.class, began.elapsed());
+            self.step(state, input);
+            return Err(error);
+        }
+    }
+
+    /// Steps the machine, and tells whoever is concerned.
+    fn step(&self, mut state: MutexGuard<'_, State>, input: Input) {
+        let now = self.now();
+        let mut effects = std::mem::take(&mut state.effects);
+        state.admission.step(now, input, &mut effects);
+        let mut told = smallvec::SmallVec::<[(Arc<Waiter>, Told); 4]>::new();
+        for effect in effects.drain(..) {
+            let (ticket, tell) = match effect {
+                Effect::Begin { ticket, class, serves_as, waited, aged } => {
+                    state.figures.began(class, (waited > Duration::ZERO).then_some(waited), aged);
+                    (ticket, Told::Begin(serves_as))
+                }
+                Effect::Refuse { ticket, class, waited, why } => {
+                    state.figures.refused(class, why, waited);
+                    (ticket, Told::Refused(why))
+                }
+            };
+            if let Some(waiter) = state.waiters.remove(&ticket) {
+                // Before the door is open again: who gives up looks there while it is locked.
+                *waiter.told.lock() = Some(tell);
+                told.push((waiter, tell));
+            }
+        }
+        state.effects = effects;
+        let due = state.admission.next_due();
+        if due.is_some_and(|due| state.tended_at.is_none_or(|at| due < at)) {
+            self.tend.notify_one();
+        }
+        drop(state);
+        for (waiter, _) in told {
+            waiter.heard.notify_one();
+        }
+    }
+
+    /// Looks after those who wait, until [`Self::stop`].
+    pub fn tend(&self) {
+        let mut idleness = Idleness::default();
+        let mut measured = Instant::now();
+        loop {
+            let mut state = self.state.lock();
+            if state.stopping {
+                return;
+            }
+            let is_engaged = self.engaged.load(Relaxed);
+            let due = state.admission.next_due();
+            let measures_at = is_engaged.then(|| (measured + MEASURED_EVERY).saturating_duration_since(self.began));
+            let until = due.into_iter().chain(measures_at).min();
+            let now = self.now();
+            match until {
+                Some(until) if until <= now => {}
+                Some(until) => {
+                    state.tended_at = Some(until);
+                    self.tend.wait_until(&mut state, self.began + until);
+                    continue;
+                }
+                None => {
+                    state.tended_at = None;
+                    self.tend.wait(&mut state);
+                    // What nobody measured is not known.
+                    measured = Instant::now();
+                    let _ = idleness.since_last();
+                    continue;
+                }
+            }
+            if is_engaged && measured.elapsed() >= MEASURED_EVERY {
+                measured = Instant::now();
+                let is_calm = state.differed.is_none_or(|at| at.elapsed() >= ENGAGED_FOR);
+                if is_calm && state.waiters.is_empty() {
+                    self.engaged.store(false, Relaxed);
+                }
+                let idle = idleness.since_last().unwrap_or(0.0);
+                self.step(state, Input::Measured { idle });
+            } else {
+                self.step(state, Input::Wakes);
+            }
+        }
+    }
+
+    /// [`Self::tend`] returns.
+    pub fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.tend.notify_all();
+    }
+
+    /// What is counted, and who is there.
+    pub fn look(&self) -> (Counts, Figures) {
+        let state = self.state.lock();
+        (state.admission.counts(), state.figures.clone())
+    }
+}
+
+fn refusal(why: Refusal) -> Error {
+    match why {
+        Refusal::Deadline => Error::new(
+            ErrorCode::MaxTimeMSExpired,
+            "operation exceeded time limit: it could not have been over in time, and was not begun",
+        ),
+        Refusal::Overload => Error::new(
+            ErrorCode::IngressRequestRateLimitExceeded,
+            "too many requests wait at this member; try again later, or give what can wait a lower priority",
+        )
+        .with_label("SystemOverloadedError")
+        .with_label("RetryableError"),
+    }
+}
+
+/// What one has who was let in and is counted. Its end is the check-out.
+pub(crate) struct Pass {
+    door: Arc<Door>,
+    class: Class,
+    serves_as: Class,
+    kind: u64,
+    began: Instant,
+    paused: AtomicBool,
+}
+
+impl Pass {
+    /// What its request began as: its class, or a higher one if it had waited for long.
+    pub fn serves_as(&self) -> Class {
+        self.serves_as
+    }
+
+    /// Its request does not compute for now.
+    pub fn pause(&self) {
+        if !self.paused.swap(true, Relaxed) {
+            self.door.step(self.door.state.lock(), Input::Pauses(self.serves_as));
+        }
+    }
+
+    /// It computes again.
+    pub fn resume(&self) {
+        if self.paused.swap(false, Relaxed) {
+            self.door.step(self.door.state.lock(), Input::Resumes(self.serves_as));
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let paused = *self.paused.get_mut();
+        let mut state = self.door.state.lock();
+        let served = self.began.elapsed();
+        state.figures.ended(self.class, served);
+        state.estimates.note(self.kind, served);
+        self.door.step(state, Input::Leaves { class: self.serves_as, paused });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_admission::Mode;
+    use std::sync::atomic::AtomicUsize;
+
+    fn goes_on() -> Result<()> {
+        Ok(())
+    }
+
+    fn visitor(class: Class) -> Visitor<'static> {
+        Visitor { class, deadline: None, kind: 1, check: &goes_on, waits: &|| {} }
+    }
+
+    fn door(mode: Mode) -> Arc<Door> {
+        Door::new(Settings { mode, worst_wait: Duration::from_secs(60), ..Settings::default() })
+    }
+
+    /// Until nobody is there any more: who is told counts off before his thread ends.
+    fn assert_empty(door: &Door) {
+        let (counts, _) = door.look();
+        assert_eq!((counts.waiting, counts.present, counts.computing), ([0; 3], [0; 3], [0; 3]));
+    }
+
+    #[test]
+    fn where_nothing_is_to_be_told_apart_nobody_is_counted() {
+        let door = door(Mode::Full);
+        assert!(door.enter(&visitor(Class::Normal)).unwrap().is_none());
+        let high = door.enter(&visitor(Class::High)).unwrap();
+        assert!(high.is_some());
+        assert!(door.enter(&visitor(Class::Normal)).unwrap().is_some());
+        drop(high);
+        assert_empty(&door);
+        let off = self::door(Mode::Off);
+        assert!(off.enter(&visitor(Class::High)).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_low_one_waits_while_a_high_one_is_present_and_begins_when_that_leaves() {
+        let door = door(Mode::Checkpoint);
+        let high = door.enter(&visitor(Class::High)).unwrap();
+        std::thread::scope(|scope| {
+            let low = scope.spawn(|| door.enter(&visitor(Class::Low)).unwrap());
+            while door.look().0.waiting != [1, 0, 0] {
+                std::thread::yield_now();
+            }
+            drop(high);
+            let pass = low.join().unwrap().unwrap();
+            assert_eq!(pass.serves_as(), Class::Low);
+        });
+        let (_, figures) = door.look();
+        assert_eq!((figures.of(Class::Low).waited, figures.of(Class::High).waited), (1, 0));
+        assert_empty(&door);
+    }
+
+    #[test]
+    fn one_that_only_waits_for_others_keeps_nobody_from_beginning() {
+        let door = door(Mode::Full);
+        let limit = door.look().0.limit;
+        let high: Vec<_> = (0..limit).map(|_| door.enter(&visitor(Class::High)).unwrap().unwrap()).collect();
+        high[0].pause();
+        high[0].pause();
+        let low = door.enter(&visitor(Class::Low)).unwrap().unwrap();
+        high[0].resume();
+        assert_eq!(door.look().0.computing, [1, 0, limit]);
+        drop((low, high));
+        assert_empty(&door);
+    }
+
+    #[test]
+    fn who_is_killed_while_he_waits_is_gone() {
+        let door = door(Mode::Checkpoint);
+        let high = door.enter(&visitor(Class::High)).unwrap();
+        let killed = || Err(Error::new(ErrorCode::Interrupted, "operation was interrupted"));
+        let waits = AtomicUsize::new(0);
+        let told = || {
+            waits.fetch_add(1, Relaxed);
+        };
+        let low = Visitor { check: &killed, waits: &told, ..visitor(Class::Low) };
+        assert_eq!(door.enter(&low).err().map(|error| error.code), Some(ErrorCode::Interrupted));
+        assert_eq!((waits.load(Relaxed), door.look().1.of(Class::Low).gave_up), (1, 1));
+        drop(high);
+        assert_empty(&door);
+    }
+
+    #[test]
+    fn who_cannot_be_in_time_is_refused_before_he_begins() {
+        let door = door(Mode::Full);
+        for _ in 0..20 {
+            door.state.lock().estimates.note(7, Duration::from_secs(2));
+        }
+        let late =
+            Visitor { deadline: Some(Instant::now() + Duration::from_millis(500)), kind: 7, ..visitor(Class::Normal) };
+        assert_eq!(door.enter(&late).err().map(|error| error.code), Some(ErrorCode::MaxTimeMSExpired));
+        assert_eq!(door.look().1.of(Class::Normal).refused_late, 1);
+        assert_empty(&door);
+    }
+
+    #[test]
+    fn whose_wait_is_at_its_end_begins_and_counts_as_a_normal_one() {
+        let door = Door::new(Settings {
+            mode: Mode::Checkpoint,
+            worst_wait: Duration::from_millis(20),
+            ..Settings::default()
+        });
+        let high = door.enter(&visitor(Class::High)).unwrap();
+        std::thread::scope(|scope| {
+            let tending = scope.spawn(|| door.tend());
+            let aged = door.enter(&visitor(Class::Low)).unwrap().unwrap();
+            assert_eq!(aged.serves_as(), Class::Normal);
+            door.stop();
+            tending.join().unwrap();
+        });
+        drop(high);
+        assert_eq!(door.look().1.of(Class::Low).aged, 1);
+        assert_empty(&door);
+    }
+
+    /// As many as there can be, in every class, some killed while they wait: at the end nobody is left, and nobody was lost.
+    #[test]
+    fn of_a_crowd_that_comes_and_goes_nobody_is_lost() {
+        for mode in [Mode::Full, Mode::Checkpoint] {
+            let door = Door::new(Settings { mode, worst_wait: Duration::from_millis(10), ..Settings::default() });
+            let (served, gone) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            std::thread::scope(|scope| {
+                let tending = scope.spawn(|| door.tend());
+                let crowd: Vec<_> = (0..24)
+                    .map(|thread| {
+                        let (door, served, gone) = (&door, &served, &gone);
+                        scope.spawn(move || {
+                            for turn in 0..200 {
+                                let class = Figures::CLASSES[(thread + turn) % 3];
+                                let asked = AtomicUsize::new(0);
+                                let check = || match asked.fetch_add(1, Relaxed) {
+                                    0 if turn % 7 == 0 => Err(Error::new(ErrorCode::Interrupted, "killed")),
+                                    _ => Ok(()),
+                                };
+                                let deadline = (turn % 5 == 0).then(|| Instant::now() + Duration::from_millis(2));
+                                match door.enter(&Visitor { deadline, check: &check, ..visitor(class) }) {
+                                    Ok(pass) => {
+                                        if turn % 3 == 0 {
+                                            pass.iter().for_each(Pass::pause);
+                                            std::thread::yield_now();
+                                        }
+                                        served.fetch_add(1, Relaxed);
+                                    }
+                                    Err(_) => {
+                                        gone.fetch_add(1, Relaxed);
+                                    }
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                for one in crowd {
+                    one.join().unwrap();
+                }
+                door.stop();
+                tending.join().unwrap();
+            });
+            assert_eq!(served.load(Relaxed) + gone.load(Relaxed), 24 * 200);
+            assert!(served.load(Relaxed) > 1000, "{served:?} served, {gone:?} gone");
+            assert_empty(&door);
+        }
+    }
+}

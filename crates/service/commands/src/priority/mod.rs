@@ -1,0 +1,116 @@
+//! Priorities of requests: of which class each is, what its thread's niceness is, and its way through the door.
+//!
+//! ```text
+//!  request ─▶ policy: class, by whose word ─▶ niceness ─▶ door: begins, waits, or is refused ─▶ the command ─▶ … ─▶ the pass is given back
+//! ```
+//!
+//! Where to look: [`Priority::judge`] is what the dispatcher asks of every request; `door.rs` carries out what `baton_admission` decides.
+//!
+//! Invariants: the class is decided once, where a request enters; nobody waits at the door but those who ask for documents on their own
+//! account (`Flags::ADMITTED`): not members, not heartbeats, not `hello`, not who asks how the member is, and not who changes a
+//! class; where nothing was ever said of any class no request takes a lock here.
+//! What it deliberately does not do: decide who begins (`baton_admission`), or what the configuration means (`baton_consensus`).
+
+mod claimed;
+mod door;
+mod figures;
+mod policy;
+mod report;
+
+pub(crate) use claimed::ClaimedClass;
+pub(crate) use door::{Door, Pass, Visitor};
+pub(crate) use policy::{KnownRules, Policy};
+pub(crate) use report::append_status;
+
+use crate::server::{Client, Session};
+use arc_swap::ArcSwap;
+use baton_admission::{Claims, Settings, Source, Subject};
+use baton_processor::Right;
+use baton_types::{Class, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What this member does about priorities.
+pub struct Priority {
+    policy: ArcSwap<Policy>,
+    /// Whether threads have the niceness of their requests, by the mode.
+    is_nice: AtomicBool,
+    /// Who begins when.
+    pub(crate) door: Arc<Door>,
+    /// What may be done about the niceness of threads.
+    pub(crate) right: Right,
+}
+
+impl Priority {
+    /// As by default, until a configuration says otherwise.
+    pub fn new() -> Self {
+        let policy = Policy::new(Settings::default(), 0);
+        Self {
+            is_nice: AtomicBool::new(policy.settings.mode.is_nice()),
+            policy: ArcSwap::from_pointee(policy),
+            door: Door::new(Settings::default()),
+            right: baton_processor::right(),
+        }
+    }
+
+    /// Takes over what the configuration says, if that is something else.
+    pub fn configure(&self, settings: &Settings) {
+        let before = self.policy.load();
+        if before.settings == *settings {
+            return;
+        }
+        self.is_nice.store(settings.mode.is_nice(), Relaxed);
+        self.policy.store(Arc::new(Policy::new(settings.clone(), before.version + 1)));
+        self.door.configure(settings);
+    }
+
+    /// The policy now.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    /// Of which class a request is, and by whose word.
+    pub(crate) fn judge(
+        &self,
+        client: &Client,
+        session: Option<&Session>,
+        request: Option<Class>,
+        subject: &Subject<'_>,
+    ) -> (Class, Source) {
+        let connection = client.claimed.get();
+        if connection == Some(Class::Background) {
+            // A member that copies: nobody else's word counts.
+            return (Class::Background, Source::Connection);
+        }
+        let claims = Claims { request, session: session.and_then(|session| session.claimed.get()), connection };
+        claims.class(|| self.policy.load().first_rule(client, subject))
+    }
+
+    /// The calling thread serves a request of this class from now on.
+    pub(crate) fn serve_as(&self, class: Class) {
+        // A thread of the background has chosen for itself.
+        if class != Class::Background {
+            baton_processor::as_class(self.niceness_of(class));
+        }
+    }
+
+    fn niceness_of(&self, class: Class) -> Class {
+        if self.is_nice.load(Relaxed) { class } else { Class::Normal }
+    }
+
+    /// The calling thread has answered, and waits for its connection's next request.
+    pub(crate) fn rest(&self, client: &Client) {
+        let class = client.claimed.get().unwrap_or_default();
+        if class != Class::Background {
+            baton_processor::at_most_as_nice_as(self.niceness_of(class));
+        }
+    }
+}
+
+/// Whether this client may have its requests served as this class.
+///
+/// # Errors
+/// None as long as there are no users, for then everybody may do everything; it will be `Unauthorized` (13).
+pub(crate) fn check_privilege(_: &Client, _: Class) -> Result<()> {
+    Ok(())
+}

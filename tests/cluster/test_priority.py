@@ -1,0 +1,306 @@
+"""Requests of different classes: who says of which class one is, who waits for whom, and for how long at most."""
+
+import contextlib
+import pathlib
+import threading
+import time
+import uuid
+
+import bson
+import pymongo
+import pytest
+from bson.binary import Binary, UuidRepresentation
+from pymongo import ReadPreference
+
+from raw import Raw
+from replica_set import ReplicaSet
+from test_members import Stopped
+
+# Nobody stands for election, nor steps down, while a test holds members still.
+STILL = {"electionTimeoutMillis": 60_000, "heartbeatIntervalMillis": 200}
+WAITS = "waiting for its turn: requests of its class or of higher ones are in progress"
+
+
+@pytest.fixture(scope="module")
+def members():
+    """Three members, of which the first is primary."""
+    with ReplicaSet(settings=STILL, members=[{}, {"priority": 0}, {"priority": 0}]) as members:
+        assert members.primary() == 0
+        with members.direct(0) as direct:
+            direct.shop.command("insert", "carts", documents=[{"_id": n} for n in range(100)], writeConcern={"w": 3})
+        yield members
+
+
+def configure(members, **priority):
+    """Gives the set these settings of priority, and waits until the primary goes by them."""
+    with members.direct(0) as client:
+        config = client.admin.command("replSetGetConfig")["config"]
+        config["version"] += 1
+        config["settings"]["priority"] = priority
+        client.admin.command("replSetReconfig", config)
+        stored = client.admin.command("replSetGetConfig")["config"]["settings"]["priority"]
+        for name, value in priority.items():
+            assert stored[name] == value
+        members.await_that(lambda: status(client)["mode"] == priority.get("mode", "full"), "the mode")
+
+
+def status(client):
+    """What the member tells of priorities."""
+    return client.admin.command("serverStatus")["priority"]
+
+
+def own(client, session=None, **fields):
+    """The class of a request, and by whose word, as the request itself sees it."""
+    command = {"aggregate": 1, "pipeline": [{"$currentOp": {}}], "cursor": {}, "comment": str(uuid.uuid4()), **fields}
+    shown = client.admin.command(command, session=session)["cursor"]["firstBatch"]
+    op = next(op for op in shown if op.get("command", {}).get("comment") == command["comment"])
+    return op["class"], op["priority"]["source"]
+
+
+def lsid():
+    """A session that no driver manages."""
+    return {"id": Binary.from_uuid(uuid.uuid4(), UuidRepresentation.STANDARD)}
+
+
+def test_the_most_specific_word_counts_request_session_connection_rule(members):
+    configure(members, rules=[{"match": {"appName": "report*"}, "priority": "low"},
+                              {"match": {"command": "aggregate"}, "priority": "high"}])
+    with members.direct(0) as plain, members.direct(0, appname="report-nightly") as report:
+        assert own(plain) == ("high", "rule")
+        assert own(report) == ("low", "rule"), "the first that matches"
+        before = [rule["matched"] for rule in status(plain)["rules"]]
+        own(report)
+        after = [rule["matched"] for rule in status(plain)["rules"]]
+        assert [b - a for a, b in zip(before, after)] == [1, 0]
+        assert status(plain)["rules"][0]["match"] == {"appName": "report*"}
+        with report.start_session() as session:
+            reply = report.admin.command("setClientPriority", priority="normal", session=session)
+            assert (reply["was"], reply["priority"], reply["of"]) == ("normal", "normal", "session")
+            assert own(report, session) == ("normal", "session")
+            assert own(report, session, priority="high") == ("high", "request")
+            assert own(report, session) == ("normal", "session"), "for that one request"
+        configure(members, rules=[])
+        assert own(plain) == ("normal", "default"), "changed at run time"
+    with Raw(members.members[0]) as raw:
+        def seen(**fields):
+            reply = raw.command("admin", {"aggregate": 1, "pipeline": [{"$currentOp": {}}], "cursor": {}, "comment": "raw", **fields})
+            op = next(op for op in reply["cursor"]["firstBatch"] if op.get("command", {}).get("comment") == "raw")
+            return op["class"], op["priority"]["source"]
+
+        assert raw.command("admin", {"setClientPriority": 1, "priority": "low"})["of"] == "connection"
+        assert seen() == ("low", "connection")
+        session = lsid()
+        assert raw.command("admin", {"setClientPriority": 1, "priority": "high", "lsid": session})["of"] == "session"
+        assert seen(lsid=session) == ("high", "session")
+        assert seen(lsid=lsid()) == ("low", "connection")
+
+
+def test_a_session_takes_its_class_along_whichever_connection_carries_it(members):
+    configure(members)
+    session = lsid()
+    with Raw(members.members[0]) as one, Raw(members.members[0]) as other:
+        one.command("admin", {"setClientPriority": 1, "priority": "high", "lsid": session})
+        command = {"aggregate": 1, "pipeline": [{"$currentOp": {}}], "cursor": {}, "comment": "other"}
+        shown = other.command("admin", {**command, "lsid": session})["cursor"]["firstBatch"]
+        assert {op["class"] for op in shown if op.get("command", {}).get("comment") == "other"} == {"high"}
+        shown = other.command("admin", command)["cursor"]["firstBatch"]
+        assert {op["class"] for op in shown if op.get("command", {}).get("comment") == "other"} == {"normal"}
+
+
+def test_a_rule_by_namespace_command_and_comment(members):
+    configure(members, rules=[{"match": {"ns": "shop.*", "comment": "nightly*"}, "priority": "low"},
+                              {"match": {"user": "*"}, "priority": "high"}])
+    with members.direct(0) as client:
+        before = [rule["matched"] for rule in status(client)["rules"]]
+        client.shop.command("count", "carts", comment="nightly-7")
+        client.shop.command("count", "carts", comment="daily")
+        client.other.command("count", "carts", comment="nightly-7")
+        after = [rule["matched"] for rule in status(client)["rules"]]
+        assert [b - a for a, b in zip(before, after)] == [1, 0], "nobody has authenticated, so no user matches"
+    configure(members, rules=[{"match": {"appName": f"application-{n}"}, "priority": "low"} for n in range(999)]
+              + [{"match": {}, "priority": "high"}])
+    with members.direct(0) as client:
+        assert own(client) == ("high", "rule")
+        assert status(client)["rules"][999]["matched"] >= 1
+    configure(members)
+
+
+@contextlib.contextmanager
+def present(members, priority):
+    """A request of this class that is in progress as long as this lasts: it waits for a majority."""
+    client = members.direct(0)
+    document = {"_id": str(uuid.uuid4())}
+
+    def write():
+        with contextlib.suppress(pymongo.errors.PyMongoError):
+            client.shop.command("insert", "held", documents=[document], writeConcern={"w": "majority"}, priority=priority)
+
+    with Stopped(members, 1, 2):
+        thread = threading.Thread(target=write)
+        thread.start()
+        with members.direct(0) as observer:
+            members.await_that(lambda: any(op["class"] == priority and op.get("ns") == "shop.held"
+                                           and op.get("msg") == "waiting for a majority to have what was written"
+                                           for op in observer.admin.command("currentOp")["inprog"]), "that it waits")
+        yield
+    thread.join(30)
+    client.close()
+
+
+class Request:
+    """One that runs on a thread of its own."""
+
+    def __init__(self, client, command):
+        self.outcome, self.seconds = None, None
+        self.thread = threading.Thread(target=self._run, args=(client, command))
+        self.thread.start()
+
+    def _run(self, client, command):
+        began = time.monotonic()
+        try:
+            self.outcome = client.shop.command(command)
+        except pymongo.errors.OperationFailure as error:
+            self.outcome = error.details
+        except pymongo.errors.PyMongoError as error:
+            self.outcome = {"broken": repr(error)}
+        self.seconds = time.monotonic() - began
+
+    def join(self):
+        """Its outcome."""
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+        return self.outcome
+
+
+def waiting(client):
+    """Who waits for their turn, by comment."""
+    shown = client.admin.command("currentOp")["inprog"]
+    return {op["command"]["comment"]: op["opid"] for op in shown if op.get("msg") == WAITS}
+
+
+def test_at_the_checkpoint_a_low_request_waits_while_a_high_one_is_in_progress(members):
+    configure(members, mode="checkpoint", worstWaitMs=20_000)
+    with members.direct(0) as client, members.direct(0) as observer:
+        with present(members, "high"):
+            request = Request(client, {"count": "carts", "comment": "low one", "priority": "low"})
+            members.await_that(lambda: "low one" in waiting(observer), "that it waits")
+            # A soft checkpoint: these pass always, on whichever connection.
+            assert observer.admin.command("ping", priority="low")["ok"] == 1
+            assert observer.admin.command("hello", priority="low")["ok"] == 1
+            assert observer.admin.command("setClientPriority", priority="low")["ok"] == 1
+            assert observer.shop.command("count", "carts", priority="high")["n"] == 100
+            seen = status(observer)["classes"]
+            assert (seen["low"]["waiting"], seen["high"]["present"]) == (1, 1)
+            assert request.outcome is None
+        assert request.join()["n"] == 100
+        low = status(observer)["classes"]["low"]
+        assert low["waited"] >= 1 and low["worstWaitMicros"] > 0 and low["waiting"] == 0
+
+
+def test_nobody_waits_longer_than_the_worst_wait(members):
+    configure(members, mode="checkpoint", worstWaitMs=300)
+    with members.direct(0) as client, members.direct(0) as observer:
+        before = status(observer)["classes"]["low"]["aged"]
+        with present(members, "high"):
+            requests = [Request(client, {"count": "carts", "comment": f"low {n}", "priority": "low"}) for n in range(5)]
+            assert [request.join()["n"] for request in requests] == [100] * 5
+        assert status(observer)["classes"]["low"]["aged"] == before + 5
+        # The bound, and what the machine takes to run a thread.
+        assert status(observer)["worstWaitMs"] == 300
+        assert max(request.seconds for request in requests) < 5
+
+
+def test_who_is_killed_hangs_up_or_is_out_of_time_while_he_waits_is_gone(members):
+    configure(members, mode="checkpoint", worstWaitMs=60_000)
+    with members.direct(0) as client, members.direct(0) as observer, Raw(members.members[0]) as raw:
+        with present(members, "high"):
+            killed = Request(client, {"count": "carts", "comment": "killed", "priority": "low"})
+            late = Request(client, {"count": "carts", "comment": "late", "priority": "low", "maxTimeMS": 300})
+            raw.message(bson.encode({"count": "carts", "$db": "shop", "comment": "gone", "priority": "low"}))
+            members.await_that(lambda: {"killed", "gone"} <= set(waiting(observer)), "that they wait")
+            observer.admin.command("killOp", op=waiting(observer)["killed"])
+            assert killed.join()["code"] == 11601
+            assert late.join()["code"] == 50
+            raw.socket.close()
+            members.await_that(lambda: not waiting(observer), "that nobody waits")
+        low = status(observer)["classes"]["low"]
+        assert low["waiting"] == 0 and low["gaveUp"] >= 2
+
+
+def test_one_that_waits_for_others_only_keeps_nobody_waiting_where_work_is_conserved(members):
+    configure(members, worstWaitMs=60_000)
+    with members.direct(0) as client, present(members, "high"):
+        assert client.shop.command("count", "carts", priority="low")["n"] == 100
+        assert status(client)["classes"]["high"]["present"] == 1
+        assert status(client)["classes"]["high"]["computing"] == 0
+
+
+def niceness_of(member, connection):
+    """Of the thread that serves a connection."""
+    for task in pathlib.Path(f"/proc/{member.pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            if (task / "comm").read_text().strip() == f"conn{connection}":
+                return int((task / "stat").read_text().rpartition(")")[2].split()[16])
+    raise AssertionError(f"no thread of connection {connection}")
+
+
+def test_a_thread_has_the_niceness_of_its_class(members):
+    configure(members)
+    member = members.members[0]
+    with members.direct(0) as client:
+        right = status(client)["niceness"]
+        if right != "all":
+            with members.direct(0) as observer:
+                warnings = observer.admin.command("getLog", "startupWarnings")["log"]
+            assert any("niceness" in line for line in warnings), "it says what it may not do"
+            pytest.skip(f"the process may do {right} about niceness")
+    with Raw(member) as raw:
+        connection = raw.command("admin", {"hello": 1})["connectionId"]
+        usual = niceness_of(member, connection)
+        for priority, niceness in [("high", -20), ("low", 19), ("normal", usual)]:
+            raw.command("admin", {"setClientPriority": 1, "priority": priority})
+            raw.command("admin", {"ping": 1})
+            # It is that while the next request is awaited, too: that one is read as what the connection is.
+            assert niceness_of(member, connection) == niceness, priority
+        raw.command("admin", {"ping": 1, "priority": "low"})
+        members.await_that(lambda: niceness_of(member, connection) == usual, "as before the one request")
+    configure(members, mode="off")
+    with Raw(member) as raw:
+        connection = raw.command("admin", {"hello": 1})["connectionId"]
+        raw.command("admin", {"setClientPriority": 1, "priority": "high"})
+        raw.command("admin", {"ping": 1})
+        assert niceness_of(member, connection) == usual
+    configure(members)
+
+
+def test_what_means_nothing_is_refused(members):
+    configure(members)
+    with members.direct(0) as client:
+        def code(command, **fields):
+            with pytest.raises(pymongo.errors.OperationFailure) as refused:
+                client.admin.command(command, **fields)
+            return refused.value.code
+
+        assert code("ping", priority="urgent") == 2
+        assert code("ping", priority=1) == 14
+        assert code("setClientPriority") == 40414
+        assert code("setClientPriority", priority="background") == 2
+        with pytest.raises(pymongo.errors.OperationFailure) as refused:
+            client.shop.command("update", "carts", updates=[{"q": {"_id": 1}, "u": {"$set": {"a": 1}}, "priority": "high"}])
+        assert refused.value.code == 40415
+        config = client.admin.command("replSetGetConfig")["config"]
+        config["version"] += 1
+        for priority, words in [({"mode": "fast"}, "settings.priority.mode must be"),
+                                ({"worstWaitMs": 1}, "settings.priority.worstWaitMs must be 10 to 60000"),
+                                ({"rules": [{"match": {"frob": "x"}, "priority": "low"}]}, "unknown field"),
+                                ({"rules": [{"match": {}, "priority": "low"}] * 1001}, "at most 1000 entries")]:
+            config["settings"]["priority"] = priority
+            with pytest.raises(pymongo.errors.OperationFailure, match=words):
+                client.admin.command("replSetReconfig", config)
+
+
+def test_a_secondary_serves_by_the_same_rules(members):
+    configure(members, rules=[{"match": {"appName": "report"}, "priority": "low"}])
+    with members.direct(1, appname="report", read_preference=ReadPreference.SECONDARY_PREFERRED) as client:
+        members.await_that(lambda: own(client) == ("low", "rule"), "that the secondary has the rule")
+    configure(members)
