@@ -1,17 +1,23 @@
 //! How long requests of a kind take, learnt from those that have ended.
 //!
-//! Invariants: memory is bounded; who was never seen is expected to take no time at all, so that nothing is refused by a guess.
+//! Kinds share a place by chance: then they differ much, and [`Estimate::least`] is small. Two who note at once may lose one of the two.
+//! Neither makes an estimate wrong for long.
+//!
+//! Invariants: memory is bounded, and nobody waits for anybody; who was never seen is expected to take no time at all, so that nothing is
+//! refused by a guess.
 //!
 //! Source: the smoothed mean and deviation of V. Jacobson, "Congestion Avoidance and Control" (SIGCOMM 1988).
 
-use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The most kinds of requests; who comes later is not learnt of until there is room.
-const KINDS_MAX: usize = 4096;
+/// How many places there are.
+const PLACES: usize = 4096;
 /// The part of the mean, and of the deviation, that one more makes.
-const MEAN_SHARE: f64 = 1.0 / 8.0;
-const DEVIATION_SHARE: f64 = 1.0 / 4.0;
+const MEAN_SHARE: f32 = 1.0 / 8.0;
+const DEVIATION_SHARE: f32 = 1.0 / 4.0;
+/// Who computes for less is short. At the door it would lose about as much as its turn takes: two changes of threads.
+const SHORT: Duration = Duration::from_micros(500);
 
 /// How long a request is expected to take once it has begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,45 +26,76 @@ pub struct Estimate {
     pub mean: Duration,
     /// Hardly any takes less.
     pub least: Duration,
+    /// What it computes of that; nothing, if it was never seen.
+    pub computes: Option<Duration>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Learnt {
-    mean: f64,
-    deviation: f64,
+impl Estimate {
+    /// Whether it is known to compute so briefly that to make it wait would cost more than it saves.
+    pub fn is_short(&self) -> bool {
+        self.computes.is_some_and(|computes| computes < SHORT)
+    }
 }
 
-/// What was learnt, by the kind's number.
-#[derive(Debug, Default)]
+/// Two numbers in one place, so that nobody sees one without the other.
+fn packed(a: f32, b: f32) -> u64 {
+    u64::from(a.to_bits()) << 32 | u64::from(b.to_bits())
+}
+
+fn unpacked(both: u64) -> (f32, f32) {
+    (f32::from_bits((both >> 32) as u32), f32::from_bits(both as u32))
+}
+
+/// What was learnt, in seconds.
+#[derive(Debug)]
 pub struct Estimates {
-    kinds: HashMap<u64, Learnt>,
+    /// By the kind's number: mean and deviation of the whole.
+    whole: Box<[AtomicU64]>,
+    /// Mean of what they compute, and 1 once there is one.
+    computed: Box<[AtomicU64]>,
+}
+
+impl Default for Estimates {
+    fn default() -> Self {
+        let places = || (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        Self { whole: places(), computed: places() }
+    }
 }
 
 impl Estimates {
-    /// One of this kind took so long.
-    pub fn note(&mut self, kind: u64, took: Duration) {
-        let took = took.as_secs_f64();
-        let has_room = self.kinds.len() < KINDS_MAX;
-        match self.kinds.get_mut(&kind) {
-            Some(learnt) => {
-                let error = took - learnt.mean;
-                learnt.mean += MEAN_SHARE * error;
-                learnt.deviation += DEVIATION_SHARE * (error.abs() - learnt.deviation);
-            }
+    /// One of this kind took so long, and computed for so long of that.
+    pub fn note(&self, kind: u64, took: Duration, computed: Duration) {
+        let (took, computed) = (took.as_secs_f32(), computed.as_secs_f32());
+        let place = kind as usize % PLACES;
+        let (of_whole, of_computed) = (&self.whole[place], &self.computed[place]);
+        let (mean, is_known) = unpacked(of_computed.load(Relaxed));
+        if is_known == 0.0 {
             // The first says nothing of how much they differ.
-            None if has_room => {
-                self.kinds.insert(kind, Learnt { mean: took, deviation: took / 2.0 });
-            }
-            None => {}
+            of_whole.store(packed(took, took / 2.0), Relaxed);
+            of_computed.store(packed(computed, 1.0), Relaxed);
+            return;
         }
+        of_computed.store(packed(mean + MEAN_SHARE * (computed - mean), 1.0), Relaxed);
+        let (mean, deviation) = unpacked(of_whole.load(Relaxed));
+        let error = took - mean;
+        let deviation = deviation + DEVIATION_SHARE * (error.abs() - deviation);
+        of_whole.store(packed(mean + MEAN_SHARE * error, deviation), Relaxed);
     }
 
     /// How long one of this kind will take.
     pub fn of(&self, kind: u64) -> Estimate {
-        self.kinds.get(&kind).map_or_else(Estimate::default, |learnt| Estimate {
-            mean: Duration::from_secs_f64(learnt.mean.max(0.0)),
-            least: Duration::from_secs_f64((learnt.mean - 2.0 * learnt.deviation).max(learnt.mean / 4.0).max(0.0)),
-        })
+        let place = kind as usize % PLACES;
+        let (computes, is_known) = unpacked(self.computed[place].load(Relaxed));
+        if is_known == 0.0 {
+            return Estimate::default();
+        }
+        let (mean, deviation) = unpacked(self.whole[place].load(Relaxed));
+        let time = |seconds: f32| Duration::try_from_secs_f32(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        Estimate {
+            mean: time(mean),
+            least: time((mean - 2.0 * deviation).max(mean / 4.0)),
+            computes: Some(time(computes)),
+        }
     }
 }
 
@@ -69,26 +106,27 @@ mod tests {
     #[test]
     fn what_is_always_the_same_is_known_and_what_differs_is_expected_to() {
         let ms = Duration::from_millis;
-        let mut estimates = Estimates::default();
+        let estimates = Estimates::default();
         assert_eq!(estimates.of(1), Estimate::default());
-        for _ in 0..50 {
-            estimates.note(1, ms(10));
-        }
+        assert!(!estimates.of(1).is_short(), "nobody knows");
         for i in 0..50 {
-            estimates.note(2, ms(if i % 2 == 0 { 1 } else { 19 }));
+            estimates.note(1, ms(10), ms(2));
+            estimates.note(2, ms(if i % 2 == 0 { 1 } else { 19 }), Duration::from_micros(20));
         }
         let (same, different) = (estimates.of(1), estimates.of(2));
         assert!(same.least > ms(9) && same.mean >= same.least && same.mean < ms(11), "{same:?}");
         assert!(different.mean > ms(8) && different.mean < ms(12), "{different:?}");
         assert!(different.least < ms(4), "{different:?}");
+        assert!(!same.is_short() && different.is_short());
     }
 
     #[test]
-    fn kinds_beyond_the_bound_are_not_learnt() {
-        let mut estimates = Estimates::default();
-        for kind in 0..2 * KINDS_MAX as u64 {
-            estimates.note(kind, Duration::from_millis(1));
+    fn kinds_that_share_a_place_are_expected_to_take_less() {
+        let estimates = Estimates::default();
+        for _ in 0..50 {
+            estimates.note(1, Duration::from_millis(1), Duration::ZERO);
+            estimates.note(1 + PLACES as u64, Duration::from_millis(100), Duration::ZERO);
         }
-        assert_eq!(estimates.kinds.len(), KINDS_MAX);
+        assert!(estimates.of(1).least < Duration::from_millis(30), "{:?}", estimates.of(1));
     }
 }

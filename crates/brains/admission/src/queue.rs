@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn waiting(ticket: Ticket, arrived: u64, deadline: Option<u64>, takes: u64) -> Waiting {
-        let estimate = Estimate { mean: ms(takes), least: ms(takes) };
+        let estimate = Estimate { mean: ms(takes), least: ms(takes), computes: None };
         let stated = deadline.map(ms);
         Waiting { ticket, class: Class::Normal, arrived: ms(arrived), stated, deadline: stated, estimate }
             .of_worst_wait(WORST)

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what [`Settings::validate`] passed is within the bounds that its errors name.
 
+use crate::estimates::Estimate;
 use crate::rules::Rule;
 use baton_types::{Class, Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,12 @@ impl Settings {
     /// The shortest and the longest `worstWaitMs`.
     pub const WORST_WAIT_MS: std::ops::RangeInclusive<u64> = 10..=60_000;
 
+    /// Whether a request passes the door unseen: where the processors serve by class, a short one would lose more at the door than
+    /// others gain. `is_nice`: whether they do; `has_deadline`: whether it is in a hurry.
+    pub fn lets_pass(&self, estimate: &Estimate, is_nice: bool, has_deadline: bool) -> bool {
+        self.mode == Mode::Full && self.weights.is_none() && is_nice && !has_deadline && estimate.is_short()
+    }
+
     /// `BadValue` (2), naming the field, if a value is out of its range.
     pub fn validate(&self) -> Result<()> {
         if self.rules.len() > Self::RULES_MAX {
@@ -173,6 +180,21 @@ mod tests {
         for (field, message) in cases {
             assert!(message.starts_with(&format!("settings.priority.{field} must be ")), "{message}");
         }
+    }
+
+    #[test]
+    fn short_requests_pass_where_processors_serve_by_class_and_nothing_else_is_to_be_ordered() {
+        let settings = Settings::default();
+        let short = Estimate { computes: Some(Duration::from_micros(40)), ..Estimate::default() };
+        let long = Estimate { computes: Some(Duration::from_millis(4)), ..Estimate::default() };
+        assert!(settings.lets_pass(&short, true, false));
+        assert!(!settings.lets_pass(&long, true, false));
+        assert!(!settings.lets_pass(&short, false, false), "the door is all that there is");
+        assert!(!settings.lets_pass(&short, true, true), "deadlines have an order");
+        assert!(!settings.lets_pass(&Estimate::default(), true, false), "nobody knows");
+        let weights = Some(Weights { high: 2, normal: 1, low: 1 });
+        assert!(!Settings { weights, ..settings.clone() }.lets_pass(&short, true, false));
+        assert!(!Settings { mode: Mode::Both, ..settings }.lets_pass(&short, true, false));
     }
 
     #[test]

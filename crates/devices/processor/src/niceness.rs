@@ -23,8 +23,9 @@ use baton_types::Class;
 use parking_lot::Mutex;
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 
 const HIGH: i32 = -20;
 const LOW: i32 = 19;
@@ -105,6 +106,19 @@ pub(crate) fn be_at_least_as_nice_as(niceness: i32) {
     OWN.with(|own| own.0.be(own.0.own.load(Relaxed).max(niceness)));
 }
 
+/// The calling thread, as the kernel numbers it, and its niceness, loans included.
+pub(crate) fn of_this_thread() -> (i32, i32) {
+    OWN.with(|own| (own.0.thread.as_raw_nonzero().get(), own.0.niceness()))
+}
+
+/// The bearer of that thread's niceness, if it has one yet and has not ended.
+pub(crate) fn bearer_of(thread: i32) -> Option<Arc<Bearer>> {
+    BEARERS.lock().get(&thread)?.upgrade()
+}
+
+/// All of them, by their threads.
+static BEARERS: LazyLock<Mutex<HashMap<i32, Weak<Bearer>>>> = LazyLock::new(Mutex::default);
+
 /// The bearer of the calling thread's niceness.
 pub fn bearer() -> Arc<Bearer> {
     OWN.with(|own| Arc::clone(&own.0))
@@ -121,6 +135,7 @@ struct Owner(Arc<Bearer>);
 impl Drop for Owner {
     fn drop(&mut self) {
         self.0.lent.lock().has_ended = true;
+        BEARERS.lock().remove(&self.0.thread.as_raw_nonzero().get());
     }
 }
 
@@ -145,7 +160,10 @@ impl Bearer {
     fn new() -> Arc<Self> {
         let now = getpriority_process(None).unwrap_or(0);
         let thread = rustix::thread::gettid();
-        Arc::new(Self { thread, own: AtomicI32::new(now), now: AtomicI32::new(now), lent: Mutex::default() })
+        let bearer =
+            Arc::new(Self { thread, own: AtomicI32::new(now), now: AtomicI32::new(now), lent: Mutex::default() });
+        BEARERS.lock().insert(thread.as_raw_nonzero().get(), Arc::downgrade(&bearer));
+        bearer
     }
 
     /// What it is now.

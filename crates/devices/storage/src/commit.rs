@@ -41,10 +41,11 @@ use crate::machine;
 use crate::record_cache::RecordCache;
 use crate::transaction::Transaction;
 use ahash::RandomState;
+use baton_processor::{LendingGuard, LendingMutex};
 use baton_types::{Class, OpTime, Result, Timestamp, must_not_unwind};
 use lead::Lead;
 use newest::NewestEntries;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use roles::{AfterWriting, Heir, Helper, PassedOn, Roles, Row};
 use rust_rocksdb::{DB, WriteOptions};
 use stamps::Stamps;
@@ -124,7 +125,7 @@ pub struct CommitQueue {
     db: Arc<DB>,
     in_flight: Arc<InFlight>,
     record_cache: Arc<RecordCache>,
-    state: Mutex<State>,
+    state: LendingMutex<State>,
     /// Signalled when the gate in the state turns.
     gate_turned: Condvar,
     /// Signalled when the writer in the state is called, and when the syncer is.
@@ -184,7 +185,7 @@ impl CommitQueue {
             db,
             in_flight,
             record_cache,
-            state: Mutex::new(state),
+            state: LendingMutex::new(state),
             gate_turned: Condvar::new(),
             writer_called: Condvar::new(),
             syncer_called: Condvar::new(),
@@ -324,7 +325,7 @@ impl CommitQueue {
         durability: Durability,
         handed_on: &mut LockSet,
         class: Class,
-    ) -> Result<(Arc<Waiter>, bool, MutexGuard<'_, State>)> {
+    ) -> Result<(Arc<Waiter>, bool, LendingGuard<'_, State>)> {
         if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
             transaction.forget_entries();
         }
@@ -347,7 +348,7 @@ impl CommitQueue {
     }
 
     /// Puts a transaction into the queue and waits until it is done; returns its last OpTime.
-    fn take_place(&self, waiter: Arc<Waiter>, mut state: MutexGuard<'_, State>, mut handed_on: LockSet) -> OpTime {
+    fn take_place(&self, waiter: Arc<Waiter>, mut state: LendingGuard<'_, State>, mut handed_on: LockSet) -> OpTime {
         // Who leaves the queue otherwise than it came leaves `writing` or `syncing` behind, and everybody waits for ever.
         let _guard = must_not_unwind("the commit queue");
         state.pending.push_back(Arc::clone(&waiter));
@@ -407,7 +408,7 @@ impl CommitQueue {
     fn is_called(&self, until: Instant, called: &Condvar, helper: fn(&mut Roles) -> &mut Helper) -> bool {
         let mut state = self.state.lock();
         *helper(&mut state.roles) = Helper::Waiting;
-        while *helper(&mut state.roles) != Helper::Called && !called.wait_until(&mut state, until).timed_out() {}
+        while *helper(&mut state.roles) != Helper::Called && !state.wait_until(called, until).timed_out() {}
         std::mem::replace(helper(&mut state.roles), Helper::Away) == Helper::Called
     }
 

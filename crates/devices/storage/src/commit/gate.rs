@@ -12,8 +12,8 @@ use super::CommitQueue;
 use super::Durability;
 use crate::locks::LockSet;
 use crate::transaction::Transaction;
+use baton_processor::LendingGuard;
 use baton_types::{Error, ErrorCode, OpTime, Term};
-use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
 /// Whether entries of this member's own pass.
@@ -90,9 +90,9 @@ impl CommitQueue {
     }
 
     /// Waits while the gate is blocked; tells whether it is open then.
-    pub(super) fn passes<'q>(&'q self, state: &mut MutexGuard<'q, super::State>) -> bool {
+    pub(super) fn passes<'q>(&'q self, state: &mut LendingGuard<'q, super::State>) -> bool {
         while let WriteGate::Blocked { .. } = state.gate {
-            self.gate_turned.wait(state);
+            state.wait(&self.gate_turned);
         }
         state.gate != WriteGate::Closed
     }

@@ -87,7 +87,7 @@ struct Rest {
 impl Leaving {
     pub(super) fn new(call: Call<'_>, left: Left) -> Box<Self> {
         let (concern, retryable) = (call.write_concern(), call.is_retryable());
-        call.operation.pause();
+        call.operation.leave_thread();
         let rest = Rest {
             server: Arc::clone(call.server),
             client: Arc::clone(call.client),

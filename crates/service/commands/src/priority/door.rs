@@ -5,20 +5,22 @@
 //!
 //! As long as all are normal and none is in a hurry there is nothing to tell apart: then nobody is counted, and a request costs one look at
 //! a flag. The first that differs *engages* the door, which is so until none has differed for a while. Who was let in uncounted before is
-//! soon gone.
+//! soon gone. Nor is anybody counted of whom it is known that he computes but briefly, where his thread's niceness orders him already
+//! ([`Settings::lets_pass`]): he leaves what he took for the next of his kind.
 //!
 //! Invariants: who was let in counted is counted off, once, whatever becomes of him; who waits is told once, or gives up by himself;
 //! nobody is told while the door is locked; whoever waits looks ten times a second whether he still is to.
 //! What it deliberately does not do: decide.
 
 use super::figures::Figures;
+use arc_swap::ArcSwap;
 use baton_admission::{Admission, Arrival, Counts, Effect, Estimates, Input, Moment, Refusal, Settings, Ticket};
-use baton_processor::Idleness;
+use baton_processor::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime};
 use baton_types::{Class, Error, ErrorCode, Result};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How often one who waits looks whether he still is to.
@@ -62,7 +64,6 @@ struct State {
     effects: Vec<Effect>,
     waiters: HashMap<Ticket, Arc<Waiter>>,
     next_ticket: Ticket,
-    estimates: Estimates,
     figures: Figures,
     /// When one last came that differs.
     differed: Option<Instant>,
@@ -77,7 +78,10 @@ pub(crate) struct Door {
     /// Whether anybody may be made to wait, by the mode.
     is_there: AtomicBool,
     engaged: AtomicBool,
-    state: Mutex<State>,
+    settings: ArcSwap<Settings>,
+    is_nice: bool,
+    estimates: Estimates,
+    state: LendingMutex<State>,
     tend: Condvar,
 }
 
@@ -88,12 +92,14 @@ impl Door {
             began: Instant::now(),
             is_there: AtomicBool::new(settings.mode.has_door()),
             engaged: AtomicBool::new(false),
-            state: Mutex::new(State {
+            settings: ArcSwap::from_pointee(settings.clone()),
+            is_nice: baton_processor::right() == Right::All,
+            estimates: Estimates::default(),
+            state: LendingMutex::new(State {
                 admission: Admission::new(settings, processors),
                 effects: Vec::new(),
                 waiters: HashMap::new(),
                 next_ticket: 0,
-                estimates: Estimates::default(),
                 figures: Figures::default(),
                 differed: None,
                 tended_at: None,
@@ -110,6 +116,7 @@ impl Door {
     /// There are other settings.
     pub fn configure(&self, settings: &Settings) {
         self.is_there.store(settings.mode.has_door(), Relaxed);
+        self.settings.store(Arc::new(settings.clone()));
         self.step(self.state.lock(), Input::Configured(settings.clone()));
     }
 
@@ -128,6 +135,10 @@ impl Door {
         if !differs && !self.engaged.load(Relaxed) {
             return Ok(None);
         }
+        let estimate = self.estimates.of(visitor.kind);
+        if self.settings.load().lets_pass(&estimate, self.is_nice, deadline.is_some()) {
+            return Ok(Some(Pass::new(self, visitor, None)));
+        }
         let mut state = self.state.lock();
         if differs {
             state.differed = Some(Instant::now());
@@ -139,12 +150,8 @@ impl Door {
         state.next_ticket += 1;
         let waiter = Arc::new(Waiter::default());
         state.waiters.insert(ticket, Arc::clone(&waiter));
-        let arrival = Arrival {
-            ticket,
-            class: visitor.class,
-            deadline: deadline.map(|left| self.now() + left),
-            estimate: state.estimates.of(visitor.kind),
-        };
+        let arrival =
+            Arrival { ticket, class: visitor.class, deadline: deadline.map(|left| self.now() + left), estimate };
         self.step(state, Input::Arrives(arrival));
         let told_at_once = waiter.told.lock().take();
         let told = match told_at_once {
@@ -152,14 +159,7 @@ impl Door {
             None => self.wait(ticket, &waiter, visitor)?,
         };
         match told {
-            Told::Begin(serves_as) => Ok(Some(Pass {
-                door: Arc::clone(self),
-                class: visitor.class,
-                serves_as,
-                kind: visitor.kind,
-                began: Instant::now(),
-                paused: AtomicBool::new(false),
-            })),
+            Told::Begin(serves_as) => Ok(Some(Pass::new(self, visitor, Some(serves_as)))),
             Told::Refused(why) => Err(refusal(why)),
         }
     }
@@ -196,7 +196,7 @@ impl Door {
     }
 
     /// Steps the machine, and tells whoever is concerned.
-    fn step(&self, mut state: MutexGuard<'_, State>, input: Input) {
+    fn step(&self, mut state: LendingGuard<'_, State>, input: Input) {
         let now = self.now();
         let mut effects = std::mem::take(&mut state.effects);
         state.admission.step(now, input, &mut effects);
@@ -247,12 +247,12 @@ impl Door {
                 Some(until) if until <= now => {}
                 Some(until) => {
                     state.tended_at = Some(until);
-                    self.tend.wait_until(&mut state, self.began + until);
+                    state.wait_until(&self.tend, self.began + until);
                     continue;
                 }
                 None => {
                     state.tended_at = None;
-                    self.tend.wait(&mut state);
+                    state.wait(&self.tend);
                     // What nobody measured is not known.
                     measured = Instant::now();
                     let _ = idleness.since_last();
@@ -301,45 +301,76 @@ fn refusal(why: Refusal) -> Error {
     }
 }
 
-/// What one has who was let in and is counted. Its end is the check-out.
+/// What one has who was let in. Its end is the check-out.
 pub(crate) struct Pass {
     door: Arc<Door>,
     class: Class,
-    serves_as: Class,
+    /// What its request began as, if it is counted.
+    counted_as: Option<Class>,
     kind: u64,
     began: Instant,
+    /// What its thread had computed before.
+    computing: ThreadTime,
+    /// What it has computed, once it has paused for good.
+    computed: OnceLock<Duration>,
     paused: AtomicBool,
 }
 
 impl Pass {
+    fn new(door: &Arc<Door>, visitor: &Visitor<'_>, counted_as: Option<Class>) -> Self {
+        Self {
+            door: Arc::clone(door),
+            class: visitor.class,
+            counted_as,
+            kind: visitor.kind,
+            began: Instant::now(),
+            computing: ThreadTime::now(),
+            computed: OnceLock::new(),
+            paused: AtomicBool::new(false),
+        }
+    }
+
     /// What its request began as: its class, or a higher one if it had waited for long.
     pub fn serves_as(&self) -> Class {
-        self.serves_as
+        self.counted_as.unwrap_or(self.class)
     }
 
     /// Its request does not compute for now.
     pub fn pause(&self) {
-        if !self.paused.swap(true, Relaxed) {
-            self.door.step(self.door.state.lock(), Input::Pauses(self.serves_as));
+        if let Some(class) = self.counted_as
+            && !self.paused.swap(true, Relaxed)
+        {
+            self.door.step(self.door.state.lock(), Input::Pauses(class));
         }
+    }
+
+    /// The same, and its thread goes on to something else.
+    pub fn leave_thread(&self) {
+        self.computed.get_or_init(|| self.computing.elapsed().unwrap_or_default());
+        self.pause();
     }
 
     /// It computes again.
     pub fn resume(&self) {
-        if self.paused.swap(false, Relaxed) {
-            self.door.step(self.door.state.lock(), Input::Resumes(self.serves_as));
+        if let Some(class) = self.counted_as
+            && self.paused.swap(false, Relaxed)
+        {
+            self.door.step(self.door.state.lock(), Input::Resumes(class));
         }
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
+        let served = self.began.elapsed();
+        // Of one whose thread is another now it is not known; that is long.
+        let computed = self.computed.get().copied().or_else(|| self.computing.elapsed()).unwrap_or(served);
+        self.door.estimates.note(self.kind, served, computed);
+        let Some(class) = self.counted_as else { return };
         let paused = *self.paused.get_mut();
         let mut state = self.door.state.lock();
-        let served = self.began.elapsed();
         state.figures.ended(self.class, served);
-        state.estimates.note(self.kind, served);
-        self.door.step(state, Input::Leaves { class: self.serves_as, paused });
+        self.door.step(state, Input::Leaves { class, paused });
     }
 }
 
@@ -432,7 +463,7 @@ mod tests {
     fn who_cannot_be_in_time_is_refused_before_he_begins() {
         let door = door(Mode::Full);
         for _ in 0..20 {
-            door.state.lock().estimates.note(7, Duration::from_secs(2));
+            door.estimates.note(7, Duration::from_secs(2), Duration::from_secs(2));
         }
         let late =
             Visitor { deadline: Some(Instant::now() + Duration::from_millis(500)), kind: 7, ..visitor(Class::Normal) };

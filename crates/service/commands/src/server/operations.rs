@@ -223,9 +223,9 @@ impl Operation {
         outcome
     }
 
-    /// It needs no processor any more, but for what others do to end it.
-    pub(crate) fn pause(&self) {
-        self.pass.iter().for_each(Pass::pause);
+    /// Its thread goes on without it; others end it.
+    pub(crate) fn leave_thread(&self) {
+        self.pass.iter().for_each(Pass::leave_thread);
     }
 
     /// It was let in, after so long.
