@@ -91,7 +91,7 @@ def measure(name, part, rounds, folder, output):
         lab.observe_from(site)
         # The primary on the first processors, all else on the last.
         pins = ["0" if part.cores == 1 else "0,1"] + ["1"] * (part.members - 1)
-        members = Members(own, folder, pins=pins).start({"priority": {"mode": "off"}})
+        members = Members(own, folder, pins=pins).start({"priority": {"mode": "off"}, "leadership": {"mode": "off"}})
         members.fill(RECORDS, VALUE_BYTES)
         rows, lines = {}, {}
         for turn in range(rounds):

@@ -46,6 +46,7 @@ NOT_RUN = {
     "make lab-failover": ROOT,
     "make lab-lag": ROOT,
     "make lab-leadership": ROOT,
+    "make lab-priority": ROOT,
     "make lab-uplink": ROOT,
     "make install PROFILE=release": BUILDS,
     "npm install -g mongosh": "the pinned one is installed beside the tests instead (tests/compat/install.sh)",

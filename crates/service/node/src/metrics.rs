@@ -18,6 +18,7 @@ pub fn render(server: &Server, network: &CountersSnapshot, text: &mut String) {
     append_storage(server, text);
     append_replication(server, text);
     append_leadership(server, text);
+    server.priority.append_metrics(text);
 }
 
 fn family(text: &mut String, name: &str, kind: &str, help: &str) {

@@ -5,6 +5,7 @@
 //!
 //! Not here: what the answers mean (`report`), how they are got (`survey`).
 
+mod priorities;
 mod report;
 mod survey;
 

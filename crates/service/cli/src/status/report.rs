@@ -2,6 +2,7 @@
 //!
 //! Invariants: pure. The verdict is the first thing told. What a member has not said of itself is never told as if it had.
 
+use super::priorities;
 use super::survey::{Survey, Told, whole};
 use bson::{Bson, Document};
 use serde_json::{Value, json};
@@ -76,6 +77,7 @@ pub struct Report {
     primary: Option<String>,
     lines: Vec<Line>,
     moves: Vec<Move>,
+    priorities: Vec<String>,
     facts: Vec<String>,
 }
 
@@ -140,8 +142,11 @@ impl Report {
         for one in self.moves.iter().rev().take(MOVES_TOLD).rev() {
             text.push_str(&format!("  {}\n", describe_move(one)));
         }
-        for fact in &self.facts {
-            text.push_str(fact);
+        if !self.priorities.is_empty() {
+            text.push_str("requests by class\n");
+        }
+        for line in self.priorities.iter().chain(&self.facts) {
+            text.push_str(line);
             text.push('\n');
         }
         text
@@ -165,7 +170,7 @@ impl Report {
         json!({
             "set": self.set, "verdict": self.verdict.name(), "summary": self.summary, "problems": self.problems,
             "term": self.term, "primary": self.primary, "members": self.lines.iter().map(line).collect::<Vec<_>>(),
-            "moves": self.moves.iter().map(moved).collect::<Vec<_>>(),
+            "moves": self.moves.iter().map(moved).collect::<Vec<_>>(), "priorities": self.priorities,
         })
     }
 }
@@ -215,6 +220,7 @@ fn of_lone_hosts(survey: &Survey) -> Report {
         primary: None,
         lines,
         moves: Vec::new(),
+        priorities: priorities::lines(&survey.told),
         facts: Vec::new(),
     }
 }
@@ -261,7 +267,8 @@ fn of_set(survey: &Survey, configuration: &Document) -> Report {
     };
     let facts = teller.map(facts).unwrap_or_default();
     let primary = primary.map(|told| told.name.clone());
-    Report { set: Some(set), verdict, summary, problems, term, primary, lines, moves: moves_of(survey), facts }
+    let (moves, priorities) = (moves_of(survey), priorities::lines(&survey.told));
+    Report { set: Some(set), verdict, summary, problems, term, primary, lines, moves, priorities, facts }
 }
 
 fn is_well(line: &Line) -> bool {

@@ -12,7 +12,7 @@
 //! nobody is told while the door is locked; whoever waits looks ten times a second whether he still is to.
 //! What it deliberately does not do: decide.
 
-use super::figures::Figures;
+use super::figures::{Figures, Services};
 use arc_swap::ArcSwap;
 use baton_admission::{Admission, Arrival, Counts, Effect, Estimates, Input, Moment, Refusal, Settings, Ticket};
 use baton_processor::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime};
@@ -81,6 +81,7 @@ pub(crate) struct Door {
     settings: ArcSwap<Settings>,
     is_nice: bool,
     estimates: Estimates,
+    services: Services,
     state: LendingMutex<State>,
     tend: Condvar,
 }
@@ -95,6 +96,7 @@ impl Door {
             settings: ArcSwap::from_pointee(settings.clone()),
             is_nice: baton_processor::right() == Right::All,
             estimates: Estimates::default(),
+            services: Services::default(),
             state: LendingMutex::new(State {
                 admission: Admission::new(settings, processors),
                 effects: Vec::new(),
@@ -281,8 +283,12 @@ impl Door {
 
     /// What is counted, and who is there.
     pub fn look(&self) -> (Counts, Figures) {
-        let state = self.state.lock();
-        (state.admission.counts(), state.figures.clone())
+        let (counts, mut figures) = {
+            let state = self.state.lock();
+            (state.admission.counts(), state.figures.clone())
+        };
+        figures.set_services(&self.services);
+        (counts, figures)
     }
 }
 
@@ -366,11 +372,10 @@ impl Drop for Pass {
         // Of one whose thread is another now it is not known; that is long.
         let computed = self.computed.get().copied().or_else(|| self.computing.elapsed()).unwrap_or(served);
         self.door.estimates.note(self.kind, served, computed);
+        self.door.services.ended(self.class, served);
         let Some(class) = self.counted_as else { return };
         let paused = *self.paused.get_mut();
-        let mut state = self.door.state.lock();
-        state.figures.ended(self.class, served);
-        self.door.step(state, Input::Leaves { class, paused });
+        self.door.step(self.door.state.lock(), Input::Leaves { class, paused });
     }
 }
 

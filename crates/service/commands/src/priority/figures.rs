@@ -4,6 +4,7 @@
 
 use baton_admission::Refusal;
 use baton_types::Class;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The upper bounds of a histogram's buckets, in microseconds; what is longer is in one more.
@@ -30,6 +31,30 @@ pub(crate) const BUCKETS_MICROS: [u64; 20] = [
     100_000_000,
 ];
 
+/// How many took how long, counted by whoever was served, without waiting for anybody.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    counts: [AtomicU64; BUCKETS_MICROS.len() + 1],
+    sum_micros: AtomicU64,
+}
+
+impl Counting {
+    pub fn note(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.counts[bucket_of(micros)].fetch_add(1, Relaxed);
+        self.sum_micros.fetch_add(micros, Relaxed);
+    }
+
+    pub fn so_far(&self) -> Histogram {
+        let counts = std::array::from_fn(|bucket| self.counts[bucket].load(Relaxed));
+        Histogram { counts, count: counts.iter().sum(), sum_micros: self.sum_micros.load(Relaxed) }
+    }
+}
+
+fn bucket_of(micros: u64) -> usize {
+    BUCKETS_MICROS.partition_point(|bound| *bound < micros)
+}
+
 /// How many took how long.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
@@ -41,7 +66,7 @@ pub(crate) struct Histogram {
 impl Histogram {
     pub fn note(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.counts[BUCKETS_MICROS.partition_point(|bound| *bound < micros)] += 1;
+        self.counts[bucket_of(micros)] += 1;
         self.count += 1;
         self.sum_micros = self.sum_micros.saturating_add(micros);
     }
@@ -65,7 +90,7 @@ impl Histogram {
 pub(crate) struct OfClass {
     /// From the arrival to the beginning.
     pub waits: Histogram,
-    /// From the beginning to the reply.
+    /// From the beginning to the reply; also of those that passed the door unseen though there was something to tell apart.
     pub services: Histogram,
     /// How many had to wait at all.
     pub waited: u64,
@@ -79,6 +104,26 @@ pub(crate) struct OfClass {
     pub refused_overload: u64,
     /// Killed, timed out or hung up while they waited.
     pub gave_up: u64,
+}
+
+impl OfClass {
+    pub fn waits(&self) -> &Histogram {
+        &self.waits
+    }
+
+    pub fn services(&self) -> &Histogram {
+        &self.services
+    }
+}
+
+/// How long requests of each class took.
+#[derive(Debug, Default)]
+pub(crate) struct Services([Counting; 3]);
+
+impl Services {
+    pub fn ended(&self, class: Class, served: Duration) {
+        self.0[Figures::index(class)].note(served);
+    }
 }
 
 /// Of all.
@@ -116,8 +161,11 @@ impl Figures {
         of.aged += u64::from(aged);
     }
 
-    pub fn ended(&mut self, class: Class, served: Duration) {
-        self.of_mut(class).services.note(served);
+    /// How they were served, which is counted elsewhere.
+    pub fn set_services(&mut self, services: &Services) {
+        for (of, counting) in self.classes.iter_mut().zip(&services.0) {
+            of.services = counting.so_far();
+        }
     }
 
     pub fn refused(&mut self, class: Class, why: Refusal, waited: Duration) {
@@ -142,13 +190,15 @@ mod tests {
 
     #[test]
     fn a_histogram_tells_within_which_bound_a_part_is() {
-        let mut histogram = Histogram::default();
+        let (mut histogram, counting) = (Histogram::default(), Counting::default());
         assert_eq!(histogram.quantile_micros(0.99), 0);
-        for _ in 0..98 {
-            histogram.note(Duration::from_micros(40));
+        let times =
+            [Duration::from_micros(40); 98].into_iter().chain([Duration::from_millis(3), Duration::from_secs(3600)]);
+        for time in times {
+            histogram.note(time);
+            counting.note(time);
         }
-        histogram.note(Duration::from_millis(3));
-        histogram.note(Duration::from_secs(3600));
+        assert_eq!((counting.so_far().counts, counting.so_far().count), (histogram.counts, histogram.count));
         assert_eq!((histogram.count, histogram.counts[0]), (100, 98));
         assert_eq!(histogram.quantile_micros(0.5), 50);
         assert_eq!(histogram.quantile_micros(0.99), 5_000);

@@ -20,6 +20,7 @@ mod report;
 pub(crate) use claimed::ClaimedClass;
 pub(crate) use door::{Door, Pass, Visitor};
 pub(crate) use policy::{KnownRules, Policy};
+use report::append_metrics;
 pub(crate) use report::append_status;
 
 use crate::server::{Client, Session};
@@ -62,6 +63,11 @@ impl Priority {
         self.is_nice.store(settings.mode.is_nice(), Relaxed);
         self.policy.store(Arc::new(Policy::new(settings.clone(), before.version + 1)));
         self.door.configure(settings);
+    }
+
+    /// Appends what Prometheus is told.
+    pub fn append_metrics(&self, text: &mut String) {
+        append_metrics(self, text);
     }
 
     /// The policy now.

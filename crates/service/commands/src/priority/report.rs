@@ -1,12 +1,13 @@
 //! `serverStatus.priority`: what the door has seen, by class, and how often each rule has matched.
 
-use super::figures::{Figures, Histogram, OfClass};
+use super::figures::{BUCKETS_MICROS, Figures, Histogram, OfClass};
 use super::{Policy, Priority};
 use baton_admission::Counts;
 use baton_types::Class;
 use baton_wire::DocumentWriter;
 use bson::cstr;
 use bson::raw::{CStr, CString};
+use std::fmt::Write;
 
 /// Appends the section `priority`.
 pub(crate) fn append_status(priority: &Priority, w: &mut DocumentWriter<'_>) {
@@ -26,6 +27,60 @@ pub(crate) fn append_status(priority: &Priority, w: &mut DocumentWriter<'_>) {
     w.end();
     append_rules(w, &policy);
     w.end();
+}
+
+/// Appends what Prometheus is told of classes, in its text form.
+pub(crate) fn append_metrics(priority: &Priority, text: &mut String) {
+    let (counts, figures) = priority.door.look();
+    let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&OfClass, usize) -> String| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for class in Figures::CLASSES {
+            let index = class as usize - Class::Low as usize;
+            let _ = writeln!(text, "{name}{{class=\"{class}\"}} {}", value(figures.of(class), index));
+        }
+    };
+    family("baton_door_waiting", "gauge", "Requests that wait for their turn.", &|_, i| counts.waiting[i].to_string());
+    family("baton_door_computing", "gauge", "Requests let in that compute.", &|_, i| counts.computing[i].to_string());
+    family("baton_door_waited_total", "counter", "Requests that had to wait for their turn.", &|of, _| {
+        of.waited.to_string()
+    });
+    family("baton_door_aged_total", "counter", "Requests that began because their wait was at its end.", &|of, _| {
+        of.aged.to_string()
+    });
+    family("baton_door_refused_total", "counter", "Requests refused before they began.", &|of, _| {
+        (of.refused_late + of.refused_overload).to_string()
+    });
+    family("baton_door_worst_wait_seconds", "gauge", "The longest wait since the start.", &|of, _| {
+        of.worst_wait.as_secs_f64().to_string()
+    });
+    for (name, help, histogram) in [
+        (
+            "baton_door_wait_seconds",
+            "Waits of requests that the door has counted.",
+            OfClass::waits as fn(&OfClass) -> &Histogram,
+        ),
+        (
+            "baton_service_seconds",
+            "From the beginning of a request to its reply, where classes differ.",
+            OfClass::services,
+        ),
+    ] {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
+        for class in Figures::CLASSES {
+            append_buckets(text, name, class, histogram(figures.of(class)));
+        }
+    }
+}
+
+fn append_buckets(text: &mut String, name: &str, class: Class, histogram: &Histogram) {
+    let mut below = 0;
+    for (bound, count) in BUCKETS_MICROS.iter().zip(&histogram.counts) {
+        below += count;
+        let _ = writeln!(text, "{name}_bucket{{class=\"{class}\",le=\"{}\"}} {below}", *bound as f64 / 1e6);
+    }
+    let _ = writeln!(text, "{name}_bucket{{class=\"{class}\",le=\"+Inf\"}} {}", histogram.count);
+    let _ = writeln!(text, "{name}_sum{{class=\"{class}\"}} {}", histogram.sum_micros as f64 / 1e6);
+    let _ = writeln!(text, "{name}_count{{class=\"{class}\"}} {}", histogram.count);
 }
 
 fn name_of(class: Class) -> &'static CStr {
@@ -50,12 +105,13 @@ fn append_class(w: &mut DocumentWriter<'_>, counts: &Counts, class: Class, of: &
     w.append(cstr!("overload"), of.refused_overload as i64);
     w.end();
     w.append(cstr!("gaveUp"), of.gave_up as i64);
-    append_histogram(w, cstr!("waitMicros"), &of.waits);
-    append_histogram(w, cstr!("serviceMicros"), &of.services);
+    append_histogram(w, cstr!("waitMicros"), of.waits());
+    append_histogram(w, cstr!("serviceMicros"), of.services());
 }
 
 fn append_histogram(w: &mut DocumentWriter<'_>, name: &CStr, histogram: &Histogram) {
     w.begin_document(name);
+    w.append(cstr!("count"), i64::try_from(histogram.count).unwrap_or(i64::MAX));
     w.append(cstr!("sum"), i64::try_from(histogram.sum_micros).unwrap_or(i64::MAX));
     w.append(cstr!("p50"), histogram.quantile_micros(0.5) as i64);
     w.append(cstr!("p95"), histogram.quantile_micros(0.95) as i64);
