@@ -100,12 +100,25 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// A deadline that is further away than this is no hurry.
+    const HURRY_MAX: Duration = Duration::from_secs(5);
     /// The most rules.
     pub const RULES_MAX: usize = 1000;
     /// The longest pattern of a rule, in bytes.
     pub const PATTERN_BYTES_MAX: usize = 512;
     /// The shortest and the longest `worstWaitMs`.
     pub const WORST_WAIT_MS: std::ops::RangeInclusive<u64> = 10..=60_000;
+
+    /// Whether a request is one of those for whose sake requests are told apart: of another class than normal, or in a hurry. `left`: the
+    /// time until its deadline.
+    pub fn differs(class: Class, left: Option<Duration>) -> bool {
+        class != Class::Normal || left.is_some_and(Self::is_hurry)
+    }
+
+    /// Whether a deadline is so near that an order of requests can matter to it.
+    pub fn is_hurry(left: Duration) -> bool {
+        left < Self::HURRY_MAX
+    }
 
     /// Whether a request passes the door unseen: where the processors serve by class, a short one would lose more at the door than
     /// others gain. `is_nice`: whether they do; `has_deadline`: whether it is in a hurry.
@@ -195,6 +208,15 @@ mod tests {
         let weights = Some(Weights { high: 2, normal: 1, low: 1 });
         assert!(!Settings { weights, ..settings.clone() }.lets_pass(&short, true, false));
         assert!(!Settings { mode: Mode::Both, ..settings }.lets_pass(&short, true, false));
+    }
+
+    #[test]
+    fn requests_are_told_apart_by_class_and_by_a_near_deadline() {
+        let secs = Duration::from_secs;
+        assert!(!Settings::differs(Class::Normal, None));
+        assert!(!Settings::differs(Class::Normal, Some(secs(30))));
+        assert!(Settings::differs(Class::Normal, Some(secs(1))));
+        assert!(Settings::differs(Class::High, None) && Settings::differs(Class::Low, Some(secs(30))));
     }
 
     #[test]

@@ -475,9 +475,8 @@ impl CommitQueue {
         let mut bytes = 0;
         if state.pending.iter().any(|waiter| waiter.class == Class::High) {
             // They do not stand behind what others have brought, and not much of that goes with them.
-            let pending = std::mem::take(&mut state.pending);
-            for waiter in pending {
-                if waiter.passes() && group.len() < GROUP_TRANSACTIONS_MAX {
+            for waiter in std::mem::take(&mut state.pending) {
+                if waiter.passes() && group.len() + 1 < GROUP_TRANSACTIONS_MAX && bytes < GROUP_BYTES_MAX {
                     bytes += waiter.bytes();
                     group.push(waiter);
                 } else {
@@ -485,15 +484,16 @@ impl CommitQueue {
                 }
             }
         }
-        let is_urgent = !group.is_empty();
+        let (passed, mut bytes_beside) = (group.len(), 0);
         while group.len() < GROUP_TRANSACTIONS_MAX {
             let Some(next) = state.pending.front() else { break };
-            let bytes_max =
-                if is_urgent || next.class == Class::Low { GROUP_BYTES_BESIDE_MAX } else { GROUP_BYTES_MAX };
-            if bytes >= bytes_max && !group.is_empty() {
+            let is_beside = passed > 0 || next.class == Class::Low;
+            let bytes_max = if is_beside { GROUP_BYTES_BESIDE_MAX } else { GROUP_BYTES_MAX };
+            // The first of them goes with every group: whoever passes, nobody stands here for ever.
+            if bytes_beside >= bytes_max && group.len() > passed {
                 break;
             }
-            bytes += next.bytes();
+            bytes_beside += next.bytes();
             group.extend(state.pending.pop_front());
         }
         state.writer.begin(group.iter().map(|waiter| waiter.class));

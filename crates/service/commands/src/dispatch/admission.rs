@@ -8,7 +8,6 @@ use crate::table::Flags;
 use baton_types::{Class, Error, ErrorCode, Result};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::LazyLock;
-use std::time::Instant;
 
 /// Of commands and names, to tell kinds of requests apart.
 static KINDS: LazyLock<ahash::RandomState> = LazyLock::new(ahash::RandomState::new);
@@ -25,7 +24,7 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
         return Ok(());
     }
     let operation = &call.operation;
-    // Once in so many looks: a client that has gone is noticed, and not asked after each time.
+    // Asked ten times a second of one who waits.
     let check = || {
         operation.check_interrupt()?;
         match (call.client.connection.is_connected)() {
@@ -39,15 +38,14 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
     let visitor = Visitor {
         class,
         deadline: operation.deadline(),
-        kind: kind_of(call, collection),
+        kind: &|| kind_of(call, collection),
         check: &check,
         waits: &waits,
     };
-    let began = Instant::now();
     let Some(pass) = server.priority.door.enter(&visitor)? else { return Ok(()) };
     let served_as = pass.serves_as();
-    let waited = began.elapsed();
-    call.operation.let_in(Some(pass), waited);
+    let waited = operation.started.elapsed();
+    call.operation.let_in(pass, waited);
     if served_as != class {
         server.priority.serve_as(served_as);
     }

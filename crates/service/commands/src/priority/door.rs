@@ -19,7 +19,7 @@ use baton_processor::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime};
 use baton_types::{Class, Error, ErrorCode, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -29,16 +29,14 @@ const SLICE: Duration = Duration::from_millis(100);
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
 /// After so long without one that differs nobody is counted any more.
 const ENGAGED_FOR: Duration = Duration::from_secs(1);
-/// A deadline that is further away than this is no hurry.
-const HURRY_MAX: Duration = Duration::from_secs(5);
 
 /// One who is at the door.
 pub(crate) struct Visitor<'v> {
     pub class: Class,
     /// `maxTimeMS`, from the request's arrival on.
     pub deadline: Option<Instant>,
-    /// Equal for requests that take about the same time.
-    pub kind: u64,
+    /// Equal for requests that take about the same time; asked only of one who is looked at more closely.
+    pub kind: &'v dyn Fn() -> u64,
     /// Whether he is still to wait.
     pub check: &'v dyn Fn() -> Result<()>,
     /// Told before he waits.
@@ -65,8 +63,6 @@ struct State {
     waiters: HashMap<Ticket, Arc<Waiter>>,
     next_ticket: Ticket,
     figures: Figures,
-    /// When one last came that differs.
-    differed: Option<Instant>,
     /// Until when who looks after the door rests.
     tended_at: Option<Moment>,
     stopping: bool,
@@ -78,6 +74,8 @@ pub(crate) struct Door {
     /// Whether anybody may be made to wait, by the mode.
     is_there: AtomicBool,
     engaged: AtomicBool,
+    /// When one last came that differs, in milliseconds since the door is there.
+    differed_ms: AtomicU64,
     settings: ArcSwap<Settings>,
     is_nice: bool,
     estimates: Estimates,
@@ -93,6 +91,7 @@ impl Door {
             began: Instant::now(),
             is_there: AtomicBool::new(settings.mode.has_door()),
             engaged: AtomicBool::new(false),
+            differed_ms: AtomicU64::new(0),
             settings: ArcSwap::from_pointee(settings.clone()),
             is_nice: baton_processor::right() == Right::All,
             estimates: Estimates::default(),
@@ -103,7 +102,6 @@ impl Door {
                 waiters: HashMap::new(),
                 next_ticket: 0,
                 figures: Figures::default(),
-                differed: None,
                 tended_at: None,
                 stopping: false,
             }),
@@ -132,22 +130,18 @@ impl Door {
             return Ok(None);
         }
         let deadline = visitor.deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let deadline = deadline.filter(|left| *left < HURRY_MAX);
-        let differs = visitor.class != Class::Normal || deadline.is_some();
-        if !differs && !self.engaged.load(Relaxed) {
+        let deadline = deadline.filter(|left| Settings::is_hurry(*left));
+        if Settings::differs(visitor.class, deadline) {
+            self.engage();
+        } else if !self.engaged.load(Relaxed) {
             return Ok(None);
         }
-        let estimate = self.estimates.of(visitor.kind);
+        let kind = (visitor.kind)();
+        let estimate = self.estimates.of(kind);
         if self.settings.load().lets_pass(&estimate, self.is_nice, deadline.is_some()) {
-            return Ok(Some(Pass::new(self, visitor, None)));
+            return Ok(Some(Pass::new(self, visitor.class, kind, None)));
         }
         let mut state = self.state.lock();
-        if differs {
-            state.differed = Some(Instant::now());
-            if !self.engaged.swap(true, Relaxed) {
-                self.tend.notify_one();
-            }
-        }
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         let waiter = Arc::new(Waiter::default());
@@ -161,8 +155,18 @@ impl Door {
             None => self.wait(ticket, &waiter, visitor)?,
         };
         match told {
-            Told::Begin(serves_as) => Ok(Some(Pass::new(self, visitor, Some(serves_as)))),
+            Told::Begin(serves_as) => Ok(Some(Pass::new(self, visitor.class, kind, Some(serves_as)))),
             Told::Refused(why) => Err(refusal(why)),
+        }
+    }
+
+    /// One has come that differs, whether he is counted or not: from now on all others are looked at.
+    fn engage(&self) {
+        self.differed_ms.store(self.now().as_millis() as u64, Relaxed);
+        if !self.engaged.load(Relaxed) && !self.engaged.swap(true, Relaxed) {
+            // Locked, so that who looks after the door does not go to rest just now.
+            let _state = self.state.lock();
+            self.tend.notify_one();
         }
     }
 
@@ -263,7 +267,8 @@ impl Door {
             }
             if is_engaged && measured.elapsed() >= MEASURED_EVERY {
                 measured = Instant::now();
-                let is_calm = state.differed.is_none_or(|at| at.elapsed() >= ENGAGED_FOR);
+                let differed = Duration::from_millis(self.differed_ms.load(Relaxed));
+                let is_calm = now.saturating_sub(differed) >= ENGAGED_FOR;
                 if is_calm && state.waiters.is_empty() {
                     self.engaged.store(false, Relaxed);
                 }
@@ -323,12 +328,12 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    fn new(door: &Arc<Door>, visitor: &Visitor<'_>, counted_as: Option<Class>) -> Self {
+    fn new(door: &Arc<Door>, class: Class, kind: u64, counted_as: Option<Class>) -> Self {
         Self {
             door: Arc::clone(door),
-            class: visitor.class,
+            class,
             counted_as,
-            kind: visitor.kind,
+            kind,
             began: Instant::now(),
             computing: ThreadTime::now(),
             computed: OnceLock::new(),
@@ -390,7 +395,7 @@ mod tests {
     }
 
     fn visitor(class: Class) -> Visitor<'static> {
-        Visitor { class, deadline: None, kind: 1, check: &goes_on, waits: &|| {} }
+        Visitor { class, deadline: None, kind: &|| 1, check: &goes_on, waits: &|| {} }
     }
 
     fn door(mode: Mode) -> Arc<Door> {
@@ -414,6 +419,20 @@ mod tests {
         assert_empty(&door);
         let off = self::door(Mode::Off);
         assert!(off.enter(&visitor(Class::High)).unwrap().is_none());
+    }
+
+    #[test]
+    fn one_that_differs_has_the_others_looked_at_though_he_passes_unseen_himself() {
+        let door = door(Mode::Full);
+        door.estimates.note(1, Duration::from_micros(50), Duration::from_micros(20));
+        door.estimates.note(2, Duration::from_secs(1), Duration::from_secs(1));
+        let long = Visitor { kind: &|| 2, ..visitor(Class::Normal) };
+        assert!(door.enter(&long).unwrap().is_none());
+        let high = door.enter(&visitor(Class::High)).unwrap().unwrap();
+        assert_eq!(high.counted_as.is_none(), door.is_nice);
+        assert_eq!(door.enter(&long).unwrap().unwrap().counted_as, Some(Class::Normal));
+        drop(high);
+        assert_empty(&door);
     }
 
     #[test]
@@ -470,8 +489,11 @@ mod tests {
         for _ in 0..20 {
             door.estimates.note(7, Duration::from_secs(2), Duration::from_secs(2));
         }
-        let late =
-            Visitor { deadline: Some(Instant::now() + Duration::from_millis(500)), kind: 7, ..visitor(Class::Normal) };
+        let late = Visitor {
+            deadline: Some(Instant::now() + Duration::from_millis(500)),
+            kind: &|| 7,
+            ..visitor(Class::Normal)
+        };
         assert_eq!(door.enter(&late).err().map(|error| error.code), Some(ErrorCode::MaxTimeMSExpired));
         assert_eq!(door.look().1.of(Class::Normal).refused_late, 1);
         assert_empty(&door);

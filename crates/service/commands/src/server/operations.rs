@@ -229,8 +229,8 @@ impl Operation {
     }
 
     /// It was let in, after so long.
-    pub(crate) fn let_in(&mut self, pass: Option<Pass>, waited: Duration) {
-        self.pass = pass;
+    pub(crate) fn let_in(&mut self, pass: Pass, waited: Duration) {
+        self.pass = Some(pass);
         let mut running = self.slot.running.lock();
         running.waited = waited;
         running.message = None;
