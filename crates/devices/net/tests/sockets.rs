@@ -457,7 +457,8 @@ fn who_finishes_the_replies_of_clients_that_do_not_read_is_not_held_up_and_they_
     for _ in 0..20 {
         assert_eq!(ask(&mut quick, &rawdoc! { "later": 1 }).get_str("command").unwrap(), "later");
     }
-    assert_eq!(counters(&server).snapshot().active, 20, "what is not read is not sent");
+    // The quick one has its last reply a moment before its request is counted as over.
+    eventually("what is not read is not sent", || counters(&server).snapshot().active == 20);
     for stream in &mut slow {
         assert!(read_message(stream).unwrap().len() > 8 << 20);
         assert_eq!(ask(stream, &rawdoc! { "after": 1 }).get_str("command").unwrap(), "after");
