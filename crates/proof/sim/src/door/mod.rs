@@ -230,7 +230,9 @@ impl World<'_> {
         for class in [Class::High, Class::Normal, Class::Low] {
             let computes = |present: &Present| present.class == class && matches!(present.left, Left::Work(_));
             let count = self.present.iter().filter(|present| computes(present)).count();
-            let each = if count == 0 { 0.0 } else { (free / count as f64).min(1.0) };
+            // What rounding has left of the processors is nobody's.
+            let is_nothing = count == 0 || free < 1e-9;
+            let each = if is_nothing { 0.0 } else { (free / count as f64).min(1.0) };
             for (present, rate) in self.present.iter().zip(&mut rates).filter(|(present, _)| computes(present)) {
                 let _ = present;
                 *rate = each;
