@@ -69,7 +69,8 @@ impl Author {
     /// It has committed a transaction, with this as its last OpTime: one that [`Writer::place`] gave a place.
     pub fn note(&self, optime: OpTime) {
         let mut committed = self.committed.lock();
-        *committed = Committed { count: committed.count + 1, last: optime };
+        // Of several threads that of the earlier transaction may be told later.
+        *committed = Committed { count: committed.count + 1, last: committed.last.max(optime) };
     }
 }
 
