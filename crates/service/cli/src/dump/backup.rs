@@ -11,6 +11,7 @@ use super::format::{Metadata, Writer, file_name_of, prelude};
 use super::progress::{Progress, megabytes};
 use super::{is_of_the_member, is_of_the_server};
 use crate::connection::{Connection, accepted};
+use crate::status::whole;
 use crate::task;
 use crate::topology::{self, Wanted};
 use crate::uri::Uri;
@@ -119,7 +120,12 @@ fn announce(connection: &mut Connection, host: &str, out: &Path) -> Result<(), S
     // Two backups to one place cannot be, but two machines may each have such a place.
     let place: String = out.file_name().unwrap_or_default().to_string_lossy().chars().take(20).collect();
     let name = format!("{place}, process {}", std::process::id());
-    let reply = connection.ask("admin", doc! { "replSetBeginTask": 1, "kind": "backup", "name": name })?;
+    let mut begin = doc! { "replSetBeginTask": 1, "kind": "backup", "name": name };
+    // What is little is read before anybody feels it, and waits for nothing. Nothing at all would say that nobody knows how much it is.
+    if let Some(bytes) = connection.ask("admin", doc! { "listDatabases": 1 })?.get("totalSize") {
+        begin.insert("expectedBytes", whole(bytes).max(1));
+    }
+    let reply = connection.ask("admin", begin)?;
     if reply.get("code").and_then(Bson::as_i32) == COMMAND_NOT_FOUND {
         return Ok(());
     }

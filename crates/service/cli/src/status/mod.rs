@@ -9,6 +9,8 @@ mod priorities;
 mod report;
 mod survey;
 
+pub(crate) use survey::whole;
+
 use crate::uri::Uri;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use report::Report;

@@ -106,16 +106,6 @@ pub(crate) struct OfClass {
     pub gave_up: u64,
 }
 
-impl OfClass {
-    pub fn waits(&self) -> &Histogram {
-        &self.waits
-    }
-
-    pub fn services(&self) -> &Histogram {
-        &self.services
-    }
-}
-
 /// How long requests of each class took.
 #[derive(Debug, Default)]
 pub(crate) struct Services([Counting; 3]);

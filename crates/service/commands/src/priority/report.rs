@@ -1,4 +1,4 @@
-//! `serverStatus.priority`: what the door has seen, by class, and how often each rule has matched.
+//! What the door has seen, by class, for `serverStatus.priority` and for `/metrics`; and there how often each rule has matched.
 
 use super::figures::{BUCKETS_MICROS, Figures, Histogram, OfClass};
 use super::{Policy, Priority};
@@ -57,13 +57,11 @@ pub(crate) fn append_metrics(priority: &Priority, text: &mut String) {
         (
             "baton_door_wait_seconds",
             "Waits of requests that the door has counted.",
-            OfClass::waits as fn(&OfClass) -> &Histogram,
+            (|of| &of.waits) as fn(&OfClass) -> &Histogram,
         ),
-        (
-            "baton_service_seconds",
-            "From the beginning of a request to its reply, where classes differ.",
-            OfClass::services,
-        ),
+        ("baton_service_seconds", "From the beginning of a request to its reply, where classes differ.", |of| {
+            &of.services
+        }),
     ] {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
         for class in Figures::CLASSES {
@@ -105,8 +103,8 @@ fn append_class(w: &mut DocumentWriter<'_>, counts: &Counts, class: Class, of: &
     w.append(cstr!("overload"), of.refused_overload as i64);
     w.end();
     w.append(cstr!("gaveUp"), of.gave_up as i64);
-    append_histogram(w, cstr!("waitMicros"), of.waits());
-    append_histogram(w, cstr!("serviceMicros"), of.services());
+    append_histogram(w, cstr!("waitMicros"), &of.waits);
+    append_histogram(w, cstr!("serviceMicros"), &of.services);
 }
 
 fn append_histogram(w: &mut DocumentWriter<'_>, name: &CStr, histogram: &Histogram) {
