@@ -236,13 +236,18 @@ def test_one_that_waits_for_others_only_keeps_nobody_waiting_where_work_is_conse
         assert status(client)["classes"]["high"]["computing"] == 0
 
 
-def niceness_of(member, connection):
-    """Of the thread that serves a connection."""
+def niceness_of_thread(member, name):
+    """Of the member's thread with this name."""
     for task in pathlib.Path(f"/proc/{member.pid}/task").iterdir():
         with contextlib.suppress(OSError):
-            if (task / "comm").read_text().strip() == f"conn{connection}":
+            if (task / "comm").read_text().strip() == name:
                 return int((task / "stat").read_text().rpartition(")")[2].split()[16])
-    raise AssertionError(f"no thread of connection {connection}")
+    raise AssertionError(f"no thread {name}")
+
+
+def niceness_of(member, connection):
+    """Of the thread that serves a connection."""
+    return niceness_of_thread(member, f"conn{connection}")
 
 
 def test_a_thread_has_the_niceness_of_its_class(members):
@@ -305,3 +310,48 @@ def test_a_secondary_serves_by_the_same_rules(members):
     with members.direct(1, appname="report", read_preference=ReadPreference.SECONDARY_PREFERRED) as client:
         members.await_that(lambda: own(client) == ("low", "rule"), "that the secondary has the rule")
     configure(members)
+
+
+def logged_class(client, o):
+    """The class in the entry of the log that has this `o`; none if it has none."""
+    entry = client.local["oplog.rs"].find_one({"ns": "shop.classes", "o": o})
+    return entry and entry.get("class", "none")
+
+
+def test_the_class_of_a_write_is_in_the_log_of_every_member(members):
+    configure(members)
+    said = {"high": "high", "low": "low", "normal": "none", None: "none"}
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(members.direct(member, read_preference=ReadPreference.SECONDARY_PREFERRED)) for member in range(3)]
+        for n, priority in enumerate(said):
+            fields = {"priority": priority} if priority else {}
+            clients[0].shop.command("insert", "classes", documents=[{"_id": n}], writeConcern={"w": 3}, **fields)
+        clients[0].shop.command("delete", "classes", deletes=[{"q": {"_id": 0}, "limit": 1}], priority="low", writeConcern={"w": 3})
+        for client in clients:
+            assert [logged_class(client, {"_id": n}) for n in range(1, 4)] == list(said.values())[1:]
+            classes = [entry.get("class") for entry in client.local["oplog.rs"].find({"ns": "shop.classes", "o": {"_id": 0}}).sort("ts", 1)]
+            assert classes == ["high", "low"]
+        configure(members, mode="off")
+        clients[0].shop.command("insert", "classes", documents=[{"_id": 9}], writeConcern={"w": 3}, priority="high")
+        assert logged_class(clients[1], {"_id": 9}) == "none"
+    configure(members)
+
+
+def test_who_carries_urgent_entries_from_member_to_member_is_as_urgent(members):
+    configure(members)
+    with members.direct(0) as client:
+        if status(client)["niceness"] != "all":
+            # The warning of that is asserted above.
+            return
+        insert = {"insert": "classes", "writeConcern": {"w": 3}}
+        # A first one says that others are to be expected: the second finds everybody on its way urgent.
+        for n in (10, 11):
+            client.shop.command({**insert, "documents": [{"_id": n}], "priority": "high"})
+        follower = members.members[1]
+        members.await_that(lambda: niceness_of_thread(follower, "follower") == -20, "that the follower is urgent")
+
+        def writes_on_until_it_is_not():
+            client.shop.command({**insert, "documents": [{}]})
+            return niceness_of_thread(follower, "follower") == 0
+
+        members.await_that(writes_on_until_it_is_not, "that it is as others are once nothing urgent comes")

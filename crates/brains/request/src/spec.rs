@@ -76,6 +76,8 @@ impl Flags {
     pub const ENDS_TASKS: Self = Self(1 << 15);
     /// It may have to wait for its turn: it reads or writes documents, as many as there are, on a client's account.
     pub const ADMITTED: Self = Self(1 << 16);
+    /// Members ask it of each other, and it takes no time: it is served as what is urgent.
+    pub const BETWEEN_MEMBERS: Self = Self(1 << 17);
 
     /// Both.
     pub const fn and(self, other: Self) -> Self {

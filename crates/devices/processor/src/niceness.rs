@@ -180,9 +180,10 @@ impl Bearer {
         }
     }
 
-    /// One of this niceness waits for the thread, until the loan is dropped. Nothing, if the thread is no nicer than that.
+    /// One of this niceness waits for the thread, until the loan is dropped. Nothing, if the thread by itself is no nicer than that:
+    /// what others lend it they take back.
     pub fn lend(self: &Arc<Self>, niceness: i32) -> Option<Loan> {
-        if self.niceness() <= niceness || right() == Right::None {
+        if self.own.load(Relaxed) <= niceness || right() == Right::None {
             return None;
         }
         let mut lent = self.lent.lock();
@@ -279,7 +280,11 @@ mod tests {
             assert_eq!(kernels(), of(Class::Normal));
             let of_high = bearer.lend(of(Class::High));
             assert_eq!(kernels(), of(Class::High));
-            assert!(bearer.lend(of(Class::Low)).is_none(), "it is less nice already");
+            assert!(bearer.lend(of(Class::Low)).is_none(), "it is as nice by itself");
+            let of_another = bearer.lend(of(Class::High));
+            drop(of_high);
+            assert_eq!(kernels(), of(Class::High), "each is given back by itself");
+            let of_high = of_another;
             as_class(Class::Normal);
             assert_eq!(kernels(), of(Class::High), "whatever it is by itself");
             drop(of_high);

@@ -21,10 +21,11 @@ use crate::locks::LockSet;
 use crate::replay::Replay;
 use crate::storage::{CatalogChange, Storage};
 use crate::transaction::Transaction;
-use baton_types::{Class, OpTime, Result, must_not_unwind};
+use baton_types::{Class, Interruption, OpTime, Result, must_not_unwind};
 use bson::RawDocument;
 use parking_lot::Mutex;
 use std::ops::Deref;
+use std::sync::Arc;
 
 /// What an author has committed with entries of this member's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,10 +56,6 @@ impl Author {
 
     pub(crate) fn replay(&self) -> Option<&Replay> {
         self.replay.as_ref()
-    }
-
-    pub(crate) fn class(&self) -> Class {
-        self.class
     }
 
     /// What it has committed so far.
@@ -120,7 +117,7 @@ impl<'w> Writer<'w> {
     pub fn place(&self, mut transaction: Transaction, durability: Durability) -> Result<Placed> {
         let _guard = must_not_unwind("a commit");
         let handed_on = self.hand_on(&mut transaction);
-        self.storage.commit.place(transaction, durability, handed_on, self.class())
+        self.storage.commit.place(transaction, durability, handed_on)
     }
 
     /// Leaves a document's new version for its next writer; gives the locks that this one may have at once.
@@ -163,9 +160,18 @@ impl<'w> Writer<'w> {
         self.replayed().is_some()
     }
 
-    /// A transaction by the author's rules: of one that follows, it has no entries of this member's own.
+    /// A transaction by the author's rules: of his class, and of one that follows without entries of this member's own.
     pub fn transaction(&self) -> Transaction {
-        if self.follows() { Transaction::replicating() } else { Transaction::empty() }
+        let mut transaction = if self.follows() { Transaction::replicating() } else { Transaction::empty() };
+        transaction.class = self.class();
+        transaction
+    }
+
+    /// The same, of a request: what takes long while it is filled asks `interruption`.
+    pub fn interruptible_transaction(&self, interruption: &Arc<Interruption>) -> Transaction {
+        let mut transaction = self.transaction();
+        transaction.interruption = Some(Arc::clone(interruption));
+        transaction
     }
 
     /// Lets a transaction that is to log the command `o` carry the entry that is replayed instead, if that is the entry's command; tells
@@ -178,7 +184,7 @@ impl<'w> Writer<'w> {
     }
 
     /// Of whoever it is written for; what the member writes by itself is nobody's before another.
-    fn class(&self) -> Class {
+    pub(crate) fn class(&self) -> Class {
         self.author.map_or(Class::Normal, |author| author.class)
     }
 

@@ -25,13 +25,16 @@ mod gate;
 mod group;
 mod lead;
 mod newest;
+mod outstanding;
 mod roles;
 mod stamps;
 mod terms;
+mod urgency;
 mod waiter;
 
 pub use gate::WriteGate;
 pub use newest::SharedEntry;
+pub use urgency::Urgency;
 pub use waiter::{Placed, Then};
 
 use crate::author::Author;
@@ -41,17 +44,18 @@ use crate::machine;
 use crate::record_cache::RecordCache;
 use crate::transaction::Transaction;
 use ahash::RandomState;
-use baton_processor::{LendingGuard, LendingMutex};
+use baton_processor::{Bearer, LendingGuard, LendingMutex};
 use baton_types::{Class, OpTime, Result, Timestamp, must_not_unwind};
 use lead::Lead;
 use newest::NewestEntries;
+use outstanding::Outstanding;
 use parking_lot::{Condvar, Mutex};
 use roles::{AfterWriting, Heir, Helper, PassedOn, Roles, Row};
 use rust_rocksdb::{DB, WriteOptions};
 use stamps::Stamps;
 pub(crate) use stamps::{KeptStamps, StampTeller};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terms::Terms;
@@ -87,6 +91,11 @@ struct State {
     roles: Roles,
     writer: Lead,
     syncer: Lead,
+    /// The most urgent of those who want a sync and do not wait here for it.
+    sync_wanted_by: Option<Class>,
+    /// The threads that can be called to write and to sync.
+    write_helper: Option<Arc<Bearer>>,
+    sync_helper: Option<Arc<Bearer>>,
 }
 
 impl State {
@@ -97,6 +106,26 @@ impl State {
         };
         let here = self.pending.iter().position(|waiter| waiter.is_here());
         (Row { is_empty: self.pending.is_empty(), here }, awaiting_sync)
+    }
+}
+
+impl State {
+    /// The calling thread is to write the next group.
+    fn begin_writing(&mut self) {
+        self.writer.begin(self.pending.iter().map(|waiter| waiter.class));
+    }
+
+    /// Nobody can be called to make the next sync: the helper is on his way back.
+    fn await_sync_helper(&mut self) {
+        let classes = self.awaiting_sync.iter().map(|waiter| waiter.class).chain(self.sync_wanted_by);
+        if let Some(helper) = &self.sync_helper {
+            self.syncer.pass_to(helper, classes);
+        }
+    }
+
+    /// The calling thread is to make the next sync.
+    fn begin_syncing(&mut self) {
+        self.syncer.begin(self.awaiting_sync.iter().map(|waiter| waiter.class).chain(self.sync_wanted_by));
     }
 }
 
@@ -126,6 +155,8 @@ pub struct CommitQueue {
     in_flight: Arc<InFlight>,
     record_cache: Arc<RecordCache>,
     state: LendingMutex<State>,
+    /// How many of high class stand in the queue, for a leader who has something else to do.
+    urgent: AtomicUsize,
     /// Signalled when the gate in the state turns.
     gate_turned: Condvar,
     /// Signalled when the writer in the state is called, and when the syncer is.
@@ -138,6 +169,8 @@ pub struct CommitQueue {
     terms: Terms,
     stamps: Stamps,
     newest: NewestEntries,
+    urgency: Urgency,
+    outstanding: Outstanding,
     /// Last OpTime's timestamp given out and readable.
     applied: AtomicU64,
     durable: AtomicU64,
@@ -180,12 +213,16 @@ impl CommitQueue {
             roles: Roles::default(),
             writer: Lead::default(),
             syncer: Lead::default(),
+            sync_wanted_by: None,
+            write_helper: None,
+            sync_helper: None,
         };
         Self {
             db,
             in_flight,
             record_cache,
             state: LendingMutex::new(state),
+            urgent: AtomicUsize::new(0),
             gate_turned: Condvar::new(),
             writer_called: Condvar::new(),
             syncer_called: Condvar::new(),
@@ -194,6 +231,8 @@ impl CommitQueue {
             terms: Terms::new(last),
             stamps: Stamps::new(last.timestamp.as_u64(), stamps),
             newest: NewestEntries::new(last.timestamp.as_u64()),
+            urgency: Urgency::default(),
+            outstanding: Outstanding::default(),
             applied: AtomicU64::new(last.timestamp.as_u64()),
             durable: AtomicU64::new(last.timestamp.as_u64()),
             floor: AtomicU64::new(0),
@@ -293,8 +332,7 @@ impl CommitQueue {
         mut handed_on: LockSet,
         author: Option<&Author>,
     ) -> Result<OpTime> {
-        let class = author.map_or(Class::Normal, Author::class);
-        let (waiter, is_own, state) = self.enter(transaction, durability, &mut handed_on, class)?;
+        let (waiter, is_own, state) = self.enter(transaction, durability, &mut handed_on)?;
         let optime = self.take_place(waiter, state, handed_on);
         if let Some(author) = author.filter(|_| is_own) {
             author.note(optime);
@@ -309,10 +347,9 @@ impl CommitQueue {
         transaction: Transaction,
         durability: Durability,
         mut handed_on: LockSet,
-        class: Class,
     ) -> Result<Placed> {
-        let (waiter, _, mut state) = self.enter(transaction, durability, &mut handed_on, class)?;
-        state.pending.push_back(Arc::clone(&waiter));
+        let (waiter, _, mut state) = self.enter(transaction, durability, &mut handed_on)?;
+        self.queue_up(&mut state, Arc::clone(&waiter));
         drop(state);
         handed_on.release();
         Ok(Placed::new(Arc::clone(self), waiter))
@@ -324,38 +361,44 @@ impl CommitQueue {
         mut transaction: Transaction,
         durability: Durability,
         handed_on: &mut LockSet,
-        class: Class,
     ) -> Result<(Arc<Waiter>, bool, LendingGuard<'_, State>)> {
         if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
             transaction.forget_entries();
         }
         let is_own = transaction.has_own_entries();
-        let waiter = Waiter::new(transaction, durability, class);
+        let waiter = Waiter::new(transaction, durability);
         let mut state = self.state.lock();
         if is_own && !self.passes(&mut state) {
             drop(state);
             let transaction = waiter.transaction.lock().take().unwrap_or_default();
             return Err(self.refuse(transaction, std::mem::take(handed_on)));
         }
-        state.writer.is_waited_for_by(class);
+        state.writer.is_waited_for_by(waiter.class);
         Ok((waiter, is_own, state))
     }
 
     /// Commits a transaction without entries of this member's own, which nothing refuses.
     pub(crate) fn commit_unasked(&self, transaction: Transaction, durability: Durability) -> OpTime {
         assert!(!transaction.has_own_entries(), "own entries pass the gate");
-        self.take_place(Waiter::new(transaction, durability, Class::Normal), self.state.lock(), LockSet::default())
+        self.take_place(Waiter::new(transaction, durability), self.state.lock(), LockSet::default())
     }
 
     /// Puts a transaction into the queue and waits until it is done; returns its last OpTime.
     fn take_place(&self, waiter: Arc<Waiter>, mut state: LendingGuard<'_, State>, mut handed_on: LockSet) -> OpTime {
         // Who leaves the queue otherwise than it came leaves `writing` or `syncing` behind, and everybody waits for ever.
         let _guard = must_not_unwind("the commit queue");
-        state.pending.push_back(Arc::clone(&waiter));
+        self.queue_up(&mut state, Arc::clone(&waiter));
         let role = if state.roles.take_writing(false) { LEAD_WRITE } else { WAITING };
         drop(state);
         handed_on.release();
         self.serve(&waiter, role)
+    }
+
+    fn queue_up(&self, state: &mut State, waiter: Arc<Waiter>) {
+        if waiter.class == Class::High {
+            self.urgent.fetch_add(1, Ordering::Relaxed);
+        }
+        state.pending.push_back(waiter);
     }
 
     /// Does what a waiting thread is to do, until its transaction is done.
@@ -388,7 +431,8 @@ impl CommitQueue {
     /// do: a client's thread that went on syncing for others would answer its own client late.
     pub fn serve_syncs(&self, time: Duration) {
         let until = Instant::now() + time;
-        while self.is_called(until, &self.syncer_called, |roles| &mut roles.syncer) {
+        self.state.lock().sync_helper = Some(baton_processor::bearer());
+        while self.is_called(until, &self.syncer_called, Roles::helps_syncing, |roles| &mut roles.syncer) {
             let _guard = must_not_unwind("the commit queue");
             self.lead_sync();
         }
@@ -397,17 +441,24 @@ impl CommitQueue {
     /// Writes whenever nobody else is there to, for that long. For one thread, as [`Self::serve_syncs`].
     pub fn serve_writes(&self, time: Duration) {
         let until = Instant::now() + time;
-        let own = Waiter::new(Transaction::empty(), Durability::Applied, Class::Normal);
-        while self.is_called(until, &self.writer_called, |roles| &mut roles.writer) {
+        let own = Waiter::new(Transaction::empty(), Durability::Applied);
+        self.state.lock().write_helper = Some(baton_processor::bearer());
+        while self.is_called(until, &self.writer_called, Roles::helps_writing, |roles| &mut roles.writer) {
             let _guard = must_not_unwind("the commit queue");
             self.lead_write(&own, true);
         }
     }
 
     /// Waits to be called as a helper; `false` if that did not happen in time.
-    fn is_called(&self, until: Instant, called: &Condvar, helper: fn(&mut Roles) -> &mut Helper) -> bool {
+    fn is_called(
+        &self,
+        until: Instant,
+        called: &Condvar,
+        helps: fn(&mut Roles),
+        helper: fn(&mut Roles) -> &mut Helper,
+    ) -> bool {
         let mut state = self.state.lock();
-        *helper(&mut state.roles) = Helper::Waiting;
+        helps(&mut state.roles);
         while *helper(&mut state.roles) != Helper::Called && !state.wait_until(called, until).timed_out() {}
         std::mem::replace(helper(&mut state.roles), Helper::Away) == Helper::Called
     }
@@ -433,36 +484,69 @@ impl CommitQueue {
     fn lead_write(&self, own: &Arc<Waiter>, has_left: bool) {
         let began = Instant::now();
         let mut started = began;
-        while self.write_next_group(own, has_left, started, began + LEAD_MAX) {
+        let mut done = VecDeque::new();
+        while self.write_next_group(own, has_left, started, began + LEAD_MAX, &mut done) {
             started = Instant::now();
         }
     }
 
-    /// Whether `writing` is still held, and another group to be written.
-    fn write_next_group(&self, own: &Arc<Waiter>, has_left: bool, started: Instant, until: Instant) -> bool {
+    /// Whether `writing` is still held, and another group to be written. `done` are those who have not been told yet: if they wait for
+    /// that until the next group is written, that is urgent.
+    fn write_next_group(
+        &self,
+        own: &Arc<Waiter>,
+        has_left: bool,
+        started: Instant,
+        until: Instant,
+        done: &mut VecDeque<Arc<Waiter>>,
+    ) -> bool {
         let group = self.take_group();
         self.write_group(&group);
         let ended = Instant::now();
         self.metrics.write_nanos.fetch_add((ended - started).as_nanos() as u64, Ordering::Relaxed);
-        let (mut syncing, done): (Vec<_>, Vec<_>) =
+        let (mut syncing, written): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
-        let is_sync_wanted = done.iter().any(|waiter| waiter.durability == Durability::Wanted);
+        let wants = |waiter: &&Arc<Waiter>| waiter.durability == Durability::Wanted;
+        let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max();
+        let awaited_by = syncing.iter().map(|waiter| waiter.class).max();
         let (AfterWriting { syncs, goes_on, passed_on: _ }, loans) = {
             let mut state = self.state.lock();
             let loans = state.writer.end();
-            state.roles.is_sync_wanted |= is_sync_wanted;
+            state.roles.is_sync_wanted |= wanted_by.is_some();
+            state.sync_wanted_by = state.sync_wanted_by.max(wanted_by);
             state.awaiting_sync.append(&mut syncing);
+            // They wait for the sync under way, before theirs begins.
+            if let Some(class) = wanted_by.max(awaited_by) {
+                state.syncer.is_waited_for_by(class);
+            }
             let may_go_on = ended < until && (has_left || own.durability != Durability::Synced);
             let (pending, awaiting_sync) = state.rows();
             let after = state.roles.wrote(own.durability != Durability::Applied, may_go_on, pending, awaiting_sync);
-            self.pass_on(&state, after.passed_on);
+            self.pass_on(&mut state, after.passed_on);
+            if state.roles.is_sync_wanted && !state.roles.syncing {
+                state.await_sync_helper();
+            }
+            // Who waits for what comes next waits for this thread, whatever it does first.
+            if after.goes_on {
+                state.begin_writing();
+            }
+            if after.syncs {
+                state.begin_syncing();
+            }
             (after, loans)
         };
-        drop(loans);
-        // Nobody who comes waits for these to be woken.
-        for waiter in done {
+        // The most urgent stand first in a group, and are told before all who have waited for that longer.
+        let place = written.iter().take_while(|waiter| waiter.class == Class::High).count();
+        let (urgent, others) = written.split_at(place);
+        urgent.iter().for_each(|waiter| waiter.end(Arc::ptr_eq(waiter, own)));
+        done.extend(others.iter().cloned());
+        while !(goes_on && !syncs && self.urgent.load(Ordering::Relaxed) > 0)
+            && let Some(waiter) = done.pop_front()
+        {
             waiter.end(Arc::ptr_eq(&waiter, own));
         }
+        // Not before: who was lent for is told by now.
+        drop(loans);
         if syncs {
             self.lead_sync();
         }
@@ -496,25 +580,39 @@ impl CommitQueue {
             bytes_beside += next.bytes();
             group.extend(state.pending.pop_front());
         }
+        let urgent = group.iter().filter(|waiter| waiter.class == Class::High).count();
+        if urgent > 0 {
+            self.urgent.fetch_sub(urgent, Ordering::Relaxed);
+        }
         state.writer.begin(group.iter().map(|waiter| waiter.class));
         group
     }
 
     /// Tells those to whom a work goes.
-    fn pass_on(&self, state: &State, passed_on: PassedOn) {
-        match passed_on.sync {
-            Some(Heir::Waiter(place)) => state.awaiting_sync[place].signal(LEAD_SYNC),
-            Some(Heir::Helper) => {
-                self.syncer_called.notify_one();
+    fn pass_on(&self, state: &mut State, passed_on: PassedOn) {
+        if let Some(heir) = passed_on.sync {
+            let bearer = match heir {
+                Heir::Waiter(place) => Some(&state.awaiting_sync[place].bearer),
+                Heir::Helper => state.sync_helper.as_ref(),
+            };
+            let classes = state.awaiting_sync.iter().map(|waiter| waiter.class).chain(state.sync_wanted_by);
+            bearer.into_iter().for_each(|bearer| state.syncer.pass_to(bearer, classes.clone()));
+            match heir {
+                Heir::Waiter(place) => state.awaiting_sync[place].signal(LEAD_SYNC),
+                Heir::Helper => drop(self.syncer_called.notify_one()),
             }
-            None => {}
         }
-        match passed_on.write {
-            Some(Heir::Waiter(place)) => state.pending[place].signal(LEAD_WRITE),
-            Some(Heir::Helper) => {
-                self.writer_called.notify_one();
+        if let Some(heir) = passed_on.write {
+            let bearer = match heir {
+                Heir::Waiter(place) => Some(&state.pending[place].bearer),
+                Heir::Helper => state.write_helper.as_ref(),
+            };
+            let classes = state.pending.iter().map(|waiter| waiter.class);
+            bearer.into_iter().for_each(|bearer| state.writer.pass_to(bearer, classes.clone()));
+            match heir {
+                Heir::Waiter(place) => state.pending[place].signal(LEAD_WRITE),
+                Heir::Helper => drop(self.writer_called.notify_one()),
             }
-            None => {}
         }
     }
 
@@ -530,7 +628,8 @@ impl CommitQueue {
             let mut state = self.state.lock();
             state.roles.begin_sync();
             let served = std::mem::take(&mut state.awaiting_sync);
-            state.syncer.begin(served.iter().map(|waiter| waiter.class));
+            let wanted_by = state.sync_wanted_by.take();
+            state.syncer.begin(served.iter().map(|waiter| waiter.class).chain(wanted_by));
             served
         };
         let target = self.applied.load(Ordering::Acquire);
@@ -552,15 +651,19 @@ impl CommitQueue {
             self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
             let (pending, awaiting_sync) = state.rows();
             let (goes_on, passed_on) = state.roles.synced(pending, awaiting_sync);
-            self.pass_on(&state, passed_on);
-            (goes_on, state.syncer.end())
+            let loans = state.syncer.end();
+            self.pass_on(&mut state, passed_on);
+            if goes_on {
+                state.begin_syncing();
+            }
+            (goes_on, loans)
         };
-        drop(loans);
         self.announce();
         for waiter in served {
             waiter.end(false);
         }
         self.tell_progress();
+        drop(loans);
         goes_on
     }
 
@@ -592,6 +695,21 @@ impl CommitQueue {
     pub fn newest_entries(&self, from: Timestamp) -> Option<Vec<(u64, SharedEntry)>> {
         let applied = self.applied.load(Ordering::SeqCst);
         self.newest.range(from.as_u64(), applied)
+    }
+
+    /// The set has committed all up to there.
+    pub(crate) fn note_committed(&self, until: Timestamp) {
+        self.outstanding.committed(until.as_u64());
+    }
+
+    /// Bytes of the log's entries that are not urgent and that no majority has, if somebody follows it.
+    pub(crate) fn outstanding_bytes(&self) -> usize {
+        self.outstanding.bytes()
+    }
+
+    /// The urgent entries of the log.
+    pub fn urgency(&self) -> &Urgency {
+        &self.urgency
     }
 
     fn announce(&self) {

@@ -252,7 +252,15 @@ impl Writer<'_> {
     /// [`Self::note`], for somebody who waits for more.
     pub fn note_durably(&self, namespace: &Namespace, o: &RawDocumentBuf, durability: Durability) -> Result<OpTime> {
         let mut transaction = Transaction::default();
-        let entry = OplogEntry { kind: OplogKind::Noop, namespace, uuid: None, o, o2: None, retryable: None };
+        let entry = OplogEntry {
+            kind: OplogKind::Noop,
+            namespace,
+            uuid: None,
+            o,
+            o2: None,
+            retryable: None,
+            class: self.class(),
+        };
         transaction.log(&entry);
         self.commit(transaction, durability)
     }

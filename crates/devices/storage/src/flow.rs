@@ -3,6 +3,9 @@
 //! Whoever deletes a third of a table writes faster than the others apply, and everybody else's write then waits for a majority behind
 //! all of it. So an operation that writes much stops now and then until a majority has what it wrote before the last step.
 //!
+//! And where urgent writes come, all others together have no more on its way to a majority than [`CREDIT_BYTES`] and what each of them
+//! writes at once: whoever comes then waits before he begins.
+//!
 //! Beside small writes the steps are small, so that such a write never waits behind more than a few documents, on no member and on no
 //! disk; else they are large. Operations that write much are not small to each other: loaders beside loaders go in large steps.
 //!
@@ -23,7 +26,7 @@ use crate::commit::{Durability, Placed};
 use crate::lately::Lately;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use baton_types::{OpTime, Result, Timestamp};
+use baton_types::{Class, OpTime, Result, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +48,8 @@ const LARGE: Pace = Pace { step_bytes: 128 * 1024, steps_ahead: 2 };
 const SMALL: Pace = Pace { step_bytes: 16 * 1024, steps_ahead: 1 };
 /// For so long after a small write the next one is expected.
 const SMALL_WRITES_LAST: Duration = Duration::from_secs(1);
+/// What urgent entries may have to follow: some milliseconds' worth of fetching, carrying out and syncing.
+pub const CREDIT_BYTES: usize = 256 * 1024;
 /// What an entry counts beside its bytes.
 const ENTRY_COST: usize = 256;
 /// The longest wait for one step: then the operation goes on, by one step.
@@ -155,9 +160,13 @@ impl FlowControl {
     }
 
     fn await_commit(&self, storage: &Storage, step: Timestamp, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
+        self.await_moves(&|| storage.commit_point().is_some_and(|committed| committed < step), interrupt)
+    }
+
+    /// Waits while the set is behind, and moves on.
+    fn await_moves(&self, is_behind: &dyn Fn() -> bool, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
         let began = Instant::now();
         let mut moved = self.moved.lock();
-        let is_behind = || storage.commit_point().is_some_and(|committed| committed < step);
         if !is_behind() || moved.elapsed() >= STALLED_AFTER {
             return Ok(());
         }
@@ -318,7 +327,9 @@ impl Throttle {
     ///
     /// # Errors
     /// What `interrupt` says.
-    pub fn wait(&self, storage: &Storage, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
+    pub fn wait(&self, writer: Writer<'_>, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
+        let storage = writer.storage();
+        writer.await_credit(interrupt)?;
         let next = {
             let mut ahead = self.ahead.lock();
             // Most operations are small: they need not know the pace.
@@ -337,6 +348,20 @@ impl Throttle {
             storage.queue().settle(Durability::Wanted);
         }
         storage.flow.await_commit(storage, step, interrupt)
+    }
+}
+
+impl Writer<'_> {
+    /// Where urgent writes come, waits until the others have not too much on its way.
+    fn await_credit(&self, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
+        let queue = self.queue();
+        let is_used_up =
+            || queue.outstanding_bytes() > CREDIT_BYTES && queue.urgency().class() == Class::High && self.has_pace();
+        if self.class() == Class::High || !is_used_up() {
+            return Ok(());
+        }
+        queue.settle(Durability::Wanted);
+        self.flow.await_moves(&is_used_up, interrupt)
     }
 }
 

@@ -74,7 +74,7 @@ pub use catalog::{
     IndexFieldKind, IndexState, replaced,
 };
 pub use checkpoints::CheckpointInfo;
-pub use commit::{CommitQueue, Durability, Placed, ProgressListener, SharedEntry, Then, WriteGate};
+pub use commit::{CommitQueue, Durability, Placed, ProgressListener, SharedEntry, Then, Urgency, WriteGate};
 pub use copy::{Copied, CopyRequest};
 pub use counters::Counts;
 pub use ddl::{
@@ -83,14 +83,14 @@ pub use ddl::{
 };
 pub use entry_change::{CarriedOut, EntryChange, updated};
 pub use facts::Fact;
-pub use flow::{Begun, FlowFigures, Throttle};
+pub use flow::{CREDIT_BYTES, Begun, FlowFigures, Throttle};
 pub use format::{CollectionId, IndexId, RecordKey, record_key};
 pub use incoming::{Incoming, take_over};
 pub use incoming_file::IncomingFile;
 pub use index_demands::is_text_language;
 pub use locks::{LockSet, LockTable};
 pub use log_ends::LogFollower;
-pub use oplog::{OplogKind, RetryImage, optime_document, optime_of};
+pub use oplog::{OplogKind, RetryImage, class_of, optime_document, optime_of};
 pub use options::StorageOptions;
 pub use rollback::{RolledBack, UNRECOVERABLE_ROLLBACK};
 pub use sessions::{SessionHandle, SessionRecord, SessionTable};

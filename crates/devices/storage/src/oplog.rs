@@ -2,11 +2,12 @@
 //!
 //! Layout: everything the request determines comes first; `ts`, `t`, `v` and `wall` come last, so that they lie at
 //! fixed distances from the end and the commit queue can fill them in without another pass. A `prevOpTime` of a
-//! retryable write, where there is one, is among the first part: it names an earlier entry.
+//! retryable write, where there is one, is among the first part: it names an earlier entry. The class of whoever wrote it, if that is
+//! not the usual one, is the first field of all: whoever carries entries on finds it there without reading them.
 //!
 //! Invariant: entries are idempotent. Applying one to a document that already has its effect changes nothing.
 
-use baton_types::{Namespace, OpTime, Timestamp};
+use baton_types::{Class, Namespace, OpTime, Timestamp};
 use bson::{RawBsonRef, RawDocument};
 
 /// What an entry does to a document. Those of commands are [`encode_command`]'s.
@@ -91,6 +92,8 @@ pub struct OplogEntry<'a> {
     pub o2: Option<RawBsonRef<'a>>,
     /// Session fields of a retryable write.
     pub retryable: Option<RetryableFields<'a>>,
+    /// Of whoever writes it: how urgently others are to have it.
+    pub class: Class,
 }
 
 /// The entry (`c`) of a command `o` in a database, as [`OplogEntry::encode`] gives it of a document. `before` is what it changed
@@ -102,9 +105,20 @@ pub(crate) fn encode_command(
     before: Option<&RawDocument>,
 ) -> Vec<u8> {
     let Ok(namespace) = Namespace::new(db, "$cmd") else { unreachable!("the database's name is valid") };
-    let entry = OplogEntry { kind: OplogKind::Noop, namespace: &namespace, uuid, o, o2: None, retryable: None };
+    let entry = OplogEntry {
+        kind: OplogKind::Noop,
+        namespace: &namespace,
+        uuid,
+        o,
+        o2: None,
+        retryable: None,
+        class: Class::Normal,
+    };
     entry.encode_as("c", before)
 }
+
+/// The name of the field with the class, as BSON has it.
+const CLASS: &[u8] = b"class\0";
 
 /// Bytes from the `ts` value to the end of an entry: `ts`, `t`, `v`, `wall`, terminator.
 const TS_FROM_END: usize = 8 + T_FROM_ELEMENT;
@@ -126,6 +140,9 @@ impl OplogEntry<'_> {
     fn encode_as(&self, kind: &str, o2: Option<&RawDocument>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.o.as_bytes().len() + 192);
         out.extend_from_slice(&[0; 4]);
+        if matches!(self.class, Class::High | Class::Low) {
+            string(&mut out, CLASS, self.class.name());
+        }
         if let Some(retryable) = &self.retryable {
             element(&mut out, 0x03, b"lsid\0", retryable.lsid.as_bytes());
             element(&mut out, 0x12, b"txnNumber\0", &retryable.txn_number.to_le_bytes());
@@ -183,6 +200,16 @@ pub fn optime_of(entry: &RawDocument) -> Option<OpTime> {
     Some(OpTime { term: entry.get_i64("t").ok()?, timestamp })
 }
 
+/// The class of whoever wrote an entry.
+pub fn class_of(entry: &[u8]) -> Class {
+    const LENGTH: usize = 4;
+    let Some(value) = entry.get(LENGTH..).and_then(|entry| entry.strip_prefix(b"\x02")?.strip_prefix(CLASS)) else {
+        return Class::Normal;
+    };
+    let name = value.get(LENGTH..).and_then(|text| text.split(|byte| *byte == 0).next());
+    name.and_then(|name| Class::from_client_name(std::str::from_utf8(name).ok()?)).unwrap_or_default()
+}
+
 fn optime_at_end(entry: &[u8]) -> Option<OpTime> {
     const HEAD: usize = 1 + 3;
     let tail = entry.get(entry.len().checked_sub(HEAD + TS_FROM_END)?..)?;
@@ -232,6 +259,7 @@ mod tests {
             o: &o,
             o2: Some(RawBsonRef::Int32(1)),
             retryable,
+            class: Class::Low,
         };
         let mut bytes = entry.encode();
         let optime = OpTime { term: 8, timestamp: Timestamp { seconds: 1_700_000_000, increment: 42 } };
@@ -252,5 +280,25 @@ mod tests {
         assert_eq!(read.get_document("prevOpTime").map(optime_of).expect("prevOpTime"), Some(prev));
         assert_eq!(read.get_str("needsRetryImage").ok().and_then(RetryImage::from_code), Some(RetryImage::After));
         assert_eq!(read.iter().filter(|element| element.is_err()).count(), 0);
+        assert_eq!((read.get_str("class").expect("class"), class_of(&bytes)), ("low", Class::Low));
+    }
+
+    #[test]
+    fn the_class_of_an_entry_is_its_first_field_or_the_usual_one() {
+        for (entry, class) in [
+            (bson::rawdoc! { "class": "high", "op": "n" }, Class::High),
+            (bson::rawdoc! { "class": "low", "op": "n" }, Class::Low),
+            (bson::rawdoc! { "op": "n", "class": "high" }, Class::Normal),
+            (bson::rawdoc! { "class": "urgent" }, Class::Normal),
+            (bson::rawdoc! { "class": "" }, Class::Normal),
+            (bson::rawdoc! { "class": 1 }, Class::Normal),
+            (bson::rawdoc! {}, Class::Normal),
+        ] {
+            assert_eq!(class_of(entry.as_bytes()), class, "{entry:?}");
+            for end in 0..entry.as_bytes().len() {
+                // However much of it is there.
+                let _ = class_of(&entry.as_bytes()[..end]);
+            }
+        }
     }
 }

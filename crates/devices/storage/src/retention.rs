@@ -120,6 +120,7 @@ impl Storage {
     /// Notes what the set has committed: no rollback goes back behind it, so history is kept from there on.
     pub fn set_commit_point(&self, optime: OpTime) {
         self.retention.commit_point.store(optime.timestamp.as_u64(), Ordering::Release);
+        self.queue().note_committed(optime.timestamp);
         self.flow.advanced();
     }
 

@@ -16,7 +16,7 @@ use crate::in_flight::Ticket;
 use crate::locks::LockSet;
 use crate::oplog::OplogEntry;
 use crate::sessions::SessionUpdate;
-use baton_types::{Interruption, OpTime, Timestamp};
+use baton_types::{Class, Interruption, OpTime, Timestamp};
 use bson::RawDocument;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -90,6 +90,8 @@ pub struct Transaction {
     /// Where the last document changed has its key and its new version in the arena, and how many were changed.
     change: Option<(Range<usize>, Option<Range<usize>>)>,
     changes: usize,
+    /// Of whoever it is written for.
+    pub(crate) class: Class,
     /// What long work for it asks whether to go on, if it is a request's.
     pub(crate) interruption: Option<Arc<Interruption>>,
     /// The version left for the next writer of the document.
@@ -100,11 +102,6 @@ impl Transaction {
     /// A transaction that writes nothing; committed as synced, it makes all before it durable.
     pub fn empty() -> Self {
         Self::default()
-    }
-
-    /// A transaction of a request: what takes long while it is filled asks `interruption`.
-    pub fn asking(interruption: &Arc<Interruption>) -> Self {
-        Self { interruption: Some(Arc::clone(interruption)), ..Self::default() }
     }
 
     /// Whether it writes nothing.

@@ -281,6 +281,7 @@ impl Storage {
             o,
             o2,
             retryable: statement.map(Statement::fields),
+            class: transaction.class,
         };
         transaction.log(&entry);
     }

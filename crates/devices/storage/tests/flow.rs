@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use baton_storage::{
-    Collection, CollectionOptions, CreateOutcome, Durability, Storage, StorageOptions, Throttle, Transaction,
+    Author, CREDIT_BYTES, Collection, CollectionOptions, CreateOutcome, Durability, Storage, StorageOptions, Throttle, Transaction,
 };
-use baton_types::{Namespace, Result};
+use baton_types::{Class, Namespace, Result};
 use bson::rawdoc;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const DOCUMENT_BYTES: usize = 4096;
@@ -40,7 +40,7 @@ fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) 
         let throttle = Throttle::default();
         let text = "x".repeat(DOCUMENT_BYTES);
         for id in 0..documents {
-            throttle.wait(&storage, &|| Ok(())).unwrap();
+            throttle.wait(storage.by_member(), &|| Ok(())).unwrap();
             each(&storage, id);
             let mut transaction = Transaction::default();
             storage
@@ -98,7 +98,7 @@ fn an_operation_of_one_step_costs_no_sync_and_one_of_two_asks_for_it() {
     let syncs = || storage.statistics().log_syncs;
     let before = syncs();
     for (id, synced) in [(1, 0), (2, 1)] {
-        throttle.wait(&storage, &|| Ok(())).unwrap();
+        throttle.wait(storage.by_member(), &|| Ok(())).unwrap();
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, &collection, &rawdoc! { "_id": id, "t": text.as_str() }, None).unwrap();
         throttle.commit(storage.by_member(), transaction, Durability::Applied).unwrap();
@@ -169,7 +169,7 @@ fn a_wait_can_be_interrupted() {
     let text = "x".repeat(200 * 1024);
     for id in 0..10 {
         let killed = || Err(baton_types::Error::new(baton_types::ErrorCode::Interrupted, "killed"));
-        if let Err(error) = throttle.wait(&storage, &killed) {
+        if let Err(error) = throttle.wait(storage.by_member(), &killed) {
             outcome.set(Some(Err(error)));
             break;
         }
@@ -179,4 +179,66 @@ fn a_wait_can_be_interrupted() {
     }
     let outcome = outcome.into_inner().unwrap();
     assert_eq!(outcome.unwrap_err().code, baton_types::ErrorCode::Interrupted);
+}
+
+const CREDIT_DOCUMENTS: usize = CREDIT_BYTES / 1024;
+
+/// Writes documents of a kilobyte in that class, each an operation of its own, four times what the others may have on its way. Gives how far
+/// the log was ahead of the commit point, in documents, when each began, at the most, and how often one waited. `before` is called
+/// before each. The set commits when there is nearly as much as may be, after a while.
+fn ahead_max(class: Class, before: impl Fn(&Storage, usize)) -> (usize, u64) {
+    let (storage, collection, _directory) = open();
+    let _follower = storage.follow_log();
+    let (author, text) = (Author::of(class), "x".repeat(1024));
+    let (written, committed, is_over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let mut ahead_max = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if written.load(Ordering::SeqCst) - committed.load(Ordering::SeqCst) > CREDIT_DOCUMENTS / 2 {
+                    std::thread::sleep(Duration::from_millis(50));
+                    // What is known to be written is in the log.
+                    let until = written.load(Ordering::SeqCst);
+                    storage.set_commit_point(storage.queue().applied());
+                    committed.store(until, Ordering::SeqCst);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        for id in 0..4 * CREDIT_DOCUMENTS {
+            before(&storage, id);
+            let (writer, throttle) = (storage.by(&author), Throttle::default());
+            throttle.wait(writer, &|| Ok(())).unwrap();
+            ahead_max = ahead_max.max(id - committed.load(Ordering::SeqCst));
+            let mut transaction = writer.transaction();
+            let document = rawdoc! { "_id": id as i64, "t": text.as_str() };
+            storage.insert(&mut transaction, &collection, &document, None).unwrap();
+            throttle.commit(writer, transaction, Durability::Applied).unwrap();
+            written.store(id + 1, Ordering::SeqCst);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    (ahead_max, storage.flow_figures().waits)
+}
+
+/// Something of that class is written now and then.
+fn now_and_then(class: Class) -> impl Fn(&Storage, usize) {
+    let author = Author::of(class);
+    move |storage, id| {
+        if id % 50 == 0 {
+            let namespace = Namespace::new("test", "$cmd").unwrap();
+            storage.by(&author).note(&namespace, &rawdoc! { "msg": "now" }).unwrap();
+        }
+    }
+}
+
+#[test]
+fn where_urgent_writes_come_the_others_have_little_on_its_way_to_a_majority() {
+    for class in [Class::Low, Class::Normal] {
+        let (ahead, waits) = ahead_max(class, now_and_then(Class::High));
+        assert!(ahead <= CREDIT_DOCUMENTS, "{class}: {ahead} documents");
+        assert!(waits > 0, "{class}");
+    }
+    assert_eq!(ahead_max(Class::Normal, now_and_then(Class::Normal)).1, 0, "where nothing is urgent nobody waits");
+    assert_eq!(ahead_max(Class::High, now_and_then(Class::High)).1, 0, "nor does who is urgent");
 }

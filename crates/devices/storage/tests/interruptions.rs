@@ -3,7 +3,7 @@
 
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, Inserted, Order, Storage,
-    StorageOptions, Transaction, record_key,
+    StorageOptions, record_key,
 };
 use baton_types::interruption::STEPS_PER_LOOK;
 use baton_types::{Check, Error, ErrorCode, Interruption, Namespace, Result};
@@ -51,7 +51,7 @@ impl Ground {
     }
 
     fn insert(&self, document: &RawDocument, asked: &Arc<Interruption>) -> Result<()> {
-        let mut transaction = Transaction::asking(asked);
+        let mut transaction = self.storage.by_member().interruptible_transaction(asked);
         match self.storage.insert(&mut transaction, &self.collection, document, None)? {
             Inserted::Added => self.storage.by_member().commit(transaction, Durability::Applied).map(drop),
             Inserted::CommitFirst => unreachable!("nobody holds a lock"),
@@ -60,7 +60,7 @@ impl Ground {
 
     fn replace(&self, before: &RawDocument, after: &RawDocument, asked: &Arc<Interruption>) -> Result<()> {
         let record = record_key(RawBsonRef::Int32(1)).expect("a key");
-        let mut transaction = Transaction::asking(asked);
+        let mut transaction = self.storage.by_member().interruptible_transaction(asked);
         assert!(self.storage.lock_document(&mut transaction, &self.collection, &record));
         self.storage.update(&mut transaction, &self.collection, &record, (before, after), after, None)?;
         self.storage.by_member().commit(transaction, Durability::Applied).map(drop)

@@ -22,7 +22,7 @@ use crate::lanes::OnInput;
 use crate::messages::{decode_response, encode_request};
 use baton_consensus::{Input, MemberId, Request, RequestKind, Response};
 use baton_net::{CallError, Closer, Idle, Outgoing, Waker};
-use baton_types::must_not_unwind;
+use baton_types::{Class, must_not_unwind};
 use bson::RawDocument;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -243,6 +243,8 @@ impl Carrier {
     fn run(mut self) {
         // Without it this member hears nothing more of the other.
         let _guard = must_not_unwind("a lane to another member");
+        // Signs of life, votes and positions are short, and others wait for them.
+        baton_processor::as_class(Class::High);
         while let Some(task) = self.next_task() {
             match task {
                 Task::Carry(job) => self.carry(&job),

@@ -4,8 +4,8 @@
 
 use baton_consensus::SourceState;
 use baton_net::{CallError, Outgoing};
-use baton_storage::optime_of;
-use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
+use baton_storage::{class_of, optime_of};
+use baton_types::{Class, Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use std::time::Duration;
 
@@ -41,6 +41,13 @@ pub(crate) fn next(connection: &mut Outgoing, within: Duration) -> Result<Option
 /// The next reply, if that is here already.
 pub(crate) fn next_if_there(connection: &mut Outgoing) -> Result<Option<RawDocumentBuf>, CallError> {
     connection.next_if_there()
+}
+
+/// Whether there is an urgent entry in the batch of this name.
+pub(crate) fn is_urgent(reply: &RawDocument, name: &str) -> bool {
+    let entries = reply.get_document("cursor").and_then(|cursor| cursor.get_array(name));
+    let mut entries = entries.iter().flat_map(|entries| entries.into_iter().flatten());
+    entries.any(|entry| entry.as_document().is_some_and(|entry| class_of(entry.as_bytes()) == Class::High))
 }
 
 /// A batch of entries, and what the source says of itself.

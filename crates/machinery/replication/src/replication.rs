@@ -23,7 +23,7 @@ use crate::warming;
 use baton_consensus::{Configuration, Demand, Input, Request, Response, StepDownRequest, View};
 use baton_leadership::{Decision, Warming};
 use baton_storage::{Storage, Writer};
-use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
+use baton_types::{Class, Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
@@ -106,7 +106,10 @@ impl Replication {
             .name("replication".into())
             .spawn({
                 let inbox = Arc::clone(&inbox);
-                move || inbox.run(driver)
+                move || {
+                    baton_processor::as_class(Class::High);
+                    inbox.run(driver);
+                }
             })
             .map_err(|error| Error::new(ErrorCode::InternalError, format!("no thread for replication: {error}")))?;
         let (maintenance, thread) = (Mutex::default(), Some(thread));

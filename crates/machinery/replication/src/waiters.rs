@@ -10,8 +10,9 @@
 //! Invariants: nobody waits for what is committed already; whoever waits is told, at the latest when the era ends, and is never
 //! told that something is committed that was read or written in an earlier era; a wait that is over leaves nothing behind.
 
-use baton_types::{Error, ErrorCode, OpTime, Result};
+use baton_types::{Class, Error, ErrorCode, OpTime, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,6 +41,8 @@ pub type Then = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A wait that somebody has left.
 pub struct Left {
+    /// Of whoever waits: the most urgent are told first.
+    pub class: Class,
     /// When it is over in any case.
     pub until: Option<Instant>,
     /// Asked now and then whether it is to go on.
@@ -54,6 +57,14 @@ enum Waiting {
 }
 
 impl Waiting {
+    /// Whose thread is there is only woken, which is soon done.
+    fn class(&self) -> Class {
+        match self {
+            Self::Here(_) => Class::Normal,
+            Self::Left(left) => left.class,
+        }
+    }
+
     fn tell(self, outcome: Result<()>) {
         match self {
             Self::Here(waiter) => {
@@ -226,7 +237,8 @@ impl Waiters {
     /// Tells those whose waits have ended. Where no lock is held that others want: much may come of it.
     pub(crate) fn tell(&self) {
         if self.has_ended.swap(false, Ordering::AcqRel) {
-            let ended = std::mem::take(&mut *self.ended.lock());
+            let mut ended = std::mem::take(&mut *self.ended.lock());
+            ended.sort_by_key(|(waiting, _)| Reverse(waiting.class()));
             ended.into_iter().for_each(|(waiting, outcome)| waiting.tell(outcome));
         }
     }
@@ -281,11 +293,31 @@ mod tests {
         let (told, outcome) = std::sync::mpsc::channel();
         let error = || Error::new(ErrorCode::Interrupted, "killed");
         let left = Left {
+            class: Class::Normal,
             until,
             interrupted: Box::new(move || if interrupted { Err(error()) } else { Ok(()) }),
             then: Box::new(move |outcome| told.send(outcome).unwrap()),
         };
         (left, outcome)
+    }
+
+    #[test]
+    fn of_those_who_have_left_the_most_urgent_are_told_first() {
+        let waiters = Waiters::default();
+        let (told, order) = std::sync::mpsc::channel();
+        let classes = [Class::Low, Class::High, Class::Normal, Class::High];
+        for (place, class) in (1_u32..).zip(classes) {
+            let told = told.clone();
+            let then = Box::new(move |outcome: Result<()>| told.send((outcome.is_ok(), place)).unwrap());
+            let left = Left { class, until: None, interrupted: Box::new(|| Ok(())), then };
+            waiters.when_majority(0, at(place), left);
+        }
+        waiters.committed(at(3));
+        waiters.tell();
+        assert_eq!(order.try_iter().collect::<Vec<_>>(), [(true, 2), (true, 3), (true, 1)]);
+        waiters.committed(at(4));
+        waiters.tell();
+        assert_eq!(order.try_iter().collect::<Vec<_>>(), [(true, 4)]);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl<'a> Call<'a> {
             session,
             read_at: None,
             standing: Standing::now(server),
-            author: Arc::new(Author::of(class)),
+            author: Arc::new(Author::of(server.priority.niceness_of(class))),
             newest: None,
             left: None,
             hang_up: Cell::new(false),

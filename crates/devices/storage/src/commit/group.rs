@@ -14,7 +14,7 @@ use crate::machine;
 use crate::oplog;
 use crate::transaction::{Action, DeletedRange, Transaction, Truncation};
 use crate::version::Version;
-use baton_types::{OpTime, Timestamp};
+use baton_types::{Class, OpTime, Timestamp};
 use bson::RawDocument;
 use hashbrown::HashTable;
 use rust_rocksdb::WriteBatch;
@@ -57,6 +57,13 @@ impl CommitQueue {
             crash_point!("commit-after-write");
             drop(documents);
             let is_truncated = transactions.iter().any(|transaction| transaction.truncation.is_some());
+            if self.newest.is_followed() {
+                let others = transactions.iter().filter(|of| of.has_own_entries() && of.class < Class::High);
+                let bytes: usize = others.flat_map(Transaction::entries).map(Vec::len).sum();
+                if bytes > 0 {
+                    self.outstanding.add(bytes, applied);
+                }
+            }
             if !is_truncated {
                 let entries = transactions.iter_mut().flat_map(Transaction::take_entries);
                 self.newest.extend(entries, applied);
@@ -73,6 +80,7 @@ impl CommitQueue {
             self.metrics.batches.fetch_add(1, Ordering::Relaxed);
             self.metrics.transactions.fetch_add(transactions.len() as u64, Ordering::Relaxed);
             self.announce();
+            self.urgency.announce();
         } else {
             let last = self.applied();
             for waiter in group {
@@ -151,6 +159,9 @@ impl CommitQueue {
             for (entry, optime) in transaction.entries_mut().zip(optimes) {
                 if !is_replicated {
                     oplog::stamp(entry, optime, wall_ms);
+                }
+                if oplog::class_of(entry) == Class::High {
+                    self.urgency.note(optime.timestamp.as_u64());
                 }
                 batch.put_cf(oplog, oplog_key(optime.timestamp), &entry);
             }

@@ -1,6 +1,7 @@
 //! Who leads a work of the queue, and what he is lent for it.
 //!
-//! A leader works for all that he has taken, and those who come meanwhile wait for him: so he is as urgent as the most urgent of them.
+//! A leader works for all that he has taken, and those who come meanwhile wait for him: so he is as urgent as the most urgent of them, from
+//! when the work is passed on to him, which is before he runs.
 //!
 //! Invariant: what he is lent is given back when he is done with a group, after the queue's lock is.
 
@@ -20,11 +21,15 @@ pub(super) struct Lead {
 }
 
 impl Lead {
+    /// The work is that thread's from now on, which is about to be woken; for transactions of these classes.
+    pub fn pass_to(&mut self, leader: &Arc<Bearer>, classes: impl Iterator<Item = Class>) {
+        self.loans.extend(classes.max().and_then(|class| leader.lend_as(class)));
+        self.leader = Some(Arc::clone(leader));
+    }
+
     /// The calling thread leads, for transactions of these classes.
     pub fn begin(&mut self, classes: impl Iterator<Item = Class>) {
-        let leader = baton_processor::bearer();
-        self.loans.extend(classes.max().and_then(|class| leader.lend_as(class)));
-        self.leader = Some(leader);
+        self.pass_to(&baton_processor::bearer(), classes);
     }
 
     /// One of this class waits for the leader.

@@ -49,10 +49,15 @@ impl NewestEntries {
         self.followers.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// Whether somebody does.
+    pub fn is_followed(&self) -> bool {
+        self.followers.load(Ordering::SeqCst) > 0
+    }
+
     /// Adds the entries that follow the last ones, and of which the last has this timestamp.
     pub fn extend(&self, entries: impl Iterator<Item = Vec<u8>>, end: u64) {
         let mut kept = self.kept.lock();
-        if self.followers.load(Ordering::SeqCst) == 0 {
+        if !self.is_followed() {
             kept.forget_all(end);
             return;
         }

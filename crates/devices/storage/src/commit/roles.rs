@@ -4,6 +4,7 @@
 //! Invariants, which every order of three committing threads and both helpers keeps (the test below goes through them all):
 //! - At most one thread writes, and at most one syncs.
 //! - What stands in the queue has a leader, or a thread that is about to ask for the lead: nobody waits for what nobody does.
+//! - A sync that is wanted, and that nobody waits for here, is under way or begins as soon as the helper is back.
 
 /// A thread that leads where no committing thread waits that could.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -84,6 +85,19 @@ impl Roles {
             (self.writing, goes_on) = (true, true);
         }
         AfterWriting { syncs, goes_on, passed_on }
+    }
+
+    /// The helper can be called to write from now on.
+    pub fn helps_writing(&mut self) {
+        self.writer = Helper::Waiting;
+    }
+
+    /// The helper can be called to sync from now on; it is at once if a sync was wanted while it was away.
+    pub fn helps_syncing(&mut self) {
+        self.syncer = Helper::Waiting;
+        if self.is_sync_wanted && !self.syncing {
+            (self.syncing, self.syncer) = (true, Helper::Called);
+        }
     }
 
     /// A sync has begun: what is wanted from now on is wanted of the next.
@@ -341,8 +355,14 @@ mod tests {
                         let own = to.waiters.get(thread).filter(|_| !is_helper);
                         let wants_sync = own.is_some_and(|own| own.wants_sync);
                         let has_left = own.is_none_or(|own| !own.is_here);
-                        for is_in_time in [true, false] {
+                        // Where somebody wants a sync and does not wait for it here.
+                        let may_be_wanted = self.has_helpers && !done.is_empty();
+                        for (is_in_time, is_wanted) in [(true, false), (false, false), (true, true), (false, true)] {
+                            if is_wanted && !may_be_wanted {
+                                continue;
+                            }
                             let mut to = to.clone();
+                            to.roles.is_sync_wanted |= is_wanted;
                             let may_go_on = is_in_time && (has_left || !wants_sync);
                             let (pending, awaiting) = (self.row(&to, &to.pending), self.row(&to, &to.awaiting));
                             let after = to.roles.wrote(wants_sync, may_go_on, pending, awaiting);
@@ -381,9 +401,11 @@ mod tests {
                         };
                     }
                     At::Away => {
-                        let helper =
-                            if thread == self.ways.len() { &mut to.roles.writer } else { &mut to.roles.syncer };
-                        *helper = Helper::Waiting;
+                        if thread == self.ways.len() {
+                            to.roles.helps_writing();
+                        } else {
+                            to.roles.helps_syncing();
+                        }
                         to.threads[thread] = At::Parked;
                     }
                     At::End => continue,
@@ -414,6 +436,9 @@ mod tests {
             }
             if world.threads.iter().filter(syncs).count() > 1 {
                 return Some("two threads sync");
+            }
+            if is_last && world.roles.is_sync_wanted {
+                return Some("a sync is wanted that nobody makes");
             }
             if world.waiters.iter().any(|waiter| waiter.called > 1) {
                 return Some("what was left is called twice");

@@ -8,6 +8,7 @@
 
 use super::{CommitQueue, Durability};
 use crate::transaction::Transaction;
+use baton_processor::Bearer;
 use baton_types::{Class, OpTime, Timestamp, must_not_unwind};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -34,9 +35,11 @@ enum End {
 pub(super) struct Waiter {
     state: AtomicU8,
     thread: Thread,
+    /// The thread's, for what it may have to do for others.
+    pub bearer: Arc<Bearer>,
     end: Mutex<End>,
     pub durability: Durability,
-    /// Of whoever it is written for.
+    /// The transaction's.
     pub class: Class,
     /// Whether it builds on nothing that stands in the queue, nor can anything that stands there mean to be before it.
     pub may_pass: bool,
@@ -47,13 +50,14 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    pub fn new(transaction: Transaction, durability: Durability, class: Class) -> Arc<Self> {
+    pub fn new(transaction: Transaction, durability: Durability) -> Arc<Self> {
         let may_pass = transaction.in_flight.as_ref().is_some_and(|ticket| !ticket.builds_on_another);
         Arc::new(Self {
-            class,
+            class: transaction.class,
             may_pass,
             state: AtomicU8::new(WAITING),
             thread: std::thread::current(),
+            bearer: baton_processor::bearer(),
             end: Mutex::new(End::Open),
             durability,
             transaction: Mutex::new(Some(transaction)),

@@ -1,7 +1,7 @@
 //! Inserts, many of them in one transaction.
 
 use super::{Retry, Work, fill_timestamps, prepare, refuse_view, validate};
-use baton_storage::{Durability, Inserted, Transaction};
+use baton_storage::{Durability, Inserted};
 use baton_types::{Error, Namespace, OpTime, Result};
 use bson::{RawDocument, rawdoc};
 
@@ -52,7 +52,7 @@ pub fn insert_many(
                 return Ok(!rules.ordered);
             }
             let bytes_max = throttle.transaction_bytes(storage).min(INSERT_BATCH_BYTES);
-            let mut transaction = Transaction::asking(interruption);
+            let mut transaction = work.transaction();
             let mut count = 0;
             let mut stop = false;
             while let Some((at, document, stmt_id)) = documents.peek().copied() {

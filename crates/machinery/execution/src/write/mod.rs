@@ -62,6 +62,10 @@ impl<'a> Work<'a> {
         self.storage.by(self.author)
     }
 
+    fn transaction(&self) -> Transaction {
+        self.writer().interruptible_transaction(self.interruption)
+    }
+
     fn commit(&self, transaction: Transaction, durability: Durability) -> Result<OpTime> {
         self.throttle.commit(self.writer(), transaction, durability)
     }
@@ -80,7 +84,7 @@ impl<'a> Work<'a> {
 
     /// Waits until it may go on writing; for who holds nothing that others wait for.
     fn keep_pace(&self) -> Result<()> {
-        self.throttle.wait(self.storage, &|| self.interruption.look())
+        self.throttle.wait(self.writer(), &|| self.interruption.look())
     }
 }
 
@@ -427,7 +431,7 @@ fn with_document<T>(
     change: impl FnOnce(&mut Transaction, &RawDocument, &MatchDetails) -> Result<T>,
 ) -> Result<(Option<T>, OpTime)> {
     let storage = work.storage;
-    let mut transaction = Transaction::asking(work.interruption);
+    let mut transaction = work.transaction();
     while !storage.lock_document(&mut transaction, collection, record) {
         work.interruption.look()?;
     }

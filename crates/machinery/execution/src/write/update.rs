@@ -11,7 +11,7 @@ use baton_query::Context;
 use baton_query::matcher::Matcher;
 use baton_query::sort::SortPattern;
 use baton_query::update::{OplogUpdate, Update};
-use baton_storage::{Inserted, RetryImage, Statement, Transaction};
+use baton_storage::{Inserted, RetryImage, Statement};
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::raw::cstr;
 use bson::{Bson, RawDocument, RawDocumentBuf, rawdoc};
@@ -153,11 +153,11 @@ fn upsert(
             validate(collection, &document, None, work.interruption)?;
         }
         let image = (statement.image == Image::After).then(|| document.clone());
-        let mut transaction = Transaction::asking(work.interruption);
+        let mut transaction = work.transaction();
         let of_insert = image.as_ref().map(|_| RetryImage::After);
         let numbered = retry.as_ref().map(|retry| Statement { image: of_insert, ..retry.statement() });
         while storage.insert(&mut transaction, collection, &document, numbered)? == Inserted::CommitFirst {
-            transaction = Transaction::asking(work.interruption);
+            transaction = work.transaction();
             work.interruption.look()?;
         }
         if let Some(retry) = retry {

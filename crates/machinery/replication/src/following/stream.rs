@@ -38,7 +38,7 @@ impl Stream {
         Ok((batch, judged))
     }
 
-    /// Waits for what follows; takes together what is there.
+    /// Waits for what follows; takes together what is there, but nothing behind an urgent entry: that is applied and acknowledged first.
     pub fn read(&mut self, within: Duration) -> Result<(Batch, Judged)> {
         if !self.goes_on {
             log_stream::go_on(&mut self.connection, self.cursor_id).map_err(lost)?;
@@ -47,11 +47,14 @@ impl Stream {
         let ended = || Error::new(ErrorCode::HostUnreachable, "the source ended the stream");
         let reply = log_stream::next(&mut self.connection, within).map_err(lost)?.ok_or_else(ended)?;
         let mut bytes = reply.as_bytes().len();
+        let mut is_urgent = log_stream::is_urgent(&reply, "nextBatch");
         let mut replies = vec![reply];
         while bytes < TOGETHER_BYTES_MAX
+            && !is_urgent
             && let Some(reply) = log_stream::next_if_there(&mut self.connection).map_err(lost)?
         {
             bytes += reply.as_bytes().len();
+            is_urgent = log_stream::is_urgent(&reply, "nextBatch");
             replies.push(reply);
         }
         let (batch, judged, cursor_id) = Batch::read(replies, "nextBatch")?;

@@ -13,7 +13,7 @@ use baton_types::{Error, ErrorCode, Result};
 /// `replSetHeartbeat`'s row in the table.
 pub const HEARTBEAT: CommandSpec = CommandSpec {
     name: "replSetHeartbeat",
-    flags: Flags::ADMIN_ONLY.and(Flags::WHILE_STOPPING),
+    flags: Flags::ADMIN_ONLY.and(Flags::WHILE_STOPPING).and(Flags::BETWEEN_MEMBERS),
     help: "A member's sign of life to another, and what it says of itself. For members.",
     run: answer,
     ..DEFAULT
@@ -22,7 +22,7 @@ pub const HEARTBEAT: CommandSpec = CommandSpec {
 /// `replSetRequestVotes`' row in the table.
 pub const REQUEST_VOTES: CommandSpec = CommandSpec {
     name: "replSetRequestVotes",
-    flags: Flags::ADMIN_ONLY,
+    flags: Flags::ADMIN_ONLY.and(Flags::BETWEEN_MEMBERS),
     help: "A candidate asks for a vote. For members.",
     run: answer,
     ..DEFAULT
@@ -31,7 +31,7 @@ pub const REQUEST_VOTES: CommandSpec = CommandSpec {
 /// `replSetUpdatePosition`'s row in the table.
 pub const UPDATE_POSITION: CommandSpec = CommandSpec {
     name: "replSetUpdatePosition",
-    flags: Flags::ADMIN_ONLY,
+    flags: Flags::ADMIN_ONLY.and(Flags::BETWEEN_MEMBERS),
     help: "A member tells how far its log, and those below it, reach. For members.",
     run: answer,
     ..DEFAULT

@@ -99,7 +99,7 @@ pub struct Tail {
 
 impl Tail {
     /// Lets the entries of clients that write at the same time come together: a batch costs its reader more than an entry does,
-    /// and its writer's machine too. Who writes alone is not waited for.
+    /// and its writer's machine too. Who writes alone is not waited for, and what is urgent does not wait.
     fn gather(&self) {
         const STEPS: [Duration; 3] =
             [Duration::from_micros(50), Duration::from_micros(100), Duration::from_micros(150)];
@@ -107,9 +107,12 @@ impl Tail {
             return;
         }
         let queue = self.storage.queue();
+        let given = self.last.as_deref().and_then(|last| last.try_into().ok()).map_or(0, u64::from_be_bytes);
         let mut seen = queue.applied();
         for step in STEPS {
-            std::thread::sleep(step);
+            if queue.urgency().wait_beyond(Timestamp::from_u64(given), step) {
+                break;
+            }
             let now = queue.applied();
             if std::mem::replace(&mut seen, now) == now {
                 break;

@@ -19,7 +19,7 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
         priority::check_privilege(call.client, class)?;
     }
     let server = call.server;
-    server.priority.serve_as(class);
+    server.priority.serve_as(class.max(class_between_members(call)));
     if !call.spec.flags.has(Flags::ADMITTED) || class == Class::Background || call.envelope.db == "local" {
         return Ok(());
     }
@@ -50,6 +50,17 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
         server.priority.serve_as(served_as);
     }
     Ok(())
+}
+
+/// What it is served as at least because another member asks it.
+fn class_between_members(call: &Call<'_>) -> Class {
+    if call.spec.flags.has(Flags::BETWEEN_MEMBERS) {
+        Class::High
+    } else if call.envelope.oplog_query_data {
+        call.server.storage.queue().urgency().class()
+    } else {
+        Class::Background
+    }
 }
 
 /// Requests that have the same command and collection take about the same time, unless others say more of theirs.

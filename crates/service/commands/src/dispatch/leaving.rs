@@ -133,7 +133,7 @@ impl Rest {
         self.operation.waits_for("waiting for a majority to have what was written");
         let began = Instant::now();
         let until = (self.concern.timeout_ms > 0).then(|| began + Duration::from_millis(self.concern.timeout_ms));
-        let interrupted = self.operation.check();
+        let (class, interrupted) = (self.operation.class, self.operation.check());
         let (era, of) = (self.standing.era, Arc::clone(&server));
         let then = move |outcome: Result<()>| {
             guarded(&of, || {
@@ -145,7 +145,7 @@ impl Rest {
                 self.finish(outcome.err(), out, head, deliver);
             });
         };
-        let left = LeftWait { until, interrupted: Box::new(move || interrupted()), then: Box::new(then) };
+        let left = LeftWait { class, until, interrupted: Box::new(move || interrupted()), then: Box::new(then) };
         replication.waiters().when_majority(era, optime, left);
     }
 

@@ -100,7 +100,8 @@ impl Priority {
         }
     }
 
-    fn niceness_of(&self, class: Class) -> Class {
+    /// As which class it is served and written: all are alike where the mode says so.
+    pub(crate) fn niceness_of(&self, class: Class) -> Class {
         if self.is_nice.load(Relaxed) { class } else { Class::Normal }
     }
 
