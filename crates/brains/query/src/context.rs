@@ -3,7 +3,7 @@
 use crate::expression::value::size_bytes;
 use crate::interruption::Interruption;
 use crate::spill::{Room, SpillKind, SpillSpace, SpillTotals};
-use baton_types::{Error, ErrorCode, MemoryAccount, MemoryPool, Result, Timestamp};
+use baton_types::{Class, Error, ErrorCode, MemoryAccount, MemoryPool, Result, Timestamp};
 use bson::{Bson, DateTime};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,6 +18,8 @@ pub struct Context {
     pub cluster_time: Option<Timestamp>,
     /// The time as of which documents are read; none is now.
     pub read_at: Option<Timestamp>,
+    /// For whom they are read: those of low class leave the caches to others.
+    pub class: Class,
     /// The command's `let` variables, by name without `$$`, already evaluated; the last of a name counts. Shared by the
     /// clones: every stage and every `$expr` has one.
     variables: Arc<HashMap<String, Arc<Variable>>>,
@@ -80,6 +82,7 @@ impl Context {
             now,
             cluster_time: None,
             read_at: None,
+            class: Class::Normal,
             variables: Arc::default(),
             seed,
             draws: Arc::default(),

@@ -27,7 +27,7 @@ use crate::catalog::{Collection, CollectionKind, CollectionOptions, ID_INDEX, In
 use crate::ddl::{CatalogGuard, CreateOutcome, IndexBuildProgress, LoggedCommand, Quiet, forget};
 use crate::transaction::Transaction;
 use crate::view::View;
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Class, Error, ErrorCode, Namespace, Result};
 use bson::{RawDocument, rawdoc};
 use noted::{NOTED_MAX, Noted, Touched};
 use std::sync::Arc;
@@ -183,7 +183,13 @@ impl<'w> Writer<'w> {
         Ok(source.quietly(|source| {
             let source = Arc::clone(source.collection());
             let noted = source.shared.copies.begin();
-            UnderWay { indexes: request.indexes_of(&source), source, copy, view: self.storage().view(), noted }
+            UnderWay {
+                indexes: request.indexes_of(&source),
+                source,
+                copy,
+                view: self.storage().view().read_by(Class::Background),
+                noted,
+            }
         }))
     }
 

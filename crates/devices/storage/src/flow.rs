@@ -3,8 +3,7 @@
 //! Whoever deletes a third of a table writes faster than the others apply, and everybody else's write then waits for a majority behind
 //! all of it. So an operation that writes much stops now and then until a majority has what it wrote before the last step.
 //!
-//! And where urgent writes come, all others together have no more on its way to a majority than [`CREDIT_BYTES`] and what each of them
-//! writes at once: whoever comes then waits before he begins.
+//! And whoever begins yields to higher classes first: see [`yielding`].
 //!
 //! Beside small writes the steps are small, so that such a write never waits behind more than a few documents, on no member and on no
 //! disk; else they are large. Operations that write much are not small to each other: loaders beside loaders go in large steps.
@@ -21,12 +20,16 @@
 //!
 //! Source: MongoDB manual, "Flow Control", for the purpose and the name of the switch; the bound by operation is Baton's own.
 
+mod yielding;
+
+pub use yielding::CREDIT_BYTES;
+
 use crate::author::Writer;
 use crate::commit::{Durability, Placed};
 use crate::lately::Lately;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
-use baton_types::{Class, OpTime, Result, Timestamp};
+use baton_types::{OpTime, Result, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,8 +51,6 @@ const LARGE: Pace = Pace { step_bytes: 128 * 1024, steps_ahead: 2 };
 const SMALL: Pace = Pace { step_bytes: 16 * 1024, steps_ahead: 1 };
 /// For so long after a small write the next one is expected.
 const SMALL_WRITES_LAST: Duration = Duration::from_secs(1);
-/// What urgent entries may have to follow: some milliseconds' worth of fetching, carrying out and syncing.
-pub const CREDIT_BYTES: usize = 256 * 1024;
 /// What an entry counts beside its bytes.
 const ENTRY_COST: usize = 256;
 /// The longest wait for one step: then the operation goes on, by one step.
@@ -105,6 +106,8 @@ pub(crate) struct FlowControl {
     /// This member is the whole set, which has committed what is durable here: the commit point, of which nobody is told then, follows
     /// some time later.
     is_alone: AtomicBool,
+    /// Compactions are behind.
+    is_pressed: AtomicBool,
     moved: Mutex<Instant>,
     has_moved: Condvar,
     watchers: AtomicU64,
@@ -129,6 +132,7 @@ impl Default for FlowControl {
         Self {
             is_on: AtomicBool::new(true),
             is_alone: AtomicBool::new(false),
+            is_pressed: AtomicBool::new(false),
             moved: Mutex::new(Instant::now()),
             has_moved: Condvar::new(),
             watchers: AtomicU64::new(0),
@@ -160,26 +164,8 @@ impl FlowControl {
     }
 
     fn await_commit(&self, storage: &Storage, step: Timestamp, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
-        self.await_moves(&|| storage.commit_point().is_some_and(|committed| committed < step), interrupt)
-    }
-
-    /// Waits while the set is behind, and moves on.
-    fn await_moves(&self, is_behind: &dyn Fn() -> bool, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
-        let began = Instant::now();
-        let mut moved = self.moved.lock();
-        if !is_behind() || moved.elapsed() >= STALLED_AFTER {
-            return Ok(());
-        }
-        self.watchers.fetch_add(1, Ordering::SeqCst);
-        let mut outcome = Ok(());
-        while is_behind() && moved.elapsed() < STALLED_AFTER && began.elapsed() < WAIT_MAX && outcome.is_ok() {
-            self.has_moved.wait_for(&mut moved, SLICE);
-            parking_lot::MutexGuard::unlocked(&mut moved, || outcome = interrupt());
-        }
-        self.watchers.fetch_sub(1, Ordering::SeqCst);
-        drop(moved);
-        self.waited_since(began);
-        outcome
+        let is_behind = || storage.commit_point().is_some_and(|committed| committed < step);
+        self.await_moves(&is_behind, Some(STALLED_AFTER), interrupt)
     }
 
     fn waited_since(&self, began: Instant) {
@@ -329,7 +315,7 @@ impl Throttle {
     /// What `interrupt` says.
     pub fn wait(&self, writer: Writer<'_>, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
         let storage = writer.storage();
-        writer.await_credit(interrupt)?;
+        writer.yield_to_higher(interrupt)?;
         let next = {
             let mut ahead = self.ahead.lock();
             // Most operations are small: they need not know the pace.
@@ -351,20 +337,6 @@ impl Throttle {
     }
 }
 
-impl Writer<'_> {
-    /// Where urgent writes come, waits until the others have not too much on its way.
-    fn await_credit(&self, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
-        let queue = self.queue();
-        let is_used_up =
-            || queue.outstanding_bytes() > CREDIT_BYTES && queue.urgency().class() == Class::High && self.has_pace();
-        if self.class() == Class::High || !is_used_up() {
-            return Ok(());
-        }
-        queue.settle(Durability::Wanted);
-        self.flow.await_moves(&is_used_up, interrupt)
-    }
-}
-
 impl Storage {
     /// Whether there is a set that commits what is written here, and operations are to wait for it.
     fn has_pace(&self) -> bool {
@@ -374,6 +346,11 @@ impl Storage {
     /// Says whether this member is the whole set.
     pub fn note_alone(&self, is_alone: bool) {
         self.flow.is_alone.store(is_alone, Ordering::Relaxed);
+    }
+
+    /// Says whether compactions are so far behind that those of low class are to write less.
+    pub(crate) fn note_pressure(&self, is_pressed: bool) {
+        self.flow.is_pressed.store(is_pressed, Ordering::Relaxed);
     }
 
     /// Switches flow control on or off (`enableFlowControl`); it is on at the start.

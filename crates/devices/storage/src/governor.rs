@@ -163,6 +163,7 @@ impl Storage {
     pub fn tend_compaction(&self) -> Result<()> {
         let mut governors = self.governors.families.lock();
         let running = self.tasks().running();
+        let mut is_pressed = false;
         for (Governed { governor, waiting, permit }, name) in governors.iter_mut().zip(FAMILIES) {
             let property = |property: &properties::PropName| -> Result<u64> {
                 let value = self.db().property_int_value_cf(self.family(name), property).map_err(read_failure)?;
@@ -180,6 +181,7 @@ impl Storage {
                     pending_bytes: property(properties::ESTIMATE_PENDING_COMPACTION_BYTES)?,
                 },
             };
+            is_pressed |= sight.debt.exceeds(BUDGET);
             let asked_before = waiting.take();
             let may_begin = || {
                 let asked = match asked_before {
@@ -205,6 +207,7 @@ impl Storage {
                 }
             }
         }
+        self.note_pressure(is_pressed);
         Ok(())
     }
 

@@ -83,7 +83,7 @@ pub use ddl::{
 };
 pub use entry_change::{CarriedOut, EntryChange, updated};
 pub use facts::Fact;
-pub use flow::{CREDIT_BYTES, Begun, FlowFigures, Throttle};
+pub use flow::{Begun, CREDIT_BYTES, FlowFigures, Throttle};
 pub use format::{CollectionId, IndexId, RecordKey, record_key};
 pub use incoming::{Incoming, take_over};
 pub use incoming_file::IncomingFile;

@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use rust_rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice, WriteBatch};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// See the file's header.
 pub struct Storage {
@@ -71,6 +71,8 @@ pub struct Storage {
     pub(crate) watch: Mutex<Watch>,
     pub(crate) options: StorageOptions,
     pub(crate) cache: Cache,
+    /// What the cache may hold at present, in bytes.
+    cache_capacity: AtomicUsize,
     spills: Spills,
     /// What all index builds together may hold of what they sort.
     pub(crate) build_memory: Arc<MemoryPool>,
@@ -136,6 +138,7 @@ impl Storage {
             governors: Governors::default(),
             reads: Reads::default(),
             watch: Mutex::default(),
+            cache_capacity: AtomicUsize::new(options.block_cache_bytes()),
             options,
             cache,
             spills,
@@ -312,7 +315,14 @@ impl Storage {
     pub fn lend_cache(&self, bytes: usize) {
         let all = self.options.block_cache_bytes();
         // A handle to the same cache: the crate asks for an exclusive one.
-        self.cache.clone().set_capacity(all.saturating_sub(bytes).max(all / 4));
+        let capacity = all.saturating_sub(bytes).max(all / 4);
+        self.cache.clone().set_capacity(capacity);
+        self.cache_capacity.store(capacity, Ordering::Relaxed);
+    }
+
+    /// Whether a block that comes into the cache takes the place of another, or nearly.
+    pub(crate) fn block_cache_is_full(&self) -> bool {
+        self.cache.get_usage() >= self.cache_capacity.load(Ordering::Relaxed) / 10 * 9
     }
 
     /// The oldest time as of which the catalog of now reads documents rightly; none does while it changes.

@@ -22,7 +22,7 @@ use crate::tasks::{TaskGuard, TaskKind};
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order, View};
 use baton_processor::take_long_slices;
-use baton_types::{Error, ErrorCode, Interruption, Result};
+use baton_types::{Class, Error, ErrorCode, Interruption, Result};
 use std::sync::Arc;
 
 /// How many faults of one kind are spelled out; the rest are counted.
@@ -177,7 +177,7 @@ impl Storage {
             };
             Ok(Moment {
                 collection: Arc::clone(&held),
-                view: self.view(),
+                view: self.view().read_by(Class::Background),
                 counted: held.counts(),
                 mends: held.counters.mends(),
                 indexes: ready.map(check).collect(),

@@ -12,7 +12,7 @@ use crate::record_cache::LookUp;
 use crate::storage::Storage;
 use crate::version::Version;
 use crate::vitals::Reads;
-use baton_types::{Error, ErrorCode, Result, Timestamp};
+use baton_types::{Class, Error, ErrorCode, Result, Timestamp};
 use bson::RawDocument;
 use rust_rocksdb::{DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, SnapshotWithThreadMode};
 use std::ops::Deref;
@@ -45,13 +45,23 @@ pub struct View<'s> {
     at: [u8; 8],
     /// What was seen until then this sees, too.
     moment: u64,
+    /// What it reads is not worth a place that another's has.
+    spares_caches: bool,
 }
 
 impl<'s> View<'s> {
     pub(crate) fn new(storage: &'s Storage) -> Self {
         // Asked before the snapshot is taken.
         let moment = storage.moment.load(Ordering::SeqCst);
-        Self { storage, snapshot: storage.db().snapshot(), at: NEWEST, moment }
+        Self { storage, snapshot: storage.db().snapshot(), at: NEWEST, moment, spares_caches: false }
+    }
+
+    /// The same, read by one of this class. What those of low class and the background read stays in no cache in which something else
+    /// would have to give way.
+    #[must_use]
+    pub fn read_by(mut self, class: Class) -> Self {
+        self.spares_caches = class <= Class::Low && self.storage.block_cache_is_full();
+        self
     }
 
     /// Storage as of a cluster time that the caller knows to be kept.
@@ -66,6 +76,9 @@ impl<'s> View<'s> {
             options.set_timestamp(self.at);
         }
         options.set_snapshot(&self.snapshot);
+        if self.spares_caches {
+            options.fill_cache(false);
+        }
         options
     }
 
@@ -309,6 +322,24 @@ impl Storage {
     /// The document with this record key, as of now: the cheapest read there is.
     pub fn get(&self, collection: &Collection, record: &[u8]) -> Result<Option<Stored<'_>>> {
         self.get_by_key(&document_key(collection.id, record))
+    }
+
+    /// The same, read by one of this class: see [`View::read_by`].
+    pub fn get_by(&self, class: Class, collection: &Collection, record: &[u8]) -> Result<Option<Stored<'_>>> {
+        if class > Class::Low || !self.block_cache_is_full() {
+            return self.get(collection, record);
+        }
+        let key = document_key(collection.id, record);
+        match self.record_cache.get(&key) {
+            LookUp::Hit(document) => Ok(Some(Stored::Shared(document))),
+            LookUp::Miss(_) => {
+                let mut options = newest(family::DOCUMENTS);
+                options.fill_cache(false);
+                let found = self.db().get_pinned_cf_opt(self.family(family::DOCUMENTS), &key, &options);
+                self.reads.note();
+                Ok(found.map_err(read_failure)?.map(Stored::Pinned))
+            }
+        }
     }
 
     pub(crate) fn get_by_key(&self, key: &[u8]) -> Result<Option<Stored<'_>>> {

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use baton_storage::{
-    Author, CREDIT_BYTES, Collection, CollectionOptions, CreateOutcome, Durability, Storage, StorageOptions, Throttle, Transaction,
+    Author, CREDIT_BYTES, Collection, CollectionOptions, CreateOutcome, Durability, Storage, StorageOptions, Throttle,
+    Transaction,
 };
 use baton_types::{Class, Namespace, Result};
 use bson::rawdoc;
@@ -241,4 +242,32 @@ fn where_urgent_writes_come_the_others_have_little_on_its_way_to_a_majority() {
     }
     assert_eq!(ahead_max(Class::Normal, now_and_then(Class::Normal)).1, 0, "where nothing is urgent nobody waits");
     assert_eq!(ahead_max(Class::High, now_and_then(Class::High)).1, 0, "nor does who is urgent");
+}
+
+#[test]
+fn where_compactions_are_behind_the_low_class_writes_less_and_the_others_do_not() {
+    let (storage, collection, _directory) = open();
+    let write = |class: Class, id: i32| {
+        let author = Author::of(class);
+        let (writer, throttle) = (storage.by(&author), Throttle::default());
+        throttle.wait(writer, &|| Ok(())).unwrap();
+        let mut transaction = writer.transaction();
+        storage.insert(&mut transaction, &collection, &rawdoc! { "_id": id }, None).unwrap();
+        throttle.commit(writer, transaction, Durability::Applied).unwrap();
+        storage.flow_figures().waits
+    };
+    let mut id = 0;
+    let mut next = |class| {
+        id += 1;
+        write(class, id)
+    };
+    assert_eq!(next(Class::Low), 0, "nothing has piled up");
+    // Nothing is compacted before it is tended to.
+    for _ in 0..12 {
+        next(Class::Normal);
+        storage.flush().unwrap();
+    }
+    storage.tend_compaction().unwrap();
+    assert_eq!((next(Class::Normal), next(Class::High)), (0, 0));
+    assert_eq!((next(Class::Low), next(Class::Low)), (1, 2));
 }

@@ -252,7 +252,7 @@ impl Query {
             return self.run_sorted(interrupt, offer);
         }
         let storage = Arc::clone(&self.storage);
-        let view = storage.view_at(self.context.read_at)?;
+        let view = storage.view_at(self.context.read_at)?.read_by(self.context.class);
         self.check_still_there(&collection)?;
         let Self { spec, access, skip, left, examined, progress, returned, resting, .. } = self;
         let resting = RefCell::new(resting);
@@ -313,7 +313,7 @@ impl Query {
         let wanted = self.left.map(|left| left.saturating_add(self.skip));
         let mut sorter = Sorter::new(wanted, self.context.stage_room(SpillKind::Sort));
         let storage = Arc::clone(&self.storage);
-        let view = storage.view_at(self.context.read_at)?;
+        let view = storage.view_at(self.context.read_at)?.read_by(self.context.class);
         self.check_still_there(collection)?;
         let Self { spec, access, examined, progress, context, resting, .. } = self;
         let resting = RefCell::new(resting);

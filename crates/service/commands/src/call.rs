@@ -11,7 +11,7 @@ use baton_admission::Subject;
 use baton_document::type_name;
 use baton_request::{Envelope, Fields, Kind, WriteConcern};
 use baton_storage::{Author, Placed, SessionHandle, Writer};
-use baton_types::{Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
+use baton_types::{Class, Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
 use baton_wire::{DocumentWriter, Request, Sequence};
 use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -127,6 +127,11 @@ impl<'a> Call<'a> {
             returned: Cell::new(None),
             used_disk: OnceCell::new(),
         }
+    }
+
+    /// The class that its reads have for the caches. What is mirrored is read for nothing but to be in them.
+    pub(crate) fn reads_as(&self) -> Class {
+        if self.envelope.is_mirrored { Class::Normal } else { self.operation.class }
     }
 
     /// Whether a driver that hears nothing of it sends it again.

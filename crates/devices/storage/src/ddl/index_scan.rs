@@ -13,7 +13,7 @@ use crate::index_demands;
 use crate::storage::Storage;
 use crate::transaction::Transaction;
 use crate::view::{Bounds, Order};
-use baton_types::Result;
+use baton_types::{Class, Result};
 use bson::RawDocument;
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,7 @@ impl Storage {
         at: &mut FillPosition,
         look: &mut dyn FnMut(&[u8], &RawDocument) -> Result<bool>,
     ) -> Result<bool> {
-        let view = self.view();
+        let view = self.view().read_by(Class::Background);
         let bounds = Bounds { from: at.from.clone(), to: None };
         let mut documents = view.documents(collection, &bounds, Order::Forward);
         let mut bytes = 0;

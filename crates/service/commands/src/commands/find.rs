@@ -284,7 +284,7 @@ fn find_by_id(
     id: RawBsonRef<'_>,
 ) -> Result<()> {
     let record = record_key(id)?;
-    let found = storage.get(collection, &record)?;
+    let found = storage.get_by(call.reads_as(), collection, &record)?;
     reply.begin_document(cstr!("cursor"));
     reply.begin_array(cstr!("firstBatch"));
     if let Some(bytes) = &found {

@@ -45,6 +45,7 @@ pub fn context_with(
     context.refuses_collection_scans = parameters.notablescan.load(Relaxed);
     context.cluster_time = call.server.topology.is_replicated().then(|| call.server.cluster_time());
     context.read_at = call.read_at;
+    context.class = call.reads_as();
     context.memory = Arc::clone(&call.server.stage_memory);
     if allow_disk_use.unwrap_or_else(|| parameters.allow_disk_use_by_default.load(Relaxed)) {
         context.spill = Some(Arc::clone(&call.server.spill_space));
