@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 import threading
 import time
+import urllib.request
 import uuid
 
 import bson
@@ -355,3 +356,80 @@ def test_who_carries_urgent_entries_from_member_to_member_is_as_urgent(members):
             return niceness_of_thread(follower, "follower") == 0
 
         members.await_that(writes_on_until_it_is_not, "that it is as others are once nothing urgent comes")
+
+
+def page_of(member):
+    """The status page, a thousand ports above the member's."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{member.port + 1000}/", timeout=10) as page:
+        return page.read().decode()
+
+
+def test_the_status_page_draws_how_long_requests_of_each_class_took(members):
+    configure(members)
+    with members.direct(0) as client:
+
+        def ask_and_look():
+            for priority in ("high", "low"):
+                assert client.shop.command("count", "carts", priority=priority)["n"] == 100
+            page = page_of(members.members[0])
+            return '<g class="of-high">' in page and '<g class="of-low">' in page
+
+        members.await_that(ask_and_look, "that both are drawn")
+
+
+class Clients:
+    """Threads that repeat what they do until they are told to stop, and how long each time took."""
+
+    def __init__(self, members, count, work):
+        self.seconds, self.failures, self.is_over = [], [], threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(members, work)) for _ in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, members, work):
+        with members.direct(0) as client:
+            while not self.is_over.is_set():
+                began = time.monotonic()
+                try:
+                    work(client.shop)
+                except pymongo.errors.PyMongoError as error:
+                    self.failures.append(error)
+                    return
+                self.seconds.append(time.monotonic() - began)
+
+    def stop(self):
+        """Gives how long each time took, from the shortest to the longest."""
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert not self.failures
+        return sorted(self.seconds)
+
+
+def test_beside_a_flood_of_low_class_urgent_writes_are_soon_done_nobody_is_starved_and_the_set_is_calm():
+    """Fault matrix 42."""
+    batch = [{"pad": "x" * 1000} for _ in range(2000)]
+    calm = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200, "leadership": {"mode": "off"}}
+    with ReplicaSet(settings=calm, members=[{}, {"priority": 0}, {"priority": 0}]) as members:
+        assert members.primary() == 0
+        with members.direct(0) as direct:
+            direct.shop.command("insert", "carts", documents=[{"_id": n, "pad": "y" * 500, "n": n * 7919 % 10_007} for n in range(10_000)])
+            before = direct.admin.command("replSetGetStatus")
+            configure(members, worstWaitMs=1000)
+            sort = {"aggregate": "carts", "pipeline": [{"$sort": {"n": 1, "pad": 1}}, {"$limit": 1}], "cursor": {}, "priority": "low"}
+            scans = Clients(members, 4, lambda shop: shop.command(sort))
+            loads = Clients(members, 2, lambda shop: shop.command({"insert": "flood", "documents": batch, "priority": "low"}))
+            small = {"update": "carts", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"hits": 1}}}]}
+            usual = Clients(members, 2, lambda shop: shop.command(small))
+            urgent = Clients(members, 1, lambda shop: shop.command({**small, "priority": "high", "writeConcern": {"w": "majority"}}))
+            members.await_that(lambda: len(urgent.seconds) >= 200 and min(len(scans.seconds), len(loads.seconds)) >= 12, "that all go on")
+            urgent, usual, scans, loads = urgent.stop(), usual.stop(), scans.stop(), loads.stop()
+            low = status(direct)["classes"]["low"]
+            after = direct.admin.command("replSetGetStatus")
+        # An urgent write to three members is over before a sort of ten thousand on one, however many want to sort.
+        assert urgent[len(urgent) * 99 // 100] < scans[len(scans) // 2], (urgent[-5:], scans)
+        assert len(usual) > 20
+        assert low["worstWaitMicros"] < 3_000_000, "nobody is starved"
+        assert after["term"] == before["term"] and after["myState"] == 1, "nobody took the primary for gone"
+        assert all(member["health"] == 1 for member in after["members"])

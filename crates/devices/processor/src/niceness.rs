@@ -21,7 +21,7 @@
 
 use baton_types::Class;
 use parking_lot::Mutex;
-use rustix::process::{Pid, getpriority_process, setpriority_process};
+use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -55,6 +55,9 @@ impl Right {
 /// What the process began with, and what it may do: found out once, by a thread that ends with it.
 static STANDING: LazyLock<(i32, Right)> = LazyLock::new(|| {
     let found_out = std::thread::spawn(|| {
+        let limit = getrlimit(Resource::Nice);
+        // What it may have it takes: services and shells give the hard limit, and not always the soft one.
+        let _ = setrlimit(Resource::Nice, Rlimit { current: limit.maximum, maximum: limit.maximum });
         let usual = getpriority_process(None).unwrap_or(0);
         let right = if setpriority_process(None, HIGH).is_ok() && setpriority_process(None, usual).is_ok() {
             Right::All

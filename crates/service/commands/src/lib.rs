@@ -33,4 +33,5 @@ pub mod upkeep;
 pub use call::{Call, Documents, Reply};
 pub use commands::apply_ops::apply_command;
 pub use dispatch::{Leaving, Next, dispatch};
+pub use priority::ClassTimes;
 pub use server::Server;

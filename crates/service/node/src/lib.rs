@@ -7,6 +7,7 @@ pub mod contents;
 #[cfg(feature = "crash-points")]
 mod crash_points;
 mod descriptors;
+mod latencies;
 mod lock;
 mod member;
 mod metrics;

@@ -5,6 +5,7 @@
 //! What it deliberately does not do: read flags, or decide when to stop. The command line does.
 
 use crate::descriptors::Descriptors;
+use crate::latencies::Latencies;
 use crate::lock::DirectoryLock;
 use crate::options::Options;
 use crate::service::Commands;
@@ -64,6 +65,7 @@ pub struct Member {
     storage: Arc<Storage>,
     http: Option<HttpServer>,
     timeline: Arc<Timeline>,
+    latencies: Arc<Latencies>,
     upkeep: Option<Upkeep>,
     pid_file: Option<PidFile>,
     _lock: DirectoryLock,
@@ -127,9 +129,10 @@ impl Member {
             }
         }
         let timeline = Arc::<Timeline>::default();
-        let http = start_http(options, descriptors, &server, &network, &timeline);
+        let latencies = Arc::<Latencies>::default();
+        let http = start_http(options, descriptors, &server, &network, (&timeline, &latencies));
         info!(target: "NETWORK", id = 23016, port, "Waiting for connections");
-        Ok(Self { server, network, storage, http, upkeep: Some(upkeep), timeline, pid_file, _lock: lock })
+        Ok(Self { server, network, storage, http, upkeep: Some(upkeep), timeline, latencies, pid_file, _lock: lock })
     }
 
     /// The state its connections share.
@@ -175,6 +178,7 @@ impl Member {
         let mut looks = 0_u64;
         while !self.server.wait_for_shutdown_request(SLICE) && !asked() {
             timeline::look(&self.timeline, &self.server, looks.is_multiple_of(LOOKS_BETWEEN_TASKS));
+            self.latencies.look(&self.server);
             looks += 1;
             since_tended += SLICE;
             if since_tended >= TEND_INTERVAL {
@@ -320,7 +324,7 @@ fn start_http(
     descriptors: Descriptors,
     server: &Arc<Server>,
     network: &baton_net::Server,
-    timeline: &Arc<Timeline>,
+    (timeline, latencies): (&Arc<Timeline>, &Arc<Latencies>),
 ) -> Option<HttpServer> {
     /// How far above the member's port its pages are.
     const PORT_DISTANCE: u16 = 1000;
@@ -335,11 +339,13 @@ fn start_http(
     let process = Metrics::new().map_err(|e| warn!(target: "NETWORK", error = %e, "No metrics of the process")).ok();
     let (status_server, metrics_server, counters) = (server.clone(), server.clone(), network.counters());
     let (status_counters, health) = (network.counters(), server.clone());
-    let timeline = Arc::clone(timeline);
+    let (timeline, latencies) = (Arc::clone(timeline), Arc::clone(latencies));
     let (named, given_names) = (server.clone(), options.bind_ip.clone());
     let pages = Pages {
         names: Box::new(move || names_of(&named, &given_names)),
-        status: Box::new(move || status_page::render(&status_server, &status_counters.snapshot(), &timeline)),
+        status: Box::new(move || {
+            status_page::render(&status_server, &status_counters.snapshot(), &timeline, &latencies)
+        }),
         metrics: Box::new(move || {
             let mut text = process.as_ref().map(Metrics::render).unwrap_or_default();
             metrics::render(&metrics_server, &counters.snapshot(), &mut text);

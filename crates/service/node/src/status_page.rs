@@ -3,6 +3,7 @@
 //! Invariant: whatever a client calls itself or its collections is shown as text, never as markup.
 //! What it deliberately does not do: history beyond the last hour (`timeline`). `/metrics` is for those who keep it.
 
+use crate::latencies::Latencies;
 use crate::timeline::{self, Timeline};
 use baton_commands::Server;
 use baton_net::CountersSnapshot;
@@ -17,11 +18,12 @@ code{background:#f3f3f3;padding:.1rem .3rem}\
 .timeline{width:100%}.timeline text{font-size:11px;fill:currentColor}.tick{stroke:#8886;stroke-width:.5}\
 .primary{fill:#2a9d5c}.nobody{fill:#d33;opacity:.4}.handoff line{stroke:#d33;stroke-width:1.5;stroke-dasharray:3 2}\
 .task{fill:#888}.backup{fill:#3a6ed0}.compaction{fill:#d08a2a}.indexBuild{fill:#9a4fd0}.initialSyncSource{fill:#d04f9a}\
-.waiting{opacity:.45}\
+.waiting{opacity:.45}.half,.most{fill:none;stroke:currentColor;stroke-width:2.5}.most{stroke-width:1}circle{fill:currentColor}\
+.of-high{color:#2a9d5c}.of-normal{color:#3a6ed0}.of-low{color:#888}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}td,th{border-color:#333}code{background:#262626}}";
 
 /// The page.
-pub fn render(server: &Server, network: &CountersSnapshot, timeline: &Timeline) -> String {
+pub fn render(server: &Server, network: &CountersSnapshot, timeline: &Timeline, latencies: &Latencies) -> String {
     let mut page = String::with_capacity(8 * 1024);
     let host = escape(&server.identity.host);
     let _ = write!(
@@ -32,6 +34,7 @@ pub fn render(server: &Server, network: &CountersSnapshot, timeline: &Timeline) 
     );
     append_member(server, network, &mut page);
     append_timeline(server, timeline, &mut page);
+    append_latencies(server, latencies, &mut page);
     append_operations(server, &mut page);
     append_tasks(server, &mut page);
     append_storage(server, &mut page);
@@ -81,6 +84,17 @@ fn append_timeline(server: &Server, timeline: &Timeline, page: &mut String) {
     page.push_str(
         "<p>Green: primary. Below it tasks, paler while they wait. Red: no primary was known here. Dashed: this member handed \
          leadership over, and for how long nobody took writes then.</p>",
+    );
+}
+
+/// Where nobody says of which class a request is there is nothing to compare.
+fn append_latencies(server: &Server, latencies: &Latencies, page: &mut String) {
+    let Some(picture) = latencies.draw(server.started.elapsed()) else { return };
+    page.push_str("<h2>How long requests of each class took within the last ten minutes</h2>");
+    page.push_str(&picture);
+    page.push_str(
+        "<p>Green: high, blue: normal, grey: low. Thick: half of them took no longer; thin: 99 of 100. Without the time that they waited at \
+         the door.</p>",
     );
 }
 

@@ -28,6 +28,13 @@ fn lines_of(member: &str, server: &Document) -> Vec<String> {
             lines.push(format!("  {member}  rule {index}: {when} is {class}, {matched} requests"));
         }
     }
+    match priority.get_str("niceness") {
+        Ok(right) if right != "all" && !lines.is_empty() => lines.push(format!(
+            "  {member}  may not set its threads' niceness ({right}): high is first at the door alone; give it CAP_SYS_NICE or a limit of \
+             niceness of 40"
+        )),
+        _ => {}
+    }
     lines
 }
 
@@ -100,5 +107,16 @@ mod tests {
             ]
         );
         assert!(lines_of("a:1", &Document::new()).is_empty());
+    }
+
+    #[test]
+    fn who_may_not_set_niceness_is_named_where_classes_differ() {
+        let server = |right: &str, count: i64| {
+            doc! { "priority": { "niceness": right, "classes": { "high": { "serviceMicros": { "count": count } } } } }
+        };
+        let told = |server: &Document| lines_of("a:1", server).iter().any(|line| line.contains("CAP_SYS_NICE"));
+        assert!(told(&server("none", 1)) && told(&server("lower", 1)));
+        assert!(!told(&server("all", 1)));
+        assert!(!told(&server("none", 0)), "nobody misses it");
     }
 }

@@ -12,7 +12,7 @@
 //! nobody is told while the door is locked; whoever waits looks ten times a second whether he still is to.
 //! What it deliberately does not do: decide.
 
-use super::figures::{Figures, Services};
+use super::figures::{Figures, Histogram, Services};
 use arc_swap::ArcSwap;
 use baton_admission::{Admission, Arrival, Counts, Effect, Estimates, Input, Moment, Refusal, Settings, Ticket};
 use baton_processor::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime};
@@ -284,6 +284,11 @@ impl Door {
     pub fn stop(&self) {
         self.state.lock().stopping = true;
         self.tend.notify_all();
+    }
+
+    /// How long requests of each class took so far, the most urgent class first.
+    pub fn times(&self) -> [(Class, Histogram); 3] {
+        self.services.so_far()
     }
 
     /// What is counted, and who is there.

@@ -57,18 +57,34 @@ fn bucket_of(micros: u64) -> usize {
 
 /// How many took how long.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Histogram {
-    pub counts: [u64; BUCKETS_MICROS.len() + 1],
+pub struct Histogram {
+    pub(crate) counts: [u64; BUCKETS_MICROS.len() + 1],
+    /// How many there were.
     pub count: u64,
-    pub sum_micros: u64,
+    pub(crate) sum_micros: u64,
+}
+
+impl FromIterator<Duration> for Histogram {
+    fn from_iter<T: IntoIterator<Item = Duration>>(times: T) -> Self {
+        let mut histogram = Self::default();
+        times.into_iter().for_each(|time| histogram.note(time));
+        histogram
+    }
 }
 
 impl Histogram {
-    pub fn note(&mut self, time: Duration) {
+    pub(crate) fn note(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.counts[bucket_of(micros)] += 1;
         self.count += 1;
         self.sum_micros = self.sum_micros.saturating_add(micros);
+    }
+
+    /// Those that came since another look.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let counts = std::array::from_fn(|bucket| self.counts[bucket].saturating_sub(before.counts[bucket]));
+        Self { counts, count: counts.iter().sum(), sum_micros: self.sum_micros.saturating_sub(before.sum_micros) }
     }
 
     /// The bound of the bucket that has this part of them, in microseconds; 0 of none.
@@ -113,6 +129,10 @@ pub(crate) struct Services([Counting; 3]);
 impl Services {
     pub fn ended(&self, class: Class, served: Duration) {
         self.0[Figures::index(class)].note(served);
+    }
+
+    pub fn so_far(&self) -> [(Class, Histogram); 3] {
+        Figures::CLASSES.map(|class| (class, self.0[Figures::index(class)].so_far()))
     }
 }
 

@@ -19,6 +19,7 @@ mod report;
 
 pub(crate) use claimed::ClaimedClass;
 pub(crate) use door::{Door, Pass, Visitor};
+pub use figures::Histogram as ClassTimes;
 pub(crate) use policy::{KnownRules, Policy};
 use report::append_metrics;
 pub(crate) use report::append_status;
@@ -63,6 +64,11 @@ impl Priority {
         self.is_nice.store(settings.mode.is_nice(), Relaxed);
         self.policy.store(Arc::new(Policy::new(settings.clone(), before.version + 1)));
         self.door.configure(settings);
+    }
+
+    /// How long requests of each class took so far, the most urgent class first.
+    pub fn times(&self) -> [(Class, ClassTimes); 3] {
+        self.door.times()
     }
 
     /// Appends what Prometheus is told.
