@@ -2,7 +2,8 @@
 
     python -m lab.load --hosts A:27017,B:27017 --clients 64 --bytes 1000 --records 10000 --w majority --warmup 2 --seconds 5
 
-`--reads 0.9 --zipfian` is the mix and the choice of YCSB: nine of ten requests read, and few documents are most of what is asked
+`--flood` is the work of who has no regard for others: each request looks through all documents, or sorts them without an index, or writes
+sixteen documents of a megabyte. `--reads 0.9 --zipfian` is the mix and the choice of YCSB: nine of ten requests read, and few documents are most of what is asked
 for. `--each` prints every request, too: when it was answered and how long it took. One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
 that the member takes no writes, goes to whichever member says that it does. Prints one line of JSON: times are seconds of
 CLOCK_MONOTONIC, which all processes of the host share; latencies are in milliseconds, of requests that were sent after the warm-up.
@@ -26,6 +27,8 @@ import bson
 from lab.zipf import Zipfian
 
 POOL_BYTES = 1 << 20
+# What a flood writes at once: as much as a message can hold, nearly.
+FLOOD_DOCUMENTS, FLOOD_BYTES = 16, 1_000_000
 # Counts over time are of intervals this long.
 INTERVAL_SECONDS = 0.1
 
@@ -42,10 +45,10 @@ def message(number, document):
 
 
 def is_done(reply):
-    """Whether the one document was found, or was updated and the write concern met."""
+    """Whether the one document was found, or all that were meant were updated and the write concern met."""
     if "cursor" in reply:
         return reply.get("ok") == 1 and len(reply["cursor"]["firstBatch"]) == 1
-    return reply.get("ok") == 1 and reply.get("n") == 1 and "writeErrors" not in reply and "writeConcernError" not in reply
+    return reply.get("ok") == 1 and reply.get("n") in (1, FLOOD_DOCUMENTS) and "writeErrors" not in reply and "writeConcernError" not in reply
 
 
 class Finder(threading.Thread):
@@ -196,9 +199,25 @@ class Loop:
         self._number = 0
         self._measure_from = 0.0
 
+    def flood(self):
+        """The next of those who use all that there is."""
+        at = self._random.randrange(POOL_BYTES)
+        kind = self._number % 3
+        if kind == 0:
+            pipeline = [{"$match": {"value": {"$ne": at}}}, {"$count": "n"}]
+        elif kind == 1:
+            pipeline = [{"$sort": {"value": 1}}, {"$limit": 1}, {"$project": {"_id": 1}}]
+        else:
+            value = self._pool[at:at + self.arguments.bytes] * (FLOOD_BYTES // self.arguments.bytes)
+            updates = [{"q": {"_id": self._random.randrange(64)}, "u": {"value": value}, "upsert": True} for _ in range(FLOOD_DOCUMENTS)]
+            return message(self._number, {"update": "flood", "updates": updates, "writeConcern": self._concern, "$db": "lab"})
+        return message(self._number, {"aggregate": "records", "pipeline": pipeline, "cursor": {}, "$db": "lab"})
+
     def request(self):
         """The next request."""
         self._number = self._number % (1 << 30) + 1
+        if self.arguments.flood:
+            return self.flood()
         record = self._zipfian.next() if self._zipfian else self._random.randrange(self.arguments.records)
         if self._random.random() < self.arguments.reads:
             return message(self._number, {"find": "records", "filter": {"_id": record}, "limit": 1, "singleBatch": True, "$db": "lab"})
@@ -272,6 +291,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--reads", type=float, default=0)
     parser.add_argument("--zipfian", action="store_true")
+    parser.add_argument("--flood", action="store_true")
     parser.add_argument("--priority", choices=("high", "normal", "low"), help="the class of all requests, said for each connection")
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--seed", type=int, default=1)

@@ -30,10 +30,17 @@ CLASSES = ("high", "normal", "low")
 
 
 class Part:
-    """One figure: how many clients of each class, and what they write to."""
+    """One figure: how many clients of each class, and what they write to. In a flood those of low class use all that there is, with
+    `w: 1` as those of normal class; what there is to compare with is all but them."""
 
-    def __init__(self, members=1, w=1, cores=1, **clients):
+    def __init__(self, members=1, w=1, cores=1, records=RECORDS, value_bytes=VALUE_BYTES, seconds=SECONDS, is_flood=False, **clients):
         self.members, self.w, self.cores, self.clients = members, w, cores, clients
+        self.records, self.value_bytes, self.seconds, self.is_flood = records, value_bytes, seconds, is_flood
+        self.alone = ["high", "normal"] if is_flood else ["high"]
+
+    def concern_of(self, name):
+        """The write concern of a class."""
+        return 1 if self.is_flood and name != "high" else self.w
 
 
 PARTS = {
@@ -45,16 +52,17 @@ PARTS = {
     "figure-7-12": Part(cores=2, high=4, normal=4, low=4),
     "majority-3": Part(members=3, w="majority", high=1, normal=31),
     "majority-5": Part(members=5, w="majority", high=1, normal=31),
+    "flood": Part(members=3, w="majority", records=1_000_000, value_bytes=100, seconds=20, is_flood=True, high=1, normal=4, low=6),
 }
 
 
-def summary(each):
+def summary(each, seconds):
     """The box, its whiskers, and what is beyond, in milliseconds; none of nothing."""
     values = sorted(ms for _, ms in each)
     if not values:
         return None
     shares = (("p5", 0.05), ("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p95", 0.95), ("p99", 0.99), ("max", 1))
-    return {**{name: quantile(values, share) for name, share in shares}, "perSecond": len(values) / SECONDS}
+    return {**{name: quantile(values, share) for name, share in shares}, "perSecond": len(values) / seconds}
 
 
 def configure(members, mode):
@@ -71,13 +79,14 @@ def run_once(members, machines, part, classes, says_class, seed):
     loads = {}
     for name in classes:
         options = {"priority": name} if says_class else {}
-        loads[name] = Load(machines["urgent" if name == "high" else "crowd"], members.hosts()[:1], clients=part.clients[name], w=part.w,
-                           bytes=VALUE_BYTES, records=RECORDS, warmup=WARMUP_SECONDS, seconds=SECONDS, j="false", seed=seed,
-                           switches=("each",), **options)
+        switches = ("each", "flood") if part.is_flood and name == "low" else ("each",)
+        loads[name] = Load(machines["urgent" if name == "high" else "crowd"], members.hosts()[:1], clients=part.clients[name],
+                           w=part.concern_of(name), bytes=part.value_bytes, records=part.records, warmup=WARMUP_SECONDS,
+                           seconds=part.seconds, j="false", seed=seed, switches=switches, **options)
     results = {name: load.result() for name, load in loads.items()}
     # Processes begin a moment apart: what counts is when all of them ran.
     begin = max(result["begun"] + WARMUP_SECONDS for result in results.values())
-    end = min(result["begun"] + WARMUP_SECONDS + SECONDS for result in results.values())
+    end = min(result["begun"] + WARMUP_SECONDS + part.seconds for result in results.values())
     return {name: [(at - begin, ms) for at, ms in result["each"] if begin <= at <= end] for name, result in results.items()}
 
 
@@ -92,25 +101,25 @@ def measure(name, part, rounds, folder, output):
         # The primary on the first processors, all else on the last.
         pins = ["0" if part.cores == 1 else "0,1"] + ["1"] * (part.members - 1)
         members = Members(own, folder, pins=pins).start({"priority": {"mode": "off"}, "leadership": {"mode": "off"}})
-        members.fill(RECORDS, VALUE_BYTES)
+        members.fill(part.records, part.value_bytes)
         rows, lines = {}, {}
         for turn in range(rounds):
             quiet = Quiet(ACCOUNT)
             configure(members, "off")
-            runs = {"alone": run_once(members, machines, part, ["high"], False, turn),
+            runs = {"alone": run_once(members, machines, part, part.alone, False, turn),
                     "none": run_once(members, machines, part, list(part.clients), False, turn)}
             for mode in MODES:
                 configure(members, mode)
                 runs[mode] = run_once(members, machines, part, list(part.clients), True, turn)
             for variant, run in runs.items():
-                found = {kind: summary(each) for kind, each in run.items()}
+                found = {kind: summary(each, part.seconds) for kind, each in run.items()}
                 rows.setdefault(variant, []).append(found)
                 lines.setdefault(variant, {kind: each for kind, each in run.items()})
             others = quiet.others()
             shown = ", ".join(f"{variant} {run['high']['p50']:.2f}/{run['high']['p99']:.2f}"
                               for variant, run in ((v, r[-1]) for v, r in rows.items()) if run["high"])
             print(f"lab: {name}, round {turn + 1}: p50/p99 of the high ones: {shown}; others {others:.0%}", flush=True)
-        report = {"part": name, "clients": part.clients, "w": part.w, "members": part.members, "cores": part.cores, "seconds": SECONDS,
+        report = {"part": name, "clients": part.clients, "w": part.w, "members": part.members, "cores": part.cores, "seconds": part.seconds,
                   "rows": rows, "line": lines["full"], "summary": {variant: medians(of) for variant, of in rows.items()}}
     conclude(f"priority-{name}", output, report, targets(part, report["summary"]))
 
@@ -125,6 +134,8 @@ def targets(part, found):
     """What was promised of one high client among normal ones."""
     if part.clients.get("high") != 1:
         return []
+    if part.is_flood:
+        return flood_targets(found)
     alone, full, none = found["alone"]["high"], found["full"], found["none"]
     kept = 0.9 if part.w == 1 else 0.85
     listed = [Target("full: p99 of the high one, of alone", 1.5, full["high"]["p99"] / alone["p99"]),
@@ -134,6 +145,14 @@ def targets(part, found):
     if part.w != 1:
         listed.append(Target("full: p95 of the high one, of its p50", 2.5, full["high"]["p95"] / full["high"]["p50"]))
     return listed
+
+
+def flood_targets(found):
+    """What was promised beside those who use all that there is. An urgent write is committed before it is answered."""
+    alone, full = found["alone"], found["full"]
+    return [Target("full: p99 of the high one, of without the flood", 2, full["high"]["p99"] / alone["high"]["p99"]),
+            Target("full: p99 of the normal ones, of without the flood", 3, full["normal"]["p99"] / alone["normal"]["p99"]),
+            Target("full: ms until 99 of 100 urgent writes are committed, at the most", 20, full["high"]["p99"])]
 
 
 def run(folder, output, part=None, rounds=20):

@@ -358,6 +358,22 @@ def test_who_carries_urgent_entries_from_member_to_member_is_as_urgent(members):
         members.await_that(writes_on_until_it_is_not, "that it is as others are once nothing urgent comes")
 
 
+def test_further_batches_are_of_the_class_that_the_first_was_asked_for(members):
+    configure(members)
+    with members.direct(0) as client:
+        client.shop.command("count", "carts", priority="high")
+
+        def batches_of(**fields):
+            before = {name: of["serviceMicros"]["count"] for name, of in status(client)["classes"].items()}
+            cursor = client.shop.command("find", "carts", batchSize=2, **fields)["cursor"]["id"]
+            client.shop.command({"getMore": bson.Int64(cursor), "collection": "carts", "batchSize": 2})
+            client.shop.command({"getMore": bson.Int64(cursor), "collection": "carts", "priority": "high"})
+            return {name: of["serviceMicros"]["count"] - before[name] for name, of in status(client)["classes"].items()}
+
+        assert batches_of(priority="low") == {"high": 1, "normal": 0, "low": 2}
+        assert batches_of() == {"high": 1, "normal": 2, "low": 0}
+
+
 def page_of(member):
     """The status page, a thousand ports above the member's."""
     with urllib.request.urlopen(f"http://127.0.0.1:{member.port + 1000}/", timeout=10) as page:

@@ -16,6 +16,6 @@ mod thread_time;
 pub use background::{work_when_idle, yield_to_clients};
 pub use idleness::Idleness;
 pub use lending::{LendingGuard, LendingMutex};
-pub use niceness::{Bearer, Loan, Right, as_class, at_most_as_nice_as, bearer, niceness, right};
+pub use niceness::{Bearer, Loan, Right, as_class, at_most_as_nice_as, bearer, inheritances, niceness, right};
 pub use slices::{has_long_slices, keep_long_slices, take_long_slices, take_usual_slices};
 pub use thread_time::ThreadTime;

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Weak};
 
 const HIGH: i32 = -20;
@@ -132,6 +132,14 @@ pub fn niceness() -> i32 {
     OWN.with(|own| own.0.niceness())
 }
 
+/// How often a thread was lent a niceness that it did not have by itself, since the start.
+static INHERITED: AtomicU64 = AtomicU64::new(0);
+
+/// How often a thread was as urgent as somebody who waited for it, and not by itself, since the start.
+pub fn inheritances() -> u64 {
+    INHERITED.load(Relaxed)
+}
+
 /// Ends with its thread.
 struct Owner(Arc<Bearer>);
 
@@ -191,6 +199,7 @@ impl Bearer {
         }
         let mut lent = self.lent.lock();
         lent.loans.push(niceness);
+        INHERITED.fetch_add(1, Relaxed);
         self.settle(&lent);
         drop(lent);
         Some(Loan { to: Arc::clone(self), niceness })
@@ -284,7 +293,9 @@ mod tests {
             let of_high = bearer.lend(of(Class::High));
             assert_eq!(kernels(), of(Class::High));
             assert!(bearer.lend(of(Class::Low)).is_none(), "it is as nice by itself");
+            let before = inheritances();
             let of_another = bearer.lend(of(Class::High));
+            assert!(inheritances() > before);
             drop(of_high);
             assert_eq!(kernels(), of(Class::High), "each is given back by itself");
             let of_high = of_another;

@@ -76,6 +76,14 @@ pub struct Call<'a> {
     pub(crate) used_disk: OnceCell<Arc<AtomicBool>>,
 }
 
+/// The class of the request that has opened the cursor which this one goes on with, if that said of which it is.
+fn class_of_cursor(server: &Server, spec: &CommandSpec, envelope: &Envelope<'_>) -> Option<Class> {
+    if spec.kind != Kind::GetMore {
+        return None;
+    }
+    server.cursors.class_of(envelope.value.as_i64()?)
+}
+
 impl<'a> Call<'a> {
     /// The command as an operation that has begun.
     pub(crate) fn begin(
@@ -93,7 +101,8 @@ impl<'a> Call<'a> {
             command: spec.name,
             comment: envelope.comment.and_then(RawBsonRef::as_str),
         };
-        let (class, source) = server.priority.judge(client, session.as_deref(), envelope.class, &subject);
+        let claimed = envelope.class.or_else(|| class_of_cursor(server, spec, &envelope));
+        let (class, source) = server.priority.judge(client, session.as_deref(), claimed, &subject);
         let operation = server.operations.begin(
             client.slot(),
             &Begin {

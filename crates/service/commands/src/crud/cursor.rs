@@ -362,6 +362,7 @@ fn open_in_order(
                 .deadline()
                 .filter(|_| !cursor.awaits_data())
                 .map(|deadline| deadline.saturating_duration_since(Instant::now())),
+            class: call.envelope.class,
         };
         call.server.cursors.open(info, cursor, memory)
     };

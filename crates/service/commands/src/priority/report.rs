@@ -16,6 +16,7 @@ pub(crate) fn append_status(priority: &Priority, w: &mut DocumentWriter<'_>) {
     w.begin_document(cstr!("priority"));
     w.append(cstr!("mode"), policy.settings.mode.name());
     w.append(cstr!("niceness"), priority.right.name());
+    w.append(cstr!("inheritances"), baton_processor::inheritances() as i64);
     w.append(cstr!("worstWaitMs"), policy.settings.worst_wait.as_millis() as i64);
     w.append(cstr!("limit"), counts.limit as i64);
     w.begin_document(cstr!("classes"));
@@ -68,6 +69,9 @@ pub(crate) fn append_metrics(priority: &Priority, text: &mut String) {
             append_buckets(text, name, class, histogram(figures.of(class)));
         }
     }
+    let (name, count) = ("baton_niceness_inherited_total", baton_processor::inheritances());
+    let help = "Times a thread was as urgent as somebody who waited for it, and not by itself.";
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}");
 }
 
 fn append_buckets(text: &mut String, name: &str, class: Class, histogram: &Histogram) {

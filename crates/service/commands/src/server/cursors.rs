@@ -8,7 +8,7 @@
 use super::operations::{Operation, Slot};
 use ahash::RandomState;
 use baton_request::SessionId;
-use baton_types::{Error, ErrorCode, MemoryAccount, MemoryPool, Result};
+use baton_types::{Class, Error, ErrorCode, MemoryAccount, MemoryPool, Result};
 use baton_wire::{DOCUMENT_SIZE_MAX_BYTES, DocumentWriter};
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
@@ -154,6 +154,8 @@ pub struct CursorInfo {
     pub used_disk: Arc<AtomicBool>,
     /// What is left of the `maxTimeMS` of the command that made it.
     pub time_left: Option<Duration>,
+    /// The class that the command which made it has said it is of: so is every further batch, unless that says otherwise.
+    pub class: Option<Class>,
 }
 
 enum State {
@@ -317,6 +319,11 @@ impl Cursors {
         Ok(Pinned { cursors: self, id, info: entry.info.clone(), cursor: Some(cursor) })
     }
 
+    /// What class of request the one was that made this cursor, if that said so.
+    pub fn class_of(&self, id: i64) -> Option<Class> {
+        self.shard(id).lock().get(&id)?.info.class
+    }
+
     /// Closes a cursor, of whatever collection.
     pub fn kill(&self, id: i64) -> Killed {
         let mut shard = self.shard(id).lock();
@@ -439,7 +446,6 @@ mod tests {
     use super::super::operations::{Begin, Operations};
     use super::*;
     use baton_admission::Source;
-    use baton_types::Class;
 
     struct Three(i32);
 
@@ -469,6 +475,7 @@ mod tests {
             created: SystemTime::now(),
             used_disk: Arc::default(),
             time_left: None,
+            class: None,
         }
     }
 
