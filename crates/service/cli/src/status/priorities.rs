@@ -29,10 +29,13 @@ fn lines_of(member: &str, server: &Document) -> Vec<String> {
         }
     }
     match priority.get_str("niceness") {
-        Ok(right) if right != "all" && !lines.is_empty() => lines.push(format!(
-            "  {member}  may not set its threads' niceness ({right}): high is first at the door alone; give it CAP_SYS_NICE or a limit of \
-             niceness of 40"
-        )),
+        Ok(right) if right != "all" && !lines.is_empty() => {
+            let lack = format!(
+                "  {member}  may not set its threads' niceness ({right}): high is first at the door alone; give it CAP_SYS_NICE or a limit \
+                 of niceness of 40"
+            );
+            lines.insert(0, lack);
+        }
         _ => {}
     }
     lines
