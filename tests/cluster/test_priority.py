@@ -280,6 +280,28 @@ def test_a_thread_has_the_niceness_of_its_class(members):
     configure(members)
 
 
+def test_one_of_low_class_that_lasts_has_a_tenth_of_the_weight_until_it_ends(members):
+    configure(members, worstWaitMs=1000)
+    member = members.members[0]
+    with members.direct(0) as client:
+        if status(client)["niceness"] != "all":
+            return
+        client.shop.command("create", "tail", capped=True, size=4096)
+        client.shop.command("insert", "tail", documents=[{"_id": 0}])
+    with Raw(member) as raw:
+        connection = raw.command("admin", {"hello": 1})["connectionId"]
+        raw.command("admin", {"setClientPriority": 1, "priority": "low"})
+        cursor = raw.command("shop", {"find": "tail", "tailable": True, "awaitData": True})["cursor"]["id"]
+        more = {"getMore": bson.Int64(cursor), "collection": "tail", "maxTimeMS": 4000}
+        asks = threading.Thread(target=lambda: raw.command("shop", more))
+        asks.start()
+        members.await_that(lambda: niceness_of(member, connection) == 10, "that it has lasted")
+        asks.join(30)
+        raw.command("admin", {"ping": 1})
+        assert niceness_of(member, connection) == 19
+    configure(members)
+
+
 def test_what_means_nothing_is_refused(members):
     configure(members)
     with members.direct(0) as client:

@@ -10,7 +10,7 @@ use thread_priority::{
 };
 
 /// Beside a client's thread the kernel gives one of this niceness a tenth (110 to 1,024, `sched(7)`).
-const NICENESS: i32 = 10;
+pub(crate) const NICENESS: i32 = 10;
 
 /// From now on the calling thread has a tenth of the weight of a client's, and long slices. For a thread that takes locks which clients
 /// take, too: it gives them back soon however busy the processors are.

@@ -6,6 +6,9 @@
 //! | normal | what the process began with, 0 as a rule |
 //! | low | 19 |
 //!
+//! One of low class that has lasted long is lent a tenth of a normal one's weight ([`Bearer::lend_to_last`]): with a seventieth it would not
+//! come to its end beside those who always ask.
+//!
 //! To be less nice than the process takes a privilege (`CAP_SYS_NICE`, or `RLIMIT_NICE`), and to be so again after having been nicer
 //! takes it, too. So a process without it sets none at all, and [`right`] says so.
 //!
@@ -210,6 +213,11 @@ impl Bearer {
         self.lend(of(class))
     }
 
+    /// Whoever the thread serves has lasted so long that it is to come to its end, until the loan is dropped.
+    pub fn lend_to_last(self: &Arc<Self>) -> Option<Loan> {
+        self.lend(crate::background::NICENESS)
+    }
+
     fn settle(&self, lent: &Lent) {
         let wanted = lent.loans.iter().copied().chain([self.own.load(Relaxed)]).min().unwrap_or_default();
         if wanted == self.niceness() || lent.has_ended {
@@ -306,6 +314,23 @@ mod tests {
             as_class(Class::Low);
             assert_eq!(kernels(), of(Class::Normal));
             drop(of_normal);
+            assert_eq!(kernels(), of(Class::Low));
+        });
+    }
+
+    #[test]
+    fn one_of_low_class_that_lasts_has_the_weight_of_the_background_and_no_other_class_has() {
+        on_a_thread_of_its_own(|| {
+            let bearer = bearer();
+            for class in [Class::High, Class::Normal] {
+                as_class(class);
+                assert!(bearer.lend_to_last().is_none(), "{class}");
+            }
+            as_class(Class::Low);
+            let loan = bearer.lend_to_last();
+            let lasting = if right() == Right::None { of(Class::Low) } else { crate::background::NICENESS };
+            assert_eq!(kernels(), lasting);
+            drop(loan);
             assert_eq!(kernels(), of(Class::Low));
         });
     }

@@ -1,6 +1,6 @@
 //! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
 //! oplog, giving back the space of what was dropped, letting compactions and flushes begin, lending the cache's memory to large
-//! sorts, deleting expired documents, building indexes of the set.
+//! sorts, and weight to requests of low class that last, deleting expired documents, building indexes of the set.
 //!
 //! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises.
 //! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
@@ -25,7 +25,7 @@ const STORAGE_INTERVAL: Duration = Duration::from_secs(5);
 const HELP_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the oplog's size is looked at. Nobody's commit does: dropping files is this thread's work alone.
 const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
-/// How often it is looked whether files are due to be merged, and who needs memory.
+/// How often it is looked whether files are due to be merged, who needs memory, and which requests of low class last.
 const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked whether space of what was dropped can be given back.
 const DROPS_INTERVAL: Duration = Duration::from_millis(200);
@@ -198,6 +198,7 @@ fn tend_resources(server: &Arc<Server>, stop: &Stop) {
             lent = wanted;
             server.storage.lend_cache(lent);
         }
+        server.operations.help_those_who_last(server.priority.policy().settings.worst_wait);
         if let Err(error) = server.storage.tend_compaction().and_then(|()| server.storage.tend_flushes()) {
             tracing::warn!(target: "STORAGE", %error, "Could not look after compaction and flushes");
         }

@@ -10,6 +10,7 @@
 
 use crate::priority::Pass;
 use baton_admission::Source;
+use baton_processor::{Bearer, Loan};
 use baton_request::SessionId;
 use baton_storage::tasks::Progress;
 use baton_types::{Class, Error, ErrorCode, Interruption, Result};
@@ -18,7 +19,7 @@ use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How much of a command `currentOp` keeps.
@@ -90,6 +91,9 @@ struct Running {
     message: Option<Cow<'static, str>>,
     progress: Option<Progress>,
     cursor: Option<i64>,
+    /// The thread that serves it, if it is of low class, and what that is lent once it has lasted for long.
+    thread: Option<Arc<Bearer>>,
+    loan: Option<Loan>,
 }
 
 /// The place where one connection's, or one job's, operations run.
@@ -101,10 +105,12 @@ pub struct Slot {
     /// The code to interrupt with; 0 for none.
     interrupt: AtomicI32,
     running: Mutex<Running>,
+    /// How many operations of low class run, in all slots.
+    low: Arc<AtomicUsize>,
 }
 
 impl Slot {
-    fn new(description: String) -> Self {
+    fn new(description: String, low: Arc<AtomicUsize>) -> Self {
         let running = Running {
             kind: "none",
             name: "",
@@ -121,8 +127,10 @@ impl Slot {
             message: None,
             progress: None,
             cursor: None,
+            thread: None,
+            loan: None,
         };
-        Self { description, id: AtomicU32::new(0), interrupt: AtomicI32::new(0), running: Mutex::new(running) }
+        Self { description, id: AtomicU32::new(0), interrupt: AtomicI32::new(0), running: Mutex::new(running), low }
     }
 
     /// What runs here now.
@@ -153,6 +161,24 @@ impl Slot {
             progress: running.progress,
             cursor: running.cursor,
         })
+    }
+
+    /// Nobody lends to the thread any more; gives what it was lent, to be given back out of the lock.
+    fn take_thread(&self) -> Option<Loan> {
+        let mut running = self.running.lock();
+        running.thread = None;
+        running.loan.take()
+    }
+
+    /// Lends to the thread, if what it serves is of low class and has been served since then.
+    fn help_if_since(&self, then: Instant) {
+        let mut running = self.running.lock();
+        if running.loan.is_none()
+            && running.started + running.waited <= then
+            && let Some(thread) = &running.thread
+        {
+            running.loan = thread.lend_to_last();
+        }
     }
 
     /// Interrupts what runs here if `wanted` says so; says whether it did.
@@ -226,6 +252,9 @@ impl Operation {
     /// Its thread goes on without it; others end it.
     pub(crate) fn leave_thread(&self) {
         self.pass.iter().for_each(Pass::leave_thread);
+        if self.class == Class::Low {
+            drop(self.slot.take_thread());
+        }
     }
 
     /// It was let in, after so long.
@@ -316,9 +345,15 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        let _running = self.slot.running.lock();
-        self.slot.id.store(0, Ordering::Relaxed);
-        self.slot.interrupt.store(0, Ordering::Relaxed);
+        {
+            let _running = self.slot.running.lock();
+            self.slot.id.store(0, Ordering::Relaxed);
+            self.slot.interrupt.store(0, Ordering::Relaxed);
+        }
+        if self.class == Class::Low {
+            self.slot.low.fetch_sub(1, Ordering::Relaxed);
+            drop(self.slot.take_thread());
+        }
     }
 }
 
@@ -352,6 +387,7 @@ pub struct Operations {
     next_slot: AtomicU64,
     next_id: AtomicU32,
     shutting_down: AtomicI32,
+    low: Arc<AtomicUsize>,
 }
 
 /// A slot's place in the registry; leaves it when dropped.
@@ -378,7 +414,7 @@ impl Operations {
     /// A slot for a connection or a job.
     pub fn register(self: &Arc<Self>, description: impl Into<String>) -> SlotGuard {
         let key = self.next_slot.fetch_add(1, Ordering::Relaxed);
-        let slot = Arc::new(Slot::new(description.into()));
+        let slot = Arc::new(Slot::new(description.into(), Arc::clone(&self.low)));
         self.slots.lock().insert(key, slot.clone());
         SlotGuard { operations: self.clone(), key, slot }
     }
@@ -411,8 +447,12 @@ impl Operations {
             running.message = None;
             running.progress = None;
             running.cursor = None;
+            running.thread = (begin.class == Class::Low).then(baton_processor::bearer);
             slot.interrupt.store(self.shutting_down.load(Ordering::Relaxed), Ordering::Relaxed);
             slot.id.store(id, Ordering::Relaxed);
+        }
+        if begin.class == Class::Low {
+            self.low.fetch_add(1, Ordering::Relaxed);
         }
         Operation {
             slot: slot.clone(),
@@ -422,6 +462,16 @@ impl Operations {
             deadline,
             idle_us: AtomicU64::new(0),
             pass: None,
+        }
+    }
+
+    /// Those of low class that have been served for so long have a tenth of a normal one's weight from now on.
+    pub(crate) fn help_those_who_last(&self, time: Duration) {
+        let then = Instant::now().checked_sub(time);
+        if self.low.load(Ordering::Relaxed) > 0
+            && let Some(then) = then
+        {
+            self.all().iter().for_each(|slot| slot.help_if_since(then));
         }
     }
 
