@@ -10,7 +10,7 @@ from member import Member
 from replica_set import ReplicaSet
 from test_member_kinds import eventually
 from test_members import SOON
-from test_tasks import alone
+from test_tasks import EAGER, alone, begin
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,38 @@ def test_a_connection_that_breaks_does_not_hold_the_program_up():
             assert process.wait(30) == 143
             eventually(lambda: tasks_of(client) == [], "a task is left of a program that has ended")
         process.communicate()
+
+
+def test_a_task_says_what_it_waits_for_and_waits_longer_than_any_answer_may_take():
+    """One of two secondaries is busy: `baton task` on the other says so once, keeps its place beyond socketTimeoutMS, and then begins.
+
+    A member that is stopped meanwhile is given up instead of being waited for."""
+    with ReplicaSet(settings=EAGER) as members:
+        one, other = members.others(members.primary())
+        with alone(members, one) as busy, alone(members, other) as watcher:
+            first = begin(busy, maxWaitSecs=30)
+            command = [os.environ["BATON"], "task", "--name", "patient", "--uri",
+                       f"mongodb://{members.hosts[other]}/?directConnection=true&socketTimeoutMS=1000", "--", "true"]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            said = process.stderr.readline()
+            assert f"baton task: {members.hosts[other]}: the task waits: " in said and "confirmed" in said, said
+            since = watcher.admin.command("serverStatus")["tasks"]["waiting"][0]["sinceMs"]
+            eventually(lambda: watcher.admin.command("serverStatus")["tasks"]["waiting"][0]["sinceMs"] > since + 2000,
+                       "the task does not keep its place")
+            busy.admin.command("replSetEndTask", 1, taskId=first["taskId"])
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == 0 and "begins on" in errors and "asking again" not in errors, errors
+
+            begin(busy, maxWaitSecs=30)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            process.stderr.readline()
+            members.pause(other)
+            try:
+                assert "asking again" in process.stderr.readline()
+            finally:
+                process.kill()
+                process.communicate()
+                members.resume(other)
 
 
 def test_a_set_gives_the_task_to_the_member_that_the_string_wants():

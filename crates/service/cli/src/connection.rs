@@ -7,7 +7,7 @@ use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::{Flags, Header, MESSAGE_SIZE_MAX_BYTES};
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// How long to wait for a connection and for an answer that should come at once.
@@ -46,6 +46,17 @@ pub struct Connection {
     received: Vec<u8>,
 }
 
+/// By this another thread ends a connection: who waits for an answer there gets an error.
+pub struct Hangup(TcpStream);
+
+impl Hangup {
+    /// Ends it, if it has not ended.
+    pub fn hang_up(&self) {
+        // It fails only where the connection has ended.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
 /// The answer, if the member did what it was asked for; its message otherwise.
 ///
 /// # Errors
@@ -80,6 +91,14 @@ impl Connection {
     /// If the system does not let us.
     pub fn wait_for_answers(&mut self, time: Option<Duration>) -> Result<(), String> {
         self.stream.set_read_timeout(time).map_err(|e| e.to_string())
+    }
+
+    /// What another thread can end this connection by.
+    ///
+    /// # Errors
+    /// If the system does not let us.
+    pub fn hangup(&self) -> Result<Hangup, String> {
+        self.stream.try_clone().map(Hangup).map_err(|e| e.to_string())
     }
 
     /// Introduces this program, and gives what the member says of itself. To be asked first.

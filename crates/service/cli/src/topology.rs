@@ -152,7 +152,7 @@ pub fn connect(uri: &Uri, wanted: Wanted, app_name: &str) -> Result<(Connection,
         let why = match choose(&all, uri, wanted) {
             Ok(host) => match open(host, uri, app_name) {
                 Ok((mut connection, hello)) => {
-                    connection.wait_for_answers(uri.answer_timeout.filter(|time| !time.is_zero()))?;
+                    connection.wait_for_answers(uri.answer_time())?;
                     return Ok((connection, host.to_owned(), hello));
                 }
                 Err(why) => why,

@@ -269,6 +269,11 @@ impl Uri {
         }
     }
 
+    /// How long to wait for the answer to a command that a member has taken; `None` is without end.
+    pub fn answer_time(&self) -> Option<Duration> {
+        self.answer_timeout.filter(|time| !time.is_zero())
+    }
+
     /// How long to wait for a member that can be used.
     pub fn selection_time(&self) -> Duration {
         self.selection_timeout.unwrap_or(SELECTION_TIMEOUT)

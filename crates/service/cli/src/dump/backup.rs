@@ -12,7 +12,7 @@ use super::progress::{Progress, megabytes};
 use super::{is_of_the_member, is_of_the_server};
 use crate::connection::{Connection, accepted};
 use crate::status::whole;
-use crate::task;
+use crate::task::{self, Asking, Request};
 use crate::topology::{self, Wanted};
 use crate::uri::Uri;
 use bson::{Bson, Document, RawDocument, Timestamp, doc};
@@ -103,7 +103,7 @@ fn back_up(matches: &ArgMatches) -> Result<String, String> {
     }
     let with_oplog = has_oplog && !matches.get_flag("noOplog") && database.is_none();
     let place = place.begin()?;
-    announce(&mut connection, &host, &out)?;
+    announce(&mut connection, &uri, &host, &out)?;
     let mut backup = Backup { connection, gzip: matches.get_flag("gzip"), progress: Progress::new(0) };
     let saved = backup.save_all(&place.unfinished, database, text("collection"), with_oplog);
     let summary = match saved.and_then(|summary| place.finish().map(|()| summary)) {
@@ -115,17 +115,15 @@ fn back_up(matches: &ArgMatches) -> Result<String, String> {
 
 /// Tells the member that this connection is a backup, and waits until it may begin: a primary hands leadership over first, if that is
 /// worth it. Clients go before it. A member that knows none of that, for it is no Baton or an older one, is saved all the same.
-fn announce(connection: &mut Connection, host: &str, out: &Path) -> Result<(), String> {
+fn announce(connection: &mut Connection, uri: &Uri, host: &str, out: &Path) -> Result<(), String> {
     const COMMAND_NOT_FOUND: Option<i32> = Some(59);
     // Two backups to one place cannot be, but two machines may each have such a place.
     let place: String = out.file_name().unwrap_or_default().to_string_lossy().chars().take(20).collect();
     let name = format!("{place}, process {}", std::process::id());
-    let mut begin = doc! { "replSetBeginTask": 1, "kind": "backup", "name": name };
     // What is little is read before anybody feels it, and waits for nothing. Nothing at all would say that nobody knows how much it is.
-    if let Some(bytes) = connection.ask("admin", doc! { "listDatabases": 1 })?.get("totalSize") {
-        begin.insert("expectedBytes", whole(bytes).max(1));
-    }
-    let reply = connection.ask("admin", begin)?;
+    let size = connection.ask("admin", doc! { "listDatabases": 1 })?.get("totalSize").map(|bytes| whole(bytes).max(1));
+    let request = Request { kind: "backup".into(), name, expected_bytes: size, expected_secs: None };
+    let reply = Asking { program: "baton backup", uri, host, request: &request }.ask(connection, None)?;
     if reply.get("code").and_then(Bson::as_i32) == COMMAND_NOT_FOUND {
         return Ok(());
     }

@@ -481,7 +481,7 @@ struct Target<'a> {
 impl Target<'_> {
     fn connect(&self) -> Result<Connection, String> {
         let (mut connection, _) = topology::open(self.host, self.uri, APP_NAME)?;
-        connection.wait_for_answers(self.uri.answer_timeout.filter(|time| !time.is_zero()))?;
+        connection.wait_for_answers(self.uri.answer_time())?;
         Ok(connection)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  choose a member ─▶ replSetBeginTask ─▶ run the program ─▶ replSetEndTask ─▶ its exit code
-//!                       (waits)             │ signals are passed on to it
+//!                       (`asking`)          │ signals are passed on to it
 //!                                           └ a thread looks after the connection (`keeper`)
 //! ```
 //!
@@ -15,11 +15,13 @@
 //! What it deliberately does not do: stop the program, unless the member needs to lead in the place of one whose disk fills: then it is
 //! sent SIGTERM. Who can end only with the member may ask for that by a signal.
 
+mod asking;
 mod keeper;
 
 use crate::connection::Connection;
 use crate::topology::{self, Wanted};
 use crate::uri::Uri;
+pub use asking::Asking;
 use baton_node::signals::{Relay, ask_to_stop};
 use bson::{Bson, Document, doc};
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -253,7 +255,8 @@ fn begin(uri: &Uri, request: &Request, wait_max: Option<Duration>) -> Result<Beg
     loop {
         let (mut connection, host, _) = topology::connect(uri, Wanted::Reads, "baton task")?;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match connection.ask("admin", request.command(left)) {
+        let asking = Asking { program: "baton task", uri, host: &host, request };
+        match asking.ask(&mut connection, left) {
             Ok(answer) if answer.get_f64("ok").is_ok_and(|ok| ok == 1.0) => {
                 return Ok(Begun { connection, host, answer });
             }
