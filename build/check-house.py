@@ -9,6 +9,8 @@ Every crate on the floors of PURE has a clippy.toml that bans what would make it
 Every invariant ends in brackets that name what asserts it, "`file`: `name`, `name`; …"; the file has that name in it. Files are
 below the root, or below crates/.
 
+`/proc` and `/sys` are read by the crate `machine` alone.
+
 The tables of spec/README.md list the golden scripts of the protocol, of index builds and of followers, all of them and no others.
 """
 import json
@@ -73,6 +75,15 @@ for name, (_, floor) in floor_of.items():
     for source in pathlib.Path("crates", floor, name, "src").rglob("*.rs"):
         if re.search(r"\b(thread_rng|rand::rng|rand::random|from_os_rng|SysRng|OsRng)\b", source.read_text(encoding="utf-8")):
             faults.append(f"{source} draws at random, and {floor} is pure")
+
+# What a member knows of its machine it knows by one crate; where it is to start itself again, it names itself by `/proc/self/exe`.
+for source in pathlib.Path("crates").glob("*/*/src/**/*.rs"):
+    floor, crate = source.parts[1:3]
+    if crate == "machine" or floor == "proof":
+        continue
+    product = source.read_text(encoding="utf-8").split("#[cfg(test)]")[0]
+    if re.search(r'"/(proc/(?!self/exe")|sys/)', product):
+        faults.append(f"{source} reads of the machine, which is baton-machine's")
 
 section = re.search(r"^## Invariants\n(.*?)(?=^## |^The format on disk)", text, re.S | re.M)
 claims = re.split(r"^- ", section.group(1), flags=re.M)[1:] if section else []

@@ -127,6 +127,21 @@ def test_sixty_four_writes_that_wait_are_told_of_a_step_down_at_once(members):
         time.sleep(0.1)
 
 
+def test_sixty_four_writes_that_wait_are_told_of_a_shutdown_and_hold_it_up_no_longer_than_it_is_patient():
+    """Nobody can take over: each is told that nobody knows whether what it wrote stays, and the member ends."""
+    with ReplicaSet(settings=STILL, members=[{}, {"priority": 0}, {"priority": 0}]) as members:
+        with members.direct(0) as direct:
+            direct.admin.command("setParameter", 1, shutdownTimeoutMillisForSignaledShutdown=2000)
+        with Stopped(members, 1), Stopped(members, 2):
+            writers = Writers(members, {f"left-{n}": insert(f"left-{n}") for n in range(WRITERS)})
+            writers.await_waiting(WRITERS)
+            members.members[0].stop(20)
+            writers.join(5)
+        for name, reply in writers.told.items():
+            assert reply.get("n") == 1, (name, reply)
+            assert reply["writeConcernError"]["code"] in (91, 189, 11600, 11602), (name, reply)
+
+
 def request(number, command):
     """A message with that number."""
     body = struct.pack("<I", 0) + b"\x00" + bson.encode({**command, "$db": "shop"})

@@ -1,6 +1,7 @@
 """Requests of different classes: who says of which class one is, who waits for whom, and for how long at most."""
 
 import contextlib
+import os
 import pathlib
 import threading
 import time
@@ -302,6 +303,41 @@ def test_one_of_low_class_that_lasts_has_a_tenth_of_the_weight_until_it_ends(mem
     configure(members)
 
 
+def test_of_more_than_there_is_time_for_the_low_are_refused_and_others_are_served(members):
+    """Ninety low clients that count with a scan: where 34 compute, the rest is told to try again later, with labels that drivers know."""
+    configure(members, worstWaitMs=10, shedAbove={"low": 17})
+    member = members.members[0]
+    with members.direct(0) as client:
+        client.shop.many.insert_many([{"_id": n, "a": n % 7} for n in range(3000)])
+        before = status(client)["classes"]
+        over, refused, served, told = threading.Event(), [], [], []
+
+        def scans(command):
+            with Raw(member) as raw:
+                while not over.is_set():
+                    reply = raw.command("shop", command)
+                    (served if reply["ok"] == 1 else refused).append(reply)
+
+        low = {"count": "many", "query": {"$expr": {"$eq": [{"$pow": ["$a", 3]}, 8]}}, "priority": "low"}
+        threads = [threading.Thread(target=scans, args=[low]) for _ in range(45 * len(os.sched_getaffinity(0)))]
+        for thread in threads:
+            thread.start()
+        members.await_that(lambda: len(refused) >= 20 or None, "that the member has too much to do")
+        for priority in ("normal", "high"):
+            told += [client.shop.command("find", "many", filter={"a": 3}, limit=1, priority=priority)["ok"]]
+        over.set()
+        for thread in threads:
+            thread.join(60)
+        assert told == [1, 1] and served
+        assert {reply["code"] for reply in refused} == {462}
+        assert all(set(reply["errorLabels"]) == {"SystemOverloadedError", "RetryableError"} for reply in refused)
+        after = status(client)["classes"]
+        assert after["low"]["refused"]["overload"] - before["low"]["refused"]["overload"] == len(refused)
+        assert after["normal"]["refused"] == before["normal"]["refused"]
+        client.shop.many.drop()
+    configure(members)
+
+
 def test_what_means_nothing_is_refused(members):
     configure(members)
     with members.direct(0) as client:
@@ -321,6 +357,7 @@ def test_what_means_nothing_is_refused(members):
         config["version"] += 1
         for priority, words in [({"mode": "fast"}, "settings.priority.mode must be"),
                                 ({"worstWaitMs": 1}, "settings.priority.worstWaitMs must be 10 to 60000"),
+                                ({"shedAbove": {"low": 1}}, "settings.priority.shedAbove.low must be 17 to 10000"),
                                 ({"rules": [{"match": {"frob": "x"}, "priority": "low"}]}, "unknown field"),
                                 ({"rules": [{"match": {}, "priority": "low"}] * 1001}, "at most 1000 entries")]:
             config["settings"]["priority"] = priority

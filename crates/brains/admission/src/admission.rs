@@ -17,6 +17,8 @@
 //! - Who has begun is not stopped, and who goes on after a pause does not wait for a place: he may hold what others wait for. So nobody
 //!   waits for a place who could be waited for, and there are no cycles.
 //! - No more than [`WAITING_MAX`] wait. Who is refused for that is the last that came of the lowest class.
+//! - Where so many compute that those whose wait is at its end only add to them, one of a class that is to be shed is refused instead of
+//!   waiting, and so is who waits already once his wait is at its end: the lowest class first.
 //!
 //! What it deliberately does not do: know what a request is, or keep those who have begun. Who has begun as something leaves as that.
 
@@ -87,7 +89,7 @@ pub enum Input {
 pub enum Refusal {
     /// It could not be over by its deadline.
     Deadline,
-    /// Too many wait.
+    /// Too many wait, or compute.
     Overload,
 }
 
@@ -136,14 +138,6 @@ pub struct Counts {
 /// The three classes of clients, lowest first, as they are counted.
 const RANKS: [usize; 3] = [0, 1, 2];
 
-fn rank(class: Class) -> usize {
-    match class {
-        Class::Background | Class::Low => 0,
-        Class::Normal => 1,
-        Class::High => 2,
-    }
-}
-
 /// See the file's header.
 #[derive(Debug)]
 pub struct Admission {
@@ -190,19 +184,19 @@ impl Admission {
             }
             Input::Pauses(class) => {
                 if !self.is_mutant(Mutant::PausesInPlace) {
-                    self.computing[rank(class)] -= 1;
+                    self.computing[class.rank()] -= 1;
                 }
             }
             Input::Resumes(class) => {
                 if !self.is_mutant(Mutant::PausesInPlace) {
-                    self.computing[rank(class)] += 1;
+                    self.computing[class.rank()] += 1;
                 }
             }
             Input::Leaves { class, paused } => {
                 if !self.is_mutant(Mutant::KeepsPlaces) {
-                    self.present[rank(class)] -= 1;
+                    self.present[class.rank()] -= 1;
                     if !paused || self.is_mutant(Mutant::PausesInPlace) {
-                        self.computing[rank(class)] -= 1;
+                        self.computing[class.rank()] -= 1;
                     }
                 }
             }
@@ -250,13 +244,16 @@ impl Admission {
         let (now, worst) = (self.now, self.settings.worst_wait);
         let waiting =
             Waiting { ticket, class, arrived: now, stated: deadline, deadline, estimate }.of_worst_wait(worst);
-        let of = rank(class);
+        let of = class.rank();
         if self.settings.mode.has_door() && waiting.is_hopeless(now) && !self.is_mutant(Mutant::BeginsTheHopeless) {
             return self.refuse(&waiting, Refusal::Deadline, effects);
         }
         let is_free = self.queues[of..].iter().all(Queue::is_empty) && self.has_room(of);
         if is_free && (self.settings.weights.is_none() || self.waiting() == 0) {
             return self.begin(&waiting, false, effects);
+        }
+        if self.sheds(class) {
+            return self.refuse(&waiting, Refusal::Overload, effects);
         }
         if self.waiting() >= WAITING_MAX && !self.is_mutant(Mutant::NeverSheds) {
             let lowest = self.queues[..of].iter_mut().find(|queue| !queue.is_empty());
@@ -279,6 +276,16 @@ impl Admission {
                 counted.iter().sum::<usize>() < self.limit.now()
             }
         }
+    }
+
+    /// Whether so many compute that one of this class is not begun for his wait alone.
+    fn sheds(&self, class: Class) -> bool {
+        let class = if self.is_mutant(Mutant::ShedsAnybody) { Class::Low } else { class };
+        let Some(per_processor) = self.settings.shed_above.of(class).filter(|_| self.settings.mode.has_door()) else {
+            return false;
+        };
+        let most = self.limit.processors().saturating_mul(per_processor as usize);
+        self.computing.iter().sum::<usize>() >= most && !self.is_mutant(Mutant::NeverSheds)
     }
 
     /// The class of which one begins next, if any may.
@@ -313,7 +320,12 @@ impl Admission {
             while self.queues[of].forced_at().is_some_and(|at| at <= self.now) {
                 let oldest = self.queues[of].oldest_patient();
                 let Some(waiting) = oldest.and_then(|ticket| self.queues[of].remove(ticket)) else { break };
-                self.take_out(of, &waiting, true, effects);
+                if self.sheds(waiting.class) {
+                    self.refuse(&waiting, Refusal::Overload, effects);
+                    self.queues[of].moved(self.now, self.settings.worst_wait);
+                } else {
+                    self.take_out(of, &waiting, true, effects);
+                }
             }
         }
     }
@@ -330,7 +342,7 @@ impl Admission {
     fn begin(&mut self, waiting: &Waiting, aged: bool, effects: &mut Vec<Effect>) {
         // Whose wait was at its end computes among the normal ones: to have begun is not enough.
         let serves_as = if aged { waiting.class.max(Class::Normal) } else { waiting.class };
-        let of = rank(waiting.class);
+        let of = waiting.class.rank();
         if let Some(weights) = &self.settings.weights {
             // Who was not here for a while does not catch up on what he did not ask for.
             let least =
@@ -338,8 +350,8 @@ impl Admission {
             let from = least.map_or(self.passes[of], |least| self.passes[of].max(least));
             self.passes[of] = from + STRIDE / u64::from(weights.of(waiting.class).max(1));
         }
-        self.present[rank(serves_as)] += 1;
-        self.computing[rank(serves_as)] += 1;
+        self.present[serves_as.rank()] += 1;
+        self.computing[serves_as.rank()] += 1;
         let Waiting { ticket, class, arrived, .. } = *waiting;
         effects.push(Effect::Begin { ticket, class, serves_as, waited: self.now - arrived, aged });
     }

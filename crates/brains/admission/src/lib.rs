@@ -28,4 +28,4 @@ pub use estimates::{Estimate, Estimates};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
 pub use rules::{Match, Principal, Rule, Subject};
-pub use settings::{Mode, Settings, Weights};
+pub use settings::{Mode, Settings, ShedAbove, Weights};

@@ -27,6 +27,10 @@ impl Limit {
         self.now
     }
 
+    pub fn processors(self) -> usize {
+        self.processors
+    }
+
     /// So much of the processors was idle, of 1, since this was last told; `has_waited`: whether requests waited at the door meanwhile.
     pub fn measured(&mut self, idle: f64, has_waited: bool) {
         if has_waited && idle >= IDLE_SHARE_MIN {

@@ -17,8 +17,10 @@ pub enum Mutant {
     BeginsTheHopeless,
     /// Within a class deadlines count for nothing.
     FirstComeFirstServed,
-    /// Nobody is refused, however many wait.
+    /// Nobody is refused, however many wait or compute.
     NeverSheds,
+    /// Where so many compute that the lowest class is refused, everybody is.
+    ShedsAnybody,
     /// Who pauses holds his place all the same.
     PausesInPlace,
     /// Who gives up waits on.

@@ -80,6 +80,53 @@ impl Weights {
     }
 }
 
+/// From how many requests that compute on each processor on one of a class is refused instead of being made to wait; none: never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShedAbove {
+    /// `high`.
+    pub high: Option<u32>,
+    /// `normal`.
+    pub normal: Option<u32>,
+    /// `low`.
+    pub low: Option<u32>,
+}
+
+impl Default for ShedAbove {
+    fn default() -> Self {
+        Self { high: None, normal: None, low: Some(64) }
+    }
+}
+
+impl ShedAbove {
+    /// More than the door lets begin by itself: so many compute only where waits are at their end all the time.
+    pub const BOUNDS: std::ops::RangeInclusive<u32> = 17..=10_000;
+
+    /// Of this class.
+    pub fn of(&self, class: Class) -> Option<u32> {
+        match class {
+            Class::High => self.high,
+            Class::Normal => self.normal,
+            Class::Low | Class::Background => self.low,
+        }
+    }
+
+    fn validate(&self) -> Result<()> {
+        // From the lowest class up.
+        let mut below = Some(*Self::BOUNDS.start());
+        for (field, value) in [("low", self.low), ("normal", self.normal), ("high", self.high)] {
+            if let Some(value) = value {
+                let least = below.filter(|least| (*least..=*Self::BOUNDS.end()).contains(&value));
+                if least.is_none() {
+                    let range = "17 to 10000, and not below that of a lower class, which must have one, too";
+                    return Err(out_of_range(&format!("shedAbove.{field}"), &value, range));
+                }
+            }
+            below = value;
+        }
+        Ok(())
+    }
+}
+
 /// See the file's header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -91,11 +138,20 @@ pub struct Settings {
     pub weights: Option<Weights>,
     /// `worstWaitMs`: no request waits longer than this before it begins, or is refused.
     pub worst_wait: Duration,
+    /// `shedAbove`: whom overload costs his request.
+    #[serde(default)]
+    pub shed_above: ShedAbove,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { mode: Mode::default(), rules: Vec::new(), weights: None, worst_wait: Duration::from_secs(1) }
+        Self {
+            mode: Mode::default(),
+            rules: Vec::new(),
+            weights: None,
+            worst_wait: Duration::from_secs(1),
+            shed_above: ShedAbove::default(),
+        }
     }
 }
 
@@ -150,7 +206,7 @@ impl Settings {
         if !Self::WORST_WAIT_MS.contains(&worst_wait_ms) {
             return Err(out_of_range("worstWaitMs", &worst_wait_ms, "10 to 60000"));
         }
-        Ok(())
+        self.shed_above.validate()
     }
 }
 
@@ -181,7 +237,14 @@ mod tests {
         Settings { rules: vec![rule("report*"); 1000], ..Settings::default() }.validate().unwrap();
         let weights = Weights { high: 8, normal: 4, low: 1 };
         Settings { weights: Some(weights), ..Settings::default() }.validate().unwrap();
+        let shed = |low, normal, high| ShedAbove { high, normal, low };
+        Settings { shed_above: shed(Some(17), Some(17), None), ..Settings::default() }.validate().unwrap();
+        Settings { shed_above: shed(None, None, None), ..Settings::default() }.validate().unwrap();
         let cases = [
+            ("shedAbove.low", refused(|s| s.shed_above = shed(Some(16), None, None))),
+            ("shedAbove.low", refused(|s| s.shed_above = shed(Some(10_001), None, None))),
+            ("shedAbove.normal", refused(|s| s.shed_above = shed(None, Some(64), None))),
+            ("shedAbove.high", refused(|s| s.shed_above = shed(Some(64), Some(128), Some(127)))),
             ("rules", refused(|s| s.rules = vec![rule("a"); 1001])),
             ("rules.1.match.appName", refused(|s| s.rules = vec![rule("a"), rule("")])),
             ("rules.0.match.appName", refused(|s| s.rules = vec![rule(&"a".repeat(513))])),

@@ -17,11 +17,11 @@ pub(crate) use index::IndexProgress;
 pub use index::{BuildPhase, Index, IndexBuild, IndexDefinition, IndexFieldKind, IndexState};
 pub use options::{CollectionOptions, replaced};
 
-use crate::capped::Starts;
-use crate::copy::Copies;
-use crate::counters::{Counters, Counts};
 use crate::critical::CriticalRwLock;
-use crate::format::{CollectionId, IndexId};
+use crate::ddl::copy::Copies;
+use crate::documents::capped::Starts;
+use crate::documents::counters::{Counters, Counts};
+use crate::documents::format::{CollectionId, IndexId};
 use arc_swap::ArcSwap;
 use baton_query::Context;
 use baton_query::matcher::Matcher;

@@ -1,7 +1,7 @@
 //! Locks whose holder must not panic: what they guard is half changed then, and the process ends with it
 //! ([`baton_types::must_not_unwind`]).
 //!
-//! Not here: locks on documents and keys ([`crate::locks`]). Who holds those has changed nothing that anybody sees before its
+//! Not here: locks on documents and keys ([`crate::documents::locks`]). Who holds those has changed nothing that anybody sees before its
 //! transaction is in the commit queue, and gives them back.
 
 use baton_types::{MustNotUnwind, must_not_unwind};

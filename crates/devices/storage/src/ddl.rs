@@ -8,6 +8,7 @@
 //!   itself, and when they begin to ask it whether keys are unique.
 //! - An index is its id: what was begun for it ends with it, whatever its definition, its collection's name and options are then.
 
+pub(crate) mod copy;
 mod drop;
 mod dropped;
 mod freeing;
@@ -20,6 +21,7 @@ mod index_fill;
 mod index_load;
 mod index_scan;
 mod logged;
+pub(crate) mod maintenance;
 mod recovery;
 mod set_build;
 mod sorted_runs;
@@ -34,12 +36,12 @@ pub use index_fill::{FillPosition, IndexBuildProgress, Pass};
 pub use logged::{IndexModification, LoggedCommand, Modification};
 pub use set_build::{BuildOfSet, Started};
 
-use crate::author::Writer;
 use crate::catalog::{Collection, CollectionKind, CollectionOptions, Index, IndexDefinition, replaced};
-use crate::commit::Durability;
-use crate::oplog::{OplogEntry, OplogKind};
+use crate::documents::transaction::Transaction;
+use crate::log::author::Writer;
+use crate::log::commit::Durability;
+use crate::log::oplog::{OplogEntry, OplogKind};
 use crate::storage::Storage;
-use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};

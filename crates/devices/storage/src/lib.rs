@@ -17,92 +17,56 @@
 #[macro_use]
 mod crash_point;
 
-mod apply;
-mod author;
-mod capped;
+mod background;
 mod catalog;
-mod checkpoints;
-mod cloning;
-mod commit;
-mod copy;
-mod counters;
 mod critical;
 mod ddl;
-mod entry_change;
-mod facts;
-mod flow;
-mod flushing;
-mod format;
-mod governor;
-mod in_flight;
-mod incoming;
-mod incoming_file;
-mod index;
-mod index_demands;
-mod index_writes;
-mod lately;
-mod locks;
-mod log_check;
-mod log_ends;
-mod log_switch;
+mod documents;
+mod following;
+mod log;
 mod machine;
-mod maintenance;
-mod oplog;
 mod options;
-mod record_cache;
-mod removal;
-mod replay;
-mod retention;
-mod rollback;
-mod sessions;
 mod spill;
 mod statistics;
 mod storage;
-pub mod tasks;
-mod transaction;
 mod upgrade;
-mod validate;
-mod version;
-mod view;
-mod vitals;
-mod warming;
-mod write;
 
-pub use author::{Author, Committed, Writer};
+pub use background::checkpoints::CheckpointInfo;
+pub use background::tasks;
+pub use background::vitals::Vitals;
+pub use background::warming::{HotRecords, Warmed, WarmingLimits};
 pub use catalog::{
     BuildPhase, Catalog, Collection, CollectionKind, CollectionOptions, ID_INDEX, Index, IndexBuild, IndexDefinition,
     IndexFieldKind, IndexState, replaced,
 };
-pub use checkpoints::CheckpointInfo;
-pub use commit::{CommitQueue, Durability, Placed, ProgressListener, SharedEntry, Then, Urgency, WriteGate};
-pub use copy::{Copied, CopyRequest};
-pub use counters::Counts;
+pub use ddl::copy::{Copied, CopyRequest};
 pub use ddl::{
     BuildOfSet, CatalogGuard, CreateOutcome, FillPosition, Held, IndexBuildProgress, IndexModification, LoggedCommand,
     Modification, Pass, Started,
 };
-pub use entry_change::{CarriedOut, EntryChange, updated};
-pub use facts::Fact;
-pub use flow::{Begun, CREDIT_BYTES, FlowFigures, Throttle};
-pub use format::{CollectionId, IndexId, RecordKey, record_key};
-pub use incoming::{Incoming, take_over};
-pub use incoming_file::IncomingFile;
-pub use index_demands::is_text_language;
-pub use locks::{LockSet, LockTable};
-pub use log_ends::LogFollower;
-pub use oplog::{OplogKind, RetryImage, class_of, optime_document, optime_of};
+pub use documents::counters::Counts;
+pub use documents::format::{CollectionId, IndexId, RecordKey, record_key};
+pub use documents::index_demands::is_text_language;
+pub use documents::locks::{LockSet, LockTable};
+pub use documents::sessions::{SessionHandle, SessionRecord, SessionTable};
+pub use documents::transaction::Transaction;
+pub use documents::validate::{ValidateProgress, ValidateReport};
+pub use documents::view::{Bounds, DocumentCursor, IndexCursor, IndexEntry, Order, View, stored_document};
+pub use documents::write::{Inserted, Statement, id_of};
+pub use following::entry_change::{CarriedOut, EntryChange, updated};
+pub use following::incoming::{Incoming, take_over};
+pub use following::incoming_file::IncomingFile;
+pub use following::rollback::{RolledBack, UNRECOVERABLE_ROLLBACK};
+pub use log::author::{Author, Committed, Writer};
+pub use log::commit::{CommitQueue, Durability, Placed, ProgressListener, SharedEntry, Then, Urgency, WriteGate};
+pub use log::ends::LogFollower;
+pub use log::facts::Fact;
+pub use log::flow::{Begun, CREDIT_BYTES, FlowFigures, Throttle};
+pub use log::oplog::{OplogKind, RetryImage, class_of, optime_document, optime_of};
 pub use options::StorageOptions;
-pub use rollback::{RolledBack, UNRECOVERABLE_ROLLBACK};
-pub use sessions::{SessionHandle, SessionRecord, SessionTable};
 pub use spill::Spills;
 pub use statistics::StorageStatistics;
 pub use storage::Storage;
-pub use transaction::Transaction;
-pub use validate::{ValidateProgress, ValidateReport};
-pub use view::{Bounds, DocumentCursor, IndexCursor, IndexEntry, Order, View, stored_document};
-pub use vitals::Vitals;
-pub use warming::{HotRecords, Warmed, WarmingLimits};
-pub use write::{Inserted, Statement, id_of};
 
 // For `crash_point!` in the crates above.
 #[cfg(feature = "crash-points")]

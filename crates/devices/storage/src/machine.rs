@@ -6,11 +6,11 @@
 //!
 //! What can be given up alone before it comes to that asks first whether there is room ([`Storage::check_room`]).
 
-use crate::commit::Durability;
-use crate::facts::Fact;
-use crate::format::family;
+use crate::documents::format::family;
+use crate::documents::transaction::Transaction;
+use crate::log::commit::Durability;
+use crate::log::facts::Fact;
 use crate::storage::Storage;
-use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use rust_rocksdb::ErrorKind;
 use std::io::Write;
@@ -61,14 +61,11 @@ pub fn stop(what: &str, error: &rust_rocksdb::Error) -> ! {
     signal_hook::low_level::exit(EXIT_ABRUPT)
 }
 
-/// Where Linux tells its starts apart.
-const MACHINE_START: &str = "/proc/sys/kernel/random/boot_id";
-
 impl Storage {
     /// Counts another rollback if the machine has started anew since these data were opened last: what was not synced went with it,
     /// and who copied it must not keep it. A process that dies takes nothing along. Durable when it returns.
     pub(crate) fn note_machine_start(&self) -> Result<()> {
-        let now = std::fs::read(MACHINE_START).unwrap_or_default();
+        let now = baton_machine::host::start_id();
         let before = self.fact(Fact::MachineStart)?;
         if !now.is_empty() && before.as_ref() == Some(&now) {
             return Ok(());

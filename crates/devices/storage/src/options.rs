@@ -1,7 +1,7 @@
 //! How RocksDB is set up, and what an operator may set.
 
-use crate::format::family;
-use crate::tasks::listener::TaskListener;
+use crate::background::tasks::listener::TaskListener;
+use crate::documents::format::family;
 use rust_rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Env, Options, RateLimiterMode,
     WriteBufferManager,

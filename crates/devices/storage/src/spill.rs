@@ -13,7 +13,7 @@
 //!
 //! Not here: what is in a block.
 
-use crate::format::beside;
+use crate::documents::format::beside;
 use crate::machine::check_room;
 use baton_query::spill::{SpillFile, SpillSpace, damaged};
 use baton_types::{Error, ErrorCode, Result};

@@ -1,9 +1,9 @@
 //! Figures of storage for `serverStatus`, `collStats`, `dbStats` and `/metrics`.
 
 use crate::catalog::{Collection, CollectionKind, Index};
-use crate::counters::Counts;
-use crate::format::family;
-use crate::record_cache::RecordCacheFigures;
+use crate::documents::counters::Counts;
+use crate::documents::format::family;
+use crate::documents::record_cache::RecordCacheFigures;
 use crate::storage::Storage;
 use rust_rocksdb::{Range, SizeApproximationOptions};
 use std::sync::atomic::Ordering;

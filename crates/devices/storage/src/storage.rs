@@ -1,31 +1,31 @@
 //! One data directory, open: the database, the catalog, the commit queue, and what keeps them in order.
 
+use crate::background::checkpoints::{self, Checkpoints};
+use crate::background::governor::Governors;
+use crate::background::removal::Removal;
+use crate::background::retention::{OplogLimits, Retention};
+use crate::background::tasks::listener::TaskListener;
+use crate::background::tasks::{Company, TaskRegistry};
+use crate::background::vitals::{Reads, Watch};
 use crate::catalog::{Catalog, Collection};
-use crate::checkpoints::{self, Checkpoints};
-use crate::commit::{CommitQueue, Durability, KeptStamps, ProgressListener};
-use crate::counters::Counts;
 use crate::critical::CriticalMutex;
 use crate::ddl::{CatalogGuard, Freeing};
-use crate::facts::Fact;
-use crate::flow::FlowControl;
-use crate::format::{self, FORMAT_VERSION, counts_key, family, meta};
-use crate::governor::Governors;
-use crate::in_flight::InFlight;
-use crate::locks::LockTable;
-use crate::log_check;
-use crate::log_switch::LogSwitch;
+use crate::documents::counters::Counts;
+use crate::documents::format::{self, FORMAT_VERSION, counts_key, family, meta};
+use crate::documents::in_flight::InFlight;
+use crate::documents::locks::LockTable;
+use crate::documents::record_cache::RecordCache;
+use crate::documents::sessions::{SessionHandle, SessionTable};
+use crate::documents::transaction::Transaction;
+use crate::log::check;
+use crate::log::commit::{CommitQueue, Durability, KeptStamps, ProgressListener};
+use crate::log::facts::Fact;
+use crate::log::flow::FlowControl;
+use crate::log::switch::LogSwitch;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
-use crate::record_cache::RecordCache;
-use crate::removal::Removal;
-use crate::retention::{OplogLimits, Retention};
-use crate::sessions::{SessionHandle, SessionTable};
 use crate::spill::Spills;
-use crate::tasks::listener::TaskListener;
-use crate::tasks::{Company, TaskRegistry};
-use crate::transaction::Transaction;
 use crate::upgrade::OLDEST_VERSION;
-use crate::vitals::{Reads, Watch};
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use baton_types::{Error, ErrorCode, MemoryPool, Namespace, OpTime, Result, Term, Timestamp};
@@ -82,7 +82,7 @@ impl Storage {
     /// Opens a data directory, makes it if it is not there, and recovers it if it was not closed. All tasks may begin until a gate is
     /// bound ([`TaskRegistry::bind`]).
     pub fn open(path: &Path, options: StorageOptions) -> Result<Arc<Self>> {
-        log_check::check(path)?;
+        check::check(path)?;
         let tasks = Arc::new(TaskRegistry::default());
         let cache = options.cache();
         let removal = Removal::new(path);
@@ -185,11 +185,11 @@ impl Storage {
         iterator.seek_to_last();
         iterator.status().map_err(read_failure)?;
         let newest =
-            iterator.value().and_then(|value| crate::oplog::optime_of(bson::RawDocument::from_bytes(value).ok()?));
+            iterator.value().and_then(|value| crate::log::oplog::optime_of(bson::RawDocument::from_bytes(value).ok()?));
         Ok(newest.unwrap_or(OpTime::ZERO))
     }
 
-    /// What [`crate::rollback`] kept, as this start needs it.
+    /// What [`crate::following::rollback`] kept, as this start needs it.
     fn kept_stamps(db: &DB, last: OpTime) -> Result<KeptStamps> {
         let (reserve, bases) = (Self::stored_fact(db, Fact::Stamp)?, Self::stored_fact(db, Fact::StampBases)?);
         let kept = KeptStamps::decode(reserve.as_deref(), bases.as_deref());
@@ -298,7 +298,7 @@ impl Storage {
 
     /// Forgets the retryable writes of sessions that have done none for `age_secs` seconds.
     pub fn expire_sessions(&self, age_secs: u32) -> Result<()> {
-        let now = crate::commit::wall_clock_ms() / 1000;
+        let now = crate::log::commit::wall_clock_ms() / 1000;
         let oldest = u32::try_from(now - i64::from(age_secs)).unwrap_or(0);
         self.sessions.shrink();
         self.sessions.expire(&self.db, oldest, |transaction| {

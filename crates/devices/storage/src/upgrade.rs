@@ -10,12 +10,12 @@
 //! What it deliberately does not do: go back. A Baton of the older format refuses the directory from then on.
 
 use crate::catalog::{Collection, Index, IndexFieldKind};
-use crate::commit::Durability;
-use crate::format::{FORMAT_VERSION, family, meta, prefix};
-use crate::index::{entries_of_fact, entry_key};
+use crate::documents::format::{FORMAT_VERSION, family, meta, prefix};
+use crate::documents::index::{entries_of_fact, entry_key};
+use crate::documents::transaction::Transaction;
+use crate::documents::view::{Bounds, Order};
+use crate::log::commit::Durability;
 use crate::storage::Storage;
-use crate::transaction::Transaction;
-use crate::view::{Bounds, Order};
 use baton_types::Result;
 use std::sync::Arc;
 

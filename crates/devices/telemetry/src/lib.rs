@@ -8,7 +8,6 @@
 pub mod http;
 pub mod log;
 pub mod metrics;
-pub mod process;
 
 pub use http::{HttpServer, Pages};
 pub use log::{Format, Log};

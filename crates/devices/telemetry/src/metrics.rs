@@ -4,7 +4,7 @@
 //! read when somebody asks, by a closure given to [`Metrics::before_render`].
 //! What it does not do: serve them (see [`crate::http`]), or know what they mean. Of its own it has the process's.
 
-use crate::process::Usage;
+use baton_machine::Usage;
 use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{Counter, Gauge, Registry, TextEncoder};

@@ -6,7 +6,7 @@
 //! shared pools of memory it keeps.
 //! What it deliberately does not do: ask of which class the others are.
 
-use baton_processor::take_long_slices;
+use baton_machine::take_long_slices;
 use baton_storage::tasks::{Company, GivingWay, Share};
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ impl Resting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_processor::has_long_slices;
+    use baton_machine::has_long_slices;
 
     /// Works for so long, asking as often as it can, on twice as many threads as there are processors, and one more; beside clients
     /// whose requests are small, or beside nobody else. Gives how often it rested, and how long.

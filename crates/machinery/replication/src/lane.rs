@@ -244,7 +244,7 @@ impl Carrier {
         // Without it this member hears nothing more of the other.
         let _guard = must_not_unwind("a lane to another member");
         // Signs of life, votes and positions are short, and others wait for them.
-        baton_processor::as_class(Class::High);
+        baton_machine::as_class(Class::High);
         while let Some(task) = self.next_task() {
             match task {
                 Task::Carry(job) => self.carry(&job),

@@ -107,7 +107,7 @@ impl Replication {
             .spawn({
                 let inbox = Arc::clone(&inbox);
                 move || {
-                    baton_processor::as_class(Class::High);
+                    baton_machine::as_class(Class::High);
                     inbox.run(driver);
                 }
             })

@@ -45,6 +45,8 @@ fn every_fault_is_found() {
         &["who can be in time is not refused for that, and who cannot does not begin"],
     );
     is_caught(Mutant::FirstComeFirstServed, &["among equals the earliest deadline is first"]);
+    is_caught(Mutant::NeverSheds, &["where too many compute for a class none of it begins for its wait alone"]);
+    is_caught(Mutant::ShedsAnybody, &["so many wait, and the last of the lowest class is refused"]);
     is_caught(Mutant::ForgetsNobody, &["who has given up does not begin"]);
 }
 

@@ -17,7 +17,6 @@ pub mod dispatch;
 mod excerpt;
 #[cfg(test)]
 mod gate_tests;
-pub mod host;
 pub mod membership;
 pub mod mirroring;
 mod mutant;

@@ -13,8 +13,9 @@ use crate::timeline::{self, Timeline};
 use crate::{metrics, status_page};
 use baton_commands::server::{Hooks, Identity, LogLines, Parts};
 use baton_commands::upkeep::{self, Upkeep};
-use baton_commands::{Server, host, membership};
-use baton_processor::Right;
+use baton_commands::{Server, membership};
+use baton_machine::Right;
+use baton_machine::host;
 use baton_storage::{Fact, Storage, StorageOptions};
 use baton_telemetry::{HttpServer, Log, Metrics, Pages};
 use baton_types::{Error, Namespace, must_not_unwind};
@@ -262,7 +263,7 @@ fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Stora
 
 /// Without the right to raise its threads' priority a member has the door alone, and its operator is to know.
 fn say_what_niceness_may_do() {
-    let right = baton_processor::right();
+    let right = baton_machine::right();
     if right != Right::All {
         warn!(
             target: "CONTROL", startupWarning = true, niceness = right.name(),

@@ -85,7 +85,7 @@ impl Options {
     /// The cache's size: half of what the machine has beyond a gigabyte, at least 256 MB, as mongod reckons.
     pub fn cache_bytes(&self) -> usize {
         self.cache_size_bytes.unwrap_or_else(|| {
-            let total = baton_commands::host::memory_limit_bytes().unwrap_or(2 * GIB);
+            let total = baton_machine::memory_limit_bytes().unwrap_or(2 * GIB);
             (total.saturating_sub(GIB) / 2).max(256 * MIB) as usize
         })
     }
@@ -93,7 +93,7 @@ impl Options {
     /// The oplog's size: a twentieth of the free disk space, between 990 MB and 50 GB, as mongod reckons.
     pub fn oplog_bytes(&self) -> u64 {
         self.oplog_size_bytes.unwrap_or_else(|| {
-            let free = baton_commands::host::disk_free_bytes(&self.data_directory).unwrap_or(0);
+            let free = baton_machine::host::disk_free_bytes(&self.data_directory).unwrap_or(0);
             (free / 20).clamp(990 * MIB, 50 * GIB)
         })
     }

@@ -107,20 +107,10 @@ impl Relay {
         let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
         for relayed in &self.0 {
             let has_come = relayed.has_come.swap(false, Ordering::Relaxed);
-            if has_come && !(relayed.is_from_terminal && is_in_foreground()) {
+            if has_come && !(relayed.is_from_terminal && baton_machine::is_in_foreground()) {
                 // Who is gone needs no signal.
                 let _ = rustix::process::kill_process(pid, relayed.signal);
             }
         }
     }
-}
-
-/// Whether a terminal sends this process and those that it started what is typed there.
-fn is_in_foreground() -> bool {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which may hold anything: state, parent, group, session, terminal, the terminal's group.
-    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(2);
-    let group = fields.next();
-    let of_terminal = fields.nth(2);
-    group.is_some() && group == of_terminal
 }

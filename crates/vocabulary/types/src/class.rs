@@ -20,6 +20,15 @@ pub enum Class {
 }
 
 impl Class {
+    /// Its place where clients' classes are counted: low, normal, high. What nobody waits for is counted with the low.
+    pub fn rank(self) -> usize {
+        match self {
+            Self::Background | Self::Low => 0,
+            Self::Normal => 1,
+            Self::High => 2,
+        }
+    }
+
     /// The class a client may name, by the name it uses (`"high"`, `"normal"`, `"low"`).
     pub fn from_client_name(name: &str) -> Option<Self> {
         match name {

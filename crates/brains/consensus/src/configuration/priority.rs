@@ -8,7 +8,7 @@ use super::bounds;
 use super::document::integer;
 use super::fields::{self, Field, Fields};
 use super::validate::check_is_whole as check_duration_is_whole;
-use baton_admission::{Match, Mode, Rule, Settings, Weights};
+use baton_admission::{Match, Mode, Rule, Settings, ShedAbove, Weights};
 use baton_types::{Class, Error, Result};
 use bson::{Array, Document, RawArray, RawDocument, doc};
 use std::time::Duration;
@@ -17,6 +17,8 @@ const PATH: &str = "ReplSetConfig.settings.priority";
 const RULES_PATH: &str = "ReplSetConfig.settings.priority.rules";
 const MATCH_PATH: &str = "ReplSetConfig.settings.priority.rules.match";
 const WEIGHTS_PATH: &str = "ReplSetConfig.settings.priority.weights";
+
+const SHED_ABOVE_PATH: &str = "ReplSetConfig.settings.priority.shedAbove";
 
 const CLASSES: &str = "high, normal or low";
 
@@ -35,6 +37,9 @@ pub(super) fn parse(document: &RawDocument) -> Result<Settings> {
             "worstWaitMs" => {
                 let ms = u64::try_from(field.any_whole()?).map_err(|_| field.must_be("10 to 60000"))?;
                 settings.worst_wait = Duration::from_millis(ms);
+            }
+            "shedAbove" => {
+                settings.shed_above = field.document()?.map(parse_shed_above).transpose()?.unwrap_or_default()
             }
             _ => return Err(field.unknown()),
         }
@@ -117,6 +122,22 @@ fn weight_of(field: &Field<'_>) -> Result<u32> {
     u32::try_from(field.any_whole()?).map_err(|_| field.must_be("1 to 10000"))
 }
 
+/// A class that is not named is never shed by load.
+fn parse_shed_above(document: &RawDocument) -> Result<ShedAbove> {
+    let mut shed_above = ShedAbove { high: None, normal: None, low: None };
+    let mut fields = Fields::of(SHED_ABOVE_PATH, document);
+    while let Some(field) = fields.next()? {
+        let bound = match field.name {
+            "high" => &mut shed_above.high,
+            "normal" => &mut shed_above.normal,
+            "low" => &mut shed_above.low,
+            _ => return Err(field.unknown()),
+        };
+        *bound = Some(u32::try_from(field.any_whole()?).map_err(|_| field.must_be("17 to 10000"))?);
+    }
+    Ok(shed_above)
+}
+
 /// The document of these settings.
 pub(super) fn to_document(settings: &Settings) -> Document {
     let mut document = doc! {
@@ -128,6 +149,10 @@ pub(super) fn to_document(settings: &Settings) -> Document {
         document.insert("weights", doc! { "high": weight(high), "normal": weight(normal), "low": weight(low) });
     }
     document.insert("worstWaitMs", integer(bounds::millis(settings.worst_wait)));
+    let ShedAbove { high, normal, low } = settings.shed_above;
+    let stated = [("high", high), ("normal", normal), ("low", low)];
+    let bounds = stated.into_iter().filter_map(|(name, bound)| Some((name.to_owned(), integer(i64::from(bound?)))));
+    document.insert("shedAbove", bounds.collect::<Document>());
     document
 }
 
@@ -163,6 +188,7 @@ mod tests {
             ],
             "weights": { "high": 8, "normal": 4, "low": 1 },
             "worstWaitMs": 250,
+            "shedAbove": { "normal": 200, "low": 20 },
         };
         let settings = parsed(&written).unwrap();
         assert_eq!((settings.mode, settings.worst_wait), (Mode::Both, Duration::from_millis(250)));
@@ -175,7 +201,10 @@ mod tests {
 
         let default = parsed(&doc! {}).unwrap();
         assert_eq!(default, Settings::default());
-        assert_eq!(to_document(&default), doc! { "mode": "full", "rules": [], "worstWaitMs": 1000 });
+        assert_eq!(
+            to_document(&default),
+            doc! { "mode": "full", "rules": [], "worstWaitMs": 1000, "shedAbove": { "low": 64 } }
+        );
     }
 
     #[test]
@@ -200,6 +229,15 @@ mod tests {
             (doc! { "weights": { "high": 1, "normal": 1 } }, 40414, "weights.low' is missing but a required field"),
             (doc! { "weights": { "high": 1, "normal": 1, "low": 0 } }, 2, "priority.weights.low must be 1 to 10000"),
             (doc! { "weights": { "high": -1, "normal": 1, "low": 1 } }, 2, "priority.weights.high must be 1 to 10000"),
+            (doc! { "shedAbove": { "low": 16 } }, 2, "settings.priority.shedAbove.low must be 17 to 10000"),
+            (doc! { "shedAbove": { "low": -1 } }, 2, "priority.shedAbove.low must be 17 to 10000"),
+            (
+                doc! { "shedAbove": { "normal": 64 } },
+                2,
+                "shedAbove.normal must be 17 to 10000, and not below that of a",
+            ),
+            (doc! { "shedAbove": { "frob": 64 } }, 40415, "shedAbove.frob' is an unknown field"),
+            (doc! { "shedAbove": 64 }, 14, "priority.shedAbove' is the wrong type 'int'"),
             (doc! { "worstWaitMs": 9 }, 2, "settings.priority.worstWaitMs must be 10 to 60000, but is 9"),
             (doc! { "worstWaitMs": -1 }, 2, "settings.priority.worstWaitMs must be 10 to 60000"),
         ] {

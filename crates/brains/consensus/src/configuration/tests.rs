@@ -107,7 +107,7 @@ fn a_minimal_configuration_gets_mongodbs_defaults_in_mongodbs_order_and_types() 
                 "refusalBound": 0.3,
                 "windows": [],
             },
-            "priority": { "mode": "full", "rules": [], "worstWaitMs": 1000 },
+            "priority": { "mode": "full", "rules": [], "worstWaitMs": 1000, "shedAbove": { "low": 64 } },
         },
     };
     // As bytes: the fields' order and types count.
@@ -740,12 +740,16 @@ fn any_priority() -> impl Strategy<Value = baton_admission::Settings> {
     let weights =
         (weight(), weight(), weight()).prop_map(|(high, normal, low)| baton_admission::Weights { high, normal, low });
     let modes = prop::sample::select(baton_admission::Mode::ALL.to_vec());
-    (modes, prop::collection::vec(rule, 0..4), prop::option::of(weights), 10..=60_000_u64).prop_map(
-        |(mode, rules, weights, ms)| baton_admission::Settings {
+    let shed_above = prop::option::of((17..=100_u32, prop::option::of(100..=10_000_u32)));
+    (modes, prop::collection::vec(rule, 0..4), prop::option::of(weights), 10..=60_000_u64, shed_above).prop_map(
+        |(mode, rules, weights, ms, shed_above)| baton_admission::Settings {
             mode,
             rules,
             weights,
             worst_wait: Duration::from_millis(ms),
+            shed_above: shed_above.map_or_else(baton_admission::ShedAbove::default, |(low, normal)| {
+                baton_admission::ShedAbove { high: None, normal, low: Some(low) }
+            }),
         },
     )
 }

@@ -2,9 +2,9 @@
 //!
 //! Invariant: an index is its id. Altering its definition makes another object for it, which shares what is known of the index.
 
-use crate::format::IndexId;
-use crate::index::field_kinds;
-use crate::index_demands::{self, Demand};
+use crate::documents::format::IndexId;
+use crate::documents::index::field_kinds;
+use crate::documents::index_demands::{self, Demand};
 use baton_document::path::Path;
 use baton_query::Context;
 use baton_query::matcher::Matcher;

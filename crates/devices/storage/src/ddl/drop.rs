@@ -9,11 +9,11 @@
 //! The record is [`super::dropped`]'s, the second phase [`super::freeing`]'s.
 
 use super::{CatalogGuard, DroppedPart, Held, LoggedCommand, Quiet};
-use crate::author::Writer;
 use crate::catalog::{Collection, CollectionKind, Index};
-use crate::commit::Durability;
-use crate::format::{IndexId, capped_start_key, counts_key, family};
-use crate::transaction::Transaction;
+use crate::documents::format::{IndexId, capped_start_key, counts_key, family};
+use crate::documents::transaction::Transaction;
+use crate::log::author::Writer;
+use crate::log::commit::Durability;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::rawdoc;
 use std::sync::Arc;

@@ -4,17 +4,17 @@
 //! can no longer undo the drop; then [`super::freeing`] gives its space back and removes the record.
 //!
 //! Invariants:
-//! - A record says all that brings the dropped thing back exactly as it was: see [`crate::rollback`].
+//! - A record says all that brings the dropped thing back exactly as it was: see [`crate::following::rollback`].
 //! - A record without a time is of what no rollback brings back: an aborted index build, what was never logged, what a Baton of an
 //!   older format dropped. Its space is given back at once.
 
 use crate::catalog::{Index, IndexState};
-use crate::counters::Counts;
-use crate::format::{CollectionId, family, meta};
+use crate::documents::counters::Counts;
+use crate::documents::format::{CollectionId, family, meta};
+use crate::documents::transaction::Transaction;
+use crate::log::oplog::optime_of;
 use crate::machine::read_failure;
-use crate::oplog::optime_of;
 use crate::storage::Storage;
-use crate::transaction::Transaction;
 use baton_types::{OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};

@@ -17,12 +17,12 @@
 //! - The gate is asked before anything goes; between two steps it rests as long as its pace wants.
 
 use super::dropped::Dropped;
-use crate::commit::Durability;
-use crate::format::{dropped_key, family, prefix, prefix_end};
+use crate::background::tasks::{Asked, TaskGuard, TaskKind, WaitingTask};
+use crate::documents::format::{dropped_key, family, prefix, prefix_end};
+use crate::documents::transaction::{DeletedRange, Transaction};
+use crate::log::commit::Durability;
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use crate::tasks::{Asked, TaskGuard, TaskKind, WaitingTask};
-use crate::transaction::{DeletedRange, Transaction};
 use baton_types::Result;
 use parking_lot::Mutex;
 use rust_rocksdb::CompactOptions;
@@ -257,7 +257,7 @@ impl Storage {
     fn delete_rest(&self, family: &'static str, dropped: &Dropped) -> Result<Option<u64>> {
         let id = dropped.id;
         let mut transaction = Transaction::default();
-        let mut options = crate::view::newest(family);
+        let mut options = crate::documents::view::newest(family);
         options.set_iterate_upper_bound(prefix_end(id).to_vec());
         let mut iterator = self.db().raw_iterator_cf_opt(self.family(family), options);
         iterator.seek(prefix(id));

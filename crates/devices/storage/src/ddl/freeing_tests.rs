@@ -1,11 +1,11 @@
 //! What is left of what was dropped, and when.
 
+use crate::background::tasks::TaskKind;
 use crate::catalog::{Collection, CollectionOptions, IndexDefinition};
-use crate::commit::Durability;
-use crate::format::{beside, family, prefix, prefix_end};
+use crate::documents::format::{beside, family, prefix, prefix_end};
+use crate::documents::transaction::Transaction;
+use crate::log::commit::Durability;
 use crate::storage::Storage;
-use crate::tasks::TaskKind;
-use crate::transaction::Transaction;
 use crate::{CreateOutcome, StorageOptions};
 use baton_types::Namespace;
 use bson::{RawDocumentBuf, rawdoc};
@@ -56,7 +56,7 @@ fn add(storage: &Storage, collection: &Arc<Collection>, ids: impl Iterator<Item 
 /// Keys that the ids of a collection and its index have.
 fn keys(storage: &Storage, collection: &Collection) -> (usize, usize) {
     let count = |family, id| {
-        let mut options = crate::view::newest(family);
+        let mut options = crate::documents::view::newest(family);
         options.set_iterate_upper_bound(prefix_end(id).to_vec());
         let mut iterator = storage.db().raw_iterator_cf_opt(storage.family(family), options);
         iterator.seek(prefix(id));
@@ -216,7 +216,7 @@ fn the_keys_of_an_index_whose_build_failed_go_too() {
     });
     assert!(built.is_err());
     assert!(free(&storage));
-    let mut options = crate::view::newest(family::INDEXES);
+    let mut options = crate::documents::view::newest(family::INDEXES);
     options.set_iterate_upper_bound(prefix_end(id).to_vec());
     let mut iterator = storage.db().raw_iterator_cf_opt(storage.family(family::INDEXES), options);
     iterator.seek(prefix(id));

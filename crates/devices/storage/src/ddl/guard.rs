@@ -19,12 +19,12 @@
 //! Not here: what may be decided (the commands).
 
 use crate::LoggedCommand;
-use crate::author::Writer;
 use crate::catalog::{Catalog, Collection};
 use crate::critical::Critical;
-use crate::format::CollectionId;
-use crate::oplog::encode_command;
-use crate::transaction::Transaction;
+use crate::documents::format::CollectionId;
+use crate::documents::transaction::Transaction;
+use crate::log::author::Writer;
+use crate::log::oplog::encode_command;
 use baton_types::{Error, ErrorCode, Namespace, Result};
 use bson::RawDocument;
 use parking_lot::MutexGuard;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants:
-//! - From its registration on, whoever writes a document does what the index asks of him by one way ([`crate::index_writes`]): clients'
+//! - From its registration on, whoever writes a document does what the index asks of him by one way ([`crate::documents::index_writes`]): clients'
 //!   writers, what applies another's log, a rollback.
 //! - An index of an empty collection is complete when it is registered: there is nothing to fill, nobody to wait for.
 //!
@@ -13,11 +13,11 @@
 
 use super::index_fill::{Filling, Pass};
 use super::{CatalogGuard, FillPosition, Held, IndexBuildProgress, LoggedCommand, Quiet};
-use crate::author::Writer;
 use crate::catalog::{BuildPhase, Index, IndexBuild, IndexDefinition, IndexState};
-use crate::commit::Durability;
-use crate::format::{CollectionId, IndexId, build_position_key, family};
-use crate::transaction::Transaction;
+use crate::documents::format::{CollectionId, IndexId, build_position_key, family};
+use crate::documents::transaction::Transaction;
+use crate::log::author::Writer;
+use crate::log::commit::Durability;
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use std::sync::Arc;
 

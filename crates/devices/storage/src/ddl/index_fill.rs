@@ -26,11 +26,11 @@
 
 use super::index_build::aborted;
 use super::sorted_runs::Run;
+use crate::background::tasks::{TaskGuard, TaskKind};
 use crate::catalog::{BuildPhase, Collection, Index};
-use crate::format::{IndexId, beside, build_position_key, family, prefix};
+use crate::documents::format::{IndexId, beside, build_position_key, family, prefix};
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use crate::tasks::{TaskGuard, TaskKind};
 use baton_types::{Interruption, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -262,8 +262,9 @@ impl Storage {
 
     /// Whether anything is below an id in the index family.
     pub(super) fn has_entries(&self, id: IndexId) -> Result<bool> {
-        let mut iterator =
-            self.db().raw_iterator_cf_opt(self.family(family::INDEXES), crate::view::newest(family::INDEXES));
+        let mut iterator = self
+            .db()
+            .raw_iterator_cf_opt(self.family(family::INDEXES), crate::documents::view::newest(family::INDEXES));
         iterator.seek(prefix(id));
         iterator.status().map_err(read_failure)?;
         Ok(iterator.key().is_some_and(|key| key.starts_with(&prefix(id))))

@@ -3,7 +3,7 @@
 //! What was dropped and still takes space waits for [`super::freeing`], as it did before.
 
 use crate::catalog::{Index, IndexState};
-use crate::facts::Fact;
+use crate::log::facts::Fact;
 use crate::storage::Storage;
 use baton_types::Result;
 

@@ -15,11 +15,11 @@
 use super::index_build::aborted;
 use super::index_fill::{Filling, Pass};
 use super::{DroppedPart, FillPosition, Held, IndexBuildProgress, LoggedCommand};
-use crate::author::Writer;
 use crate::catalog::{BuildPhase, Collection, Index, IndexBuild, IndexDefinition};
-use crate::commit::Durability;
+use crate::documents::transaction::Transaction;
+use crate::log::author::Writer;
+use crate::log::commit::Durability;
 use crate::storage::Storage;
-use crate::transaction::Transaction;
 use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::{Closings, Next, Shared};
 use crate::initial_sync::{Context, LaneWorker, Session};
 use baton_following::{Answer, Input, Lane, Progress, Task};
-use baton_processor::work_when_idle;
+use baton_machine::work_when_idle;
 use baton_types::must_not_unwind;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

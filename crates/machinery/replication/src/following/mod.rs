@@ -319,7 +319,7 @@ fn run(shared: &Arc<Shared>) {
     let work = || {
         let mut worker = Worker::new(shared);
         while let Some(job) = shared.next(next) {
-            baton_processor::as_class(shared.parts.storage.queue().urgency().class());
+            baton_machine::as_class(shared.parts.storage.queue().urgency().class());
             let answer = match job {
                 Job::CarryOut(effect, closings) => worker.carry_out(effect, closings),
                 Job::Man(lane) => worker.man(lane),

@@ -15,6 +15,7 @@ pub(super) const CHECKPOINT: &str = "none begins while one of a higher class is 
 pub(super) const DEADLINE: &str = "who can be in time is not refused for that, and who cannot does not begin";
 pub(super) const EARLIEST: &str = "among equals the earliest deadline is first";
 pub(super) const BOUNDED: &str = "so many wait, and the last of the lowest class is refused";
+pub(super) const SHED: &str = "where too many compute for a class none of it begins for its wait alone";
 pub(super) const GONE: &str = "who has given up does not begin";
 pub(super) const LIMIT: &str = "the limit follows the processors";
 
@@ -27,10 +28,6 @@ pub(super) struct Checker {
     /// By class: low, normal, high.
     present: [usize; 3],
     computing: [usize; 3],
-}
-
-fn rank(class: Class) -> usize {
-    class as usize - Class::Low as usize
 }
 
 impl Checker {
@@ -47,17 +44,17 @@ impl Checker {
     }
 
     pub fn paused(&mut self, class: Class) {
-        self.computing[rank(class)] -= 1;
+        self.computing[class.rank()] -= 1;
     }
 
     pub fn resumed(&mut self, class: Class) {
-        self.computing[rank(class)] += 1;
+        self.computing[class.rank()] += 1;
     }
 
     pub fn left(&mut self, class: Class, paused: bool) {
-        self.present[rank(class)] -= 1;
+        self.present[class.rank()] -= 1;
         if !paused {
-            self.computing[rank(class)] -= 1;
+            self.computing[class.rank()] -= 1;
         }
     }
 
@@ -76,11 +73,12 @@ impl Checker {
             }
             Effect::Refuse { why: Refusal::Overload, .. } => {
                 let is_last_of_lowest = self.waiting.values().all(|(_, other)| {
-                    rank(other.class) > rank(arrival.class)
+                    other.class.rank() > arrival.class.rank()
                         || (other.class == arrival.class && other.ticket < arrival.ticket)
                 });
                 // The one that it made room for is among them.
-                if self.waiting.len() < WAITING_MAX || !(is_last_of_lowest || self.made_room(&arrival)) {
+                let is_crowded = self.waiting.len() >= WAITING_MAX && (is_last_of_lowest || self.made_room(&arrival));
+                if !is_crowded && !self.is_overloaded_for(arrival.class) {
                     return Err((BOUNDED, format!("{effect:?} with {} waiting", self.waiting.len())));
                 }
             }
@@ -90,19 +88,26 @@ impl Checker {
                 }
                 if !aged {
                     self.judge_order(now, since, &arrival, effect, door)?;
+                } else if self.is_overloaded_for(arrival.class) {
+                    return Err((SHED, format!("{effect:?} at {now:?}, computing {:?}", self.computing)));
                 }
-                self.present[rank(serves_as)] += 1;
-                self.computing[rank(serves_as)] += 1;
+                self.present[serves_as.rank()] += 1;
+                self.computing[serves_as.rank()] += 1;
             }
         }
         Ok(())
+    }
+
+    fn is_overloaded_for(&self, class: Class) -> bool {
+        let bound = self.settings.shed_above.of(class).filter(|_| self.settings.mode.has_door());
+        bound.is_some_and(|bound| self.computing.iter().sum::<usize>() >= bound as usize * self.processors)
     }
 
     /// Whether it was the last of the lowest class but for the one that has just come, of a higher one.
     fn made_room(&self, shed: &Arrival) -> bool {
         let newest = self.waiting.last_key_value().map(|(ticket, _)| *ticket);
         self.waiting.values().filter(|(_, other)| Some(other.ticket) != newest).all(|(_, other)| {
-            rank(other.class) > rank(shed.class) || (other.class == shed.class && other.ticket < shed.ticket)
+            other.class.rank() > shed.class.rank() || (other.class == shed.class && other.ticket < shed.ticket)
         })
     }
 
@@ -114,7 +119,7 @@ impl Checker {
         effect: &Effect,
         door: &Admission,
     ) -> Result<(), Broken> {
-        let of = rank(begins.class);
+        let of = begins.class.rank();
         let told = |property| Err((property, format!("{effect:?} at {now:?}, computing {:?}", self.computing)));
         let has_weights = self.settings.weights.is_some();
         match self.settings.mode {
@@ -131,7 +136,7 @@ impl Checker {
                 }
             }
         }
-        let higher = self.waiting.values().find(|(_, other)| rank(other.class) > of);
+        let higher = self.waiting.values().find(|(_, other)| other.class.rank() > of);
         if higher.is_some() && !(has_weights && self.settings.mode == Mode::Full) {
             return told(ORDER);
         }
@@ -169,7 +174,7 @@ impl Checker {
             if self.deadline_of(*since, arrival).is_none() && now > *since + longest {
                 return Err((WORST_WAIT, format!("{arrival:?} since {since:?}, at {now:?}")));
             }
-            let of = rank(arrival.class);
+            let of = arrival.class.rank();
             let has_room = match self.settings.mode {
                 Mode::Off | Mode::Nice => true,
                 Mode::Checkpoint | Mode::Both => self.present[of + 1..].iter().all(|count| *count == 0),

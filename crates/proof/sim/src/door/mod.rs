@@ -11,7 +11,9 @@ mod oracle;
 
 pub use oracle::{in_time_at_most, share_in_time};
 
-use baton_admission::{Admission, Arrival, Effect, Estimate, Input, Mode, Moment, Mutant, Settings, Ticket, Weights};
+use baton_admission::{
+    Admission, Arrival, Effect, Estimate, Input, Mode, Moment, Mutant, Settings, ShedAbove, Ticket, Weights,
+};
 use baton_types::Class;
 use checker::Checker;
 use rand::rngs::StdRng;
@@ -403,7 +405,17 @@ fn settings_of(random: &mut StdRng) -> Settings {
     let mut weight = || random.random_range(1..=16);
     let weights = Weights { high: weight(), normal: weight(), low: weight() };
     let weights = random.random_bool(0.2).then_some(weights);
-    Settings { mode, weights, worst_wait: Duration::from_millis(random.random_range(10..=400)), ..Settings::default() }
+    let worst_wait = Duration::from_millis(random.random_range(10..=400));
+    // Fewer than a member takes: worlds are small.
+    let shed_above = match random.random_bool(0.3) {
+        true => {
+            let low = random.random_range(1..=8);
+            let normal = random.random_bool(0.5).then(|| low + random.random_range(0..=8));
+            ShedAbove { low: Some(low), normal, high: normal.filter(|_| random.random_bool(0.3)) }
+        }
+        false => ShedAbove::default(),
+    };
+    Settings { mode, weights, worst_wait, shed_above, ..Settings::default() }
 }
 
 fn job_of(random: &mut StdRng, arrives: Moment, mean_micros: u64, alike: bool) -> Job {

@@ -1,8 +1,8 @@
 //! `hostInfo`: the machine this member runs on.
 
 use crate::call::{Call, Reply};
-use crate::host;
 use crate::table::{CommandSpec, DEFAULT, Flags};
+use baton_machine::host;
 use baton_types::Result;
 use bson::{DateTime, cstr};
 
@@ -21,7 +21,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("hostname"), call.server.identity.host.as_str());
     reply.append(cstr!("cpuAddrSize"), usize::BITS as i32);
     reply.append(cstr!("memSizeMB"), mebibytes(host::memory_total_bytes()));
-    reply.append(cstr!("memLimitMB"), mebibytes(host::memory_limit_bytes()));
+    reply.append(cstr!("memLimitMB"), mebibytes(baton_machine::memory_limit_bytes()));
     reply.append(cstr!("numCores"), all as i32);
     reply.append(cstr!("numCoresAvailableToProcess"), available as i32);
     reply.append(cstr!("cpuArch"), std::env::consts::ARCH);

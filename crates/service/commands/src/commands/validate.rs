@@ -146,7 +146,7 @@ fn texts(texts: &[&str]) -> RawArrayBuf {
 #[cfg(test)]
 mod tests {
     use crate::testing::Member;
-    use baton_processor::has_long_slices;
+    use baton_machine::has_long_slices;
     use baton_types::Namespace;
     use bson::doc;
 

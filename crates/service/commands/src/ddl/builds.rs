@@ -20,7 +20,7 @@ use crate::server::operations::Slot;
 use crate::server::{Begin, Operation, Server};
 use baton_admission::Source;
 use baton_consensus::index_build::{BuildInput, BuildPass, BuildSet, BuildTask, CommitQuorum, IndexBuild};
-use baton_processor::yield_to_clients;
+use baton_machine::yield_to_clients;
 use baton_replay::{Bounds, Ended, Recorder, Recording};
 use baton_storage::{BuildOfSet, BuildPhase, FillPosition, IndexState, Pass, WriteGate};
 use baton_types::{Class, Error, ErrorCode, Result, Term, must_not_unwind};

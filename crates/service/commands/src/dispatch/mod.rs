@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  name, envelope ─▶ checks ─▶ session ─▶ class, door ─▶ faults ─▶ cluster time ─▶ the command ─▶ write concern ─▶ the reply's end ─▶ aftermath
-//!  baton-request     checks.rs            admission.rs  faults.rs  waits.rs        commands/       waits.rs          ending.rs         aftermath.rs
+//!  baton-request     checks.rs            admission.rs  faults.rs  waits.rs        running.rs      waits.rs          ending.rs         aftermath.rs
 //! ```
 //!
 //! Afterwards the operation is counted and, if it was slow, logged.
@@ -17,22 +17,20 @@ mod ending;
 mod errors;
 mod faults;
 mod leaving;
+mod running;
 mod waits;
 
 use self::errors::{Failure, bare, write_error};
 pub use self::leaving::Leaving;
 pub(crate) use self::leaving::Left;
-use self::leaving::may_leave;
-use self::waits::{await_cluster_time, await_replication, failed};
 use crate::aftermath;
-use crate::call::{Call, Reply};
+use crate::call::Call;
 use crate::mirroring;
-use crate::server::failpoints::CommandFault;
 use crate::server::{Client, Server};
 use crate::table::{self, CommandSpec, Flags};
-use baton_processor::take_usual_slices;
+use baton_machine::take_usual_slices;
 use baton_request::{Envelope, Fields, Kind};
-use baton_types::{Error, ErrorCode, Result};
+use baton_types::{Error, ErrorCode};
 use baton_wire::{ReplyBuilder, ReplyHead, Request};
 use bson::RawDocumentBuf;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -160,56 +158,10 @@ fn carry_out<'a>(
     call.expire_on_demand();
     admission::admit(&mut call, collection).map_err(bare)?;
     mirroring::mirror(&call);
-    let result = run(&mut call, fault.unwrap_or_default(), builder);
+    let result = running::run(&mut call, fault.unwrap_or_default(), builder);
     if let Ok(Outcome::Written(left)) = result {
         return Ok(Outcome::Leaves(Leaving::new(call, left)));
     }
     aftermath::record(&call, collection, &result, builder.body_size_bytes());
     result
-}
-
-/// Runs the command, and the fault that somebody asked for instead.
-fn run(call: &mut Call<'_>, mut fault: CommandFault, builder: &mut ReplyBuilder<'_>) -> Result<Outcome, Failure> {
-    if let Some(outcome) = faults::meet(call, &mut fault)? {
-        return Ok(outcome);
-    }
-    if !call.spec.flags.has(Flags::WHILE_STOPPING) {
-        call.operation.check_interrupt().map_err(bare)?;
-    }
-    call.check_sequences(call.spec.sequences).map_err(bare)?;
-    await_cluster_time(call).map_err(bare)?;
-    let mut reply = Reply::new(builder.body());
-    if call.spec.kind == Kind::Query {
-        baton_storage::crash_point!("request-query");
-    }
-    let result = carry_out_unless_locked(call, &mut reply);
-    if let Some(left) = call.left.take() {
-        if result.is_ok() && may_leave(call, &reply, &fault) {
-            return Ok(Outcome::Written(left));
-        }
-        left.wait(call);
-    }
-    if call.hang_up.get() {
-        return Ok(Outcome::HangUp);
-    }
-    result.map_err(|error| failed(call, error))?;
-    if call.envelope.is_mirrored {
-        // What it read is in memory now, which is all that it was for.
-        drop(reply);
-        reply = Reply::new(builder.body());
-        call.server.mirroring.note_processed();
-    }
-    let unreplicated = if reply.is_settled { None } else { await_replication(call) };
-    Ok(Outcome::Replied(ending::end(call, reply, &fault, unreplicated)))
-}
-
-/// Runs the command; one that writes waits while `fsync` holds the lock. It is not a writer any more while it waits for
-/// others to have what it wrote.
-fn carry_out_unless_locked(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let server = call.server;
-    let _writing = match call.spec.flags.has(Flags::WRITES) {
-        true => Some(server.write_lock.enter(&|| call.operation.check_interrupt())?),
-        false => None,
-    };
-    (call.spec.run)(call, reply)
 }

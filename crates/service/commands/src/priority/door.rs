@@ -15,7 +15,7 @@
 use super::figures::{Figures, Histogram, Services};
 use arc_swap::ArcSwap;
 use baton_admission::{Admission, Arrival, Counts, Effect, Estimates, Input, Moment, Refusal, Settings, Ticket};
-use baton_processor::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime};
+use baton_machine::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime};
 use baton_types::{Class, Error, ErrorCode, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ impl Door {
             engaged: AtomicBool::new(false),
             differed_ms: AtomicU64::new(0),
             settings: ArcSwap::from_pointee(settings.clone()),
-            is_nice: baton_processor::right() == Right::All,
+            is_nice: baton_machine::right() == Right::All,
             estimates: Estimates::default(),
             services: Services::default(),
             state: LendingMutex::new(State {
@@ -310,7 +310,7 @@ fn refusal(why: Refusal) -> Error {
         ),
         Refusal::Overload => Error::new(
             ErrorCode::IngressRequestRateLimitExceeded,
-            "too many requests wait at this member; try again later, or give what can wait a lower priority",
+            "this member has more requests than it can serve; try again later, or give what can wait a lower priority",
         )
         .with_label("SystemOverloadedError")
         .with_label("RetryableError"),

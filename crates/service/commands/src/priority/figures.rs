@@ -116,7 +116,7 @@ pub(crate) struct OfClass {
     pub aged: u64,
     /// Refused because they could not be in time.
     pub refused_late: u64,
-    /// Refused because too many waited.
+    /// Refused because too many waited, or computed.
     pub refused_overload: u64,
     /// Killed, timed out or hung up while they waited.
     pub gave_up: u64,
@@ -128,11 +128,11 @@ pub(crate) struct Services([Counting; 3]);
 
 impl Services {
     pub fn ended(&self, class: Class, served: Duration) {
-        self.0[Figures::index(class)].note(served);
+        self.0[class.rank()].note(served);
     }
 
     pub fn so_far(&self) -> [(Class, Histogram); 3] {
-        Figures::CLASSES.map(|class| (class, self.0[Figures::index(class)].so_far()))
+        Figures::CLASSES.map(|class| (class, self.0[class.rank()].so_far()))
     }
 }
 
@@ -147,19 +147,11 @@ impl Figures {
     pub const CLASSES: [Class; 3] = [Class::High, Class::Normal, Class::Low];
 
     pub fn of(&self, class: Class) -> &OfClass {
-        &self.classes[Self::index(class)]
+        &self.classes[class.rank()]
     }
 
     fn of_mut(&mut self, class: Class) -> &mut OfClass {
-        &mut self.classes[Self::index(class)]
-    }
-
-    fn index(class: Class) -> usize {
-        match class {
-            Class::High => 2,
-            Class::Normal => 1,
-            Class::Low | Class::Background => 0,
-        }
+        &mut self.classes[class.rank()]
     }
 
     pub fn began(&mut self, class: Class, waited: Option<Duration>, aged: bool) {

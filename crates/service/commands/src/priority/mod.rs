@@ -27,7 +27,7 @@ pub(crate) use report::append_status;
 use crate::server::{Client, Session};
 use arc_swap::ArcSwap;
 use baton_admission::{Claims, Settings, Source, Subject};
-use baton_processor::Right;
+use baton_machine::Right;
 use baton_types::{Class, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,7 +51,7 @@ impl Priority {
             is_nice: AtomicBool::new(policy.settings.mode.is_nice()),
             policy: ArcSwap::from_pointee(policy),
             door: Door::new(Settings::default()),
-            right: baton_processor::right(),
+            right: baton_machine::right(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Priority {
     pub(crate) fn serve_as(&self, class: Class) {
         // A thread of the background has chosen for itself.
         if class != Class::Background {
-            baton_processor::as_class(self.niceness_of(class));
+            baton_machine::as_class(self.niceness_of(class));
         }
     }
 
@@ -115,7 +115,7 @@ impl Priority {
     pub(crate) fn rest(&self, client: &Client) {
         let class = client.claimed.get().unwrap_or_default();
         if class != Class::Background {
-            baton_processor::at_most_as_nice_as(self.niceness_of(class));
+            baton_machine::at_most_as_nice_as(self.niceness_of(class));
         }
     }
 }

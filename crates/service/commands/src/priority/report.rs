@@ -16,7 +16,7 @@ pub(crate) fn append_status(priority: &Priority, w: &mut DocumentWriter<'_>) {
     w.begin_document(cstr!("priority"));
     w.append(cstr!("mode"), policy.settings.mode.name());
     w.append(cstr!("niceness"), priority.right.name());
-    w.append(cstr!("inheritances"), baton_processor::inheritances() as i64);
+    w.append(cstr!("inheritances"), baton_machine::inheritances() as i64);
     w.append(cstr!("worstWaitMs"), policy.settings.worst_wait.as_millis() as i64);
     w.append(cstr!("limit"), counts.limit as i64);
     w.begin_document(cstr!("classes"));
@@ -36,7 +36,7 @@ pub(crate) fn append_metrics(priority: &Priority, text: &mut String) {
     let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&OfClass, usize) -> String| {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for class in Figures::CLASSES {
-            let index = class as usize - Class::Low as usize;
+            let index = class.rank();
             let _ = writeln!(text, "{name}{{class=\"{class}\"}} {}", value(figures.of(class), index));
         }
     };
@@ -69,7 +69,7 @@ pub(crate) fn append_metrics(priority: &Priority, text: &mut String) {
             append_buckets(text, name, class, histogram(figures.of(class)));
         }
     }
-    let (name, count) = ("baton_niceness_inherited_total", baton_processor::inheritances());
+    let (name, count) = ("baton_niceness_inherited_total", baton_machine::inheritances());
     let help = "Times a thread was as urgent as somebody who waited for it, and not by itself.";
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}");
 }
@@ -94,7 +94,7 @@ fn name_of(class: Class) -> &'static CStr {
 }
 
 fn append_class(w: &mut DocumentWriter<'_>, counts: &Counts, class: Class, of: &OfClass) {
-    let index = class as usize - Class::Low as usize;
+    let index = class.rank();
     w.append(cstr!("waiting"), counts.waiting[index] as i64);
     w.append(cstr!("present"), counts.present[index] as i64);
     w.append(cstr!("computing"), counts.computing[index] as i64);

@@ -8,8 +8,9 @@
 //!
 //! What it deliberately does not do: decide when one may begin (the gate of `baton_storage::tasks` does), or do the work.
 
+use baton_machine::Spent;
 use baton_request::SessionId;
-use baton_storage::tasks::{Spent, TaskGuard, TaskKind};
+use baton_storage::tasks::{TaskGuard, TaskKind};
 use baton_types::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

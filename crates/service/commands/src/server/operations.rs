@@ -10,7 +10,7 @@
 
 use crate::priority::Pass;
 use baton_admission::Source;
-use baton_processor::{Bearer, Loan};
+use baton_machine::{Bearer, Loan};
 use baton_request::SessionId;
 use baton_storage::tasks::Progress;
 use baton_types::{Class, Error, ErrorCode, Interruption, Result};
@@ -447,7 +447,7 @@ impl Operations {
             running.message = None;
             running.progress = None;
             running.cursor = None;
-            running.thread = (begin.class == Class::Low).then(baton_processor::bearer);
+            running.thread = (begin.class == Class::Low).then(baton_machine::bearer);
             slot.interrupt.store(self.shutting_down.load(Ordering::Relaxed), Ordering::Relaxed);
             slot.id.store(id, Ordering::Relaxed);
         }

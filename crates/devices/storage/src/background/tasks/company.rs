@@ -1,0 +1,48 @@
+//! Whether somebody is served whom long work would keep waiting, and how long requests have rested for such.
+//!
+//! A small request of a client ended lately; or, on a member that follows, an entry came that a client of the primary brought about.
+//! Two requests that run for long are no company to each other, nor are a copy and the member that it reads from: where there are only
+//! such, the processors are shared as the kernel has it, and nobody rests.
+
+use crate::background::lately::Lately;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Company stays for so long after it was noted last.
+const STAYS: Duration = Duration::from_secs(1);
+
+/// See the file's header.
+#[derive(Debug, Default)]
+pub struct Company {
+    served: Lately,
+    rests: AtomicU64,
+    rest_micros: AtomicU64,
+}
+
+impl Company {
+    /// A small request has ended, or an entry of one has come.
+    pub fn note(&self, now: Instant) {
+        self.served.note(now);
+    }
+
+    /// Whether there is any.
+    pub fn is_there(&self, now: Instant) -> bool {
+        self.served.is_within(STAYS, now)
+    }
+
+    /// A request that runs for long has rested.
+    pub fn note_rest(&self, rest: Duration) {
+        self.rests.fetch_add(1, Ordering::Relaxed);
+        self.rest_micros.fetch_add(rest.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// How often requests have rested since the start.
+    pub fn rests(&self) -> u64 {
+        self.rests.load(Ordering::Relaxed)
+    }
+
+    /// How long together, in microseconds.
+    pub fn rest_micros(&self) -> u64 {
+        self.rest_micros.load(Ordering::Relaxed)
+    }
+}

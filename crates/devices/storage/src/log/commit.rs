@@ -1,0 +1,740 @@
+//! The commit queue: the one place where OpTimes are given out and where anything reaches RocksDB.
+//!
+//! A committing thread puts its transaction into the queue. If nobody is writing, it leads: it takes everything that
+//! waits, gives out OpTimes, and writes one `WriteBatch`, and for a moment more if others came meanwhile; else it sleeps
+//! until a leader is done with it, or makes it the next leader; or it leaves what is to be done then with the queue and goes
+//! ([`Placed::leave`]), and is not woken at all. Whoever wants durability waits further for a sync, and
+//! one sync serves all that were written before it began. A lone writer therefore pays neither a hand-off nor a wake-up,
+//! and sixty-four share one sync. (docs/spikes/replies.md)
+//!
+//! Invariants:
+//! - At most one thread writes, and at most one syncs. A thread may write while another syncs: what it writes waits for
+//!   the next sync, which begins when this one ends.
+//! - OpTimes are given out by the writing thread alone, in the order of the batch: order of OpTimes is order of commit,
+//!   and a reader that sees an entry sees all before it. Entries that another member logged bring theirs along; who
+//!   applies them brings them in order, while this member's own are refused ([`gate`]).
+//! - `durable` never exceeds `applied`; a durable commit returns only when `durable` has reached its OpTime.
+//! - What waits is written, and what wants a sync gets one: whoever led last sees to the next, by a committing thread that waits for it,
+//!   by the thread that is there for that ([`CommitQueue::serve_writes`], [`CommitQueue::serve_syncs`]), or by itself.
+//! - A thread that panics in the queue ends the process: what it led would be led by nobody.
+//! - Locks of a transaction are released once it is applied, not once it is durable: whoever reads the new value and
+//!   asks for durability is synced with it, because the log is one sequence. For the same reason a document's lock may be
+//!   handed on once the transaction is in the queue; who gets it reads the new value from [`crate::documents::in_flight`].
+
+mod gate;
+mod group;
+mod lead;
+mod newest;
+mod outstanding;
+mod roles;
+mod stamps;
+mod terms;
+mod urgency;
+mod waiter;
+
+pub use gate::WriteGate;
+pub use newest::SharedEntry;
+pub use urgency::Urgency;
+pub use waiter::{Placed, Then};
+
+use crate::documents::in_flight::InFlight;
+use crate::documents::locks::LockSet;
+use crate::documents::record_cache::RecordCache;
+use crate::documents::transaction::Transaction;
+use crate::log::author::Author;
+use crate::machine;
+use ahash::RandomState;
+use baton_machine::{Bearer, LendingGuard, LendingMutex};
+use baton_types::{Class, OpTime, Result, Timestamp, must_not_unwind};
+use lead::Lead;
+use newest::NewestEntries;
+use outstanding::Outstanding;
+use parking_lot::{Condvar, Mutex};
+use roles::{AfterWriting, Heir, Helper, PassedOn, Roles, Row};
+use rust_rocksdb::{DB, WriteOptions};
+use stamps::Stamps;
+pub(crate) use stamps::{KeptStamps, StampTeller};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use terms::Terms;
+use waiter::{DONE, LEAD_SYNC, LEAD_WRITE, WAITING, Waiter};
+
+/// Transactions one leader takes at once, at most. Bounds how long the first of them waits for the rest.
+const GROUP_TRANSACTIONS_MAX: usize = 512;
+/// Bytes one leader takes at once, at most (reached, not exceeded by more than one transaction).
+const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The same of what goes with requests of high class, or is of low class itself: who comes meanwhile waits for it.
+const GROUP_BYTES_BESIDE_MAX: usize = 256 * 1024;
+/// How long one leader begins further groups. To pass the lead on costs a wake-up, and everybody waits until the one who is woken
+/// gets a processor; to keep it makes the leader's own client wait, whatever the others write.
+const LEAD_MAX: Duration = Duration::from_micros(500);
+
+/// When a commit may return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When others can read it (`w: 1`). A crash of the process loses nothing; a crash of the machine may.
+    Applied,
+    /// As `Applied`, with a sync begun or asked for: whoever waits until a majority has it (`w: "majority"` of several members) is
+    /// told of this member's disk with the others'.
+    Wanted,
+    /// When it would survive the loss of power (`j: true`, and `w: "majority"` of a set with one member).
+    Synced,
+}
+
+struct State {
+    gate: WriteGate,
+    pending: VecDeque<Arc<Waiter>>,
+    /// Applied, and waiting for a sync that has not begun.
+    awaiting_sync: Vec<Arc<Waiter>>,
+    roles: Roles,
+    writer: Lead,
+    syncer: Lead,
+    /// The most urgent of those who want a sync and do not wait here for it.
+    sync_wanted_by: Option<Class>,
+    /// The threads that can be called to write and to sync.
+    write_helper: Option<Arc<Bearer>>,
+    sync_helper: Option<Arc<Bearer>>,
+}
+
+/// What of these transactions matters to who is to lead.
+fn row<'a>(waiters: impl ExactSizeIterator<Item = &'a Arc<Waiter>>) -> Row<impl FnOnce() -> Option<usize>> {
+    let mut waiters = waiters;
+    Row { is_empty: waiters.len() == 0, here: move || waiters.position(|waiter| waiter.is_here()) }
+}
+
+impl State {
+    /// The calling thread is to write the next group.
+    fn begin_writing(&mut self) {
+        self.writer.begin(self.pending.iter().map(|waiter| waiter.class));
+    }
+
+    /// Nobody can be called to make the next sync: the helper is on his way back.
+    fn await_sync_helper(&mut self) {
+        let classes = self.awaiting_sync.iter().map(|waiter| waiter.class).chain(self.sync_wanted_by);
+        if let Some(helper) = &self.sync_helper {
+            self.syncer.pass_to(helper, classes);
+        }
+    }
+
+    /// The calling thread is to make the next sync.
+    fn begin_syncing(&mut self) {
+        self.syncer.begin(self.awaiting_sync.iter().map(|waiter| waiter.class).chain(self.sync_wanted_by));
+    }
+}
+
+/// Figures of the queue since the start, for serverStatus.
+#[derive(Debug, Default)]
+pub struct CommitMetrics {
+    /// Batches written.
+    pub batches: AtomicU64,
+    /// Transactions in them.
+    pub transactions: AtomicU64,
+    /// Syncs of the log.
+    pub syncs: AtomicU64,
+    /// Nanoseconds spent in those syncs.
+    pub sync_nanos: AtomicU64,
+    /// When the sync under way began, in nanoseconds since the queue was made; 0: none is.
+    sync_began: AtomicU64,
+    /// Nanoseconds spent writing batches.
+    pub write_nanos: AtomicU64,
+}
+
+/// Told that the durable position has advanced.
+pub type ProgressListener = Box<dyn Fn() + Send + Sync>;
+
+/// See the file's header.
+pub struct CommitQueue {
+    db: Arc<DB>,
+    in_flight: Arc<InFlight>,
+    record_cache: Arc<RecordCache>,
+    state: LendingMutex<State>,
+    /// How many of high class stand in the queue, for a leader who has something else to do.
+    urgent: AtomicUsize,
+    /// Signalled when the gate in the state turns.
+    gate_turned: Condvar,
+    /// Signalled when the writer in the state is called, and when the syncer is.
+    writer_called: Condvar,
+    syncer_called: Condvar,
+    /// Own entries are left out.
+    is_unlogged: AtomicBool,
+    /// The term of this member's own entries.
+    own_term: AtomicI64,
+    terms: Terms,
+    stamps: Stamps,
+    newest: NewestEntries,
+    urgency: Urgency,
+    outstanding: Outstanding,
+    /// Last OpTime's timestamp given out and readable.
+    applied: AtomicU64,
+    durable: AtomicU64,
+    /// Highest cluster time heard of; OpTimes exceed it.
+    floor: AtomicU64,
+    /// Signalled after each batch, for tailing readers of the oplog, and after each sync, for majority readers.
+    advanced: Condvar,
+    advanced_lock: Mutex<()>,
+    /// Threads waiting on `advanced`, so that a commit without any pays no lock.
+    watchers: AtomicU64,
+    progress: OnceLock<ProgressListener>,
+    write_options: WriteOptions,
+    truncations: AtomicU64,
+    /// Names this process's batches in the log: see [`crate::log::check::Mark`].
+    boot: u64,
+    batches_written: AtomicU64,
+    /// Of them those up to this one are synced.
+    batches_synced: AtomicU64,
+    made: Instant,
+    /// What the queue did since the start.
+    pub metrics: CommitMetrics,
+}
+
+impl CommitQueue {
+    /// A queue whose next OpTime follows `last`, which is on disk. `stamps`: what a rollback kept.
+    pub(crate) fn new(
+        db: Arc<DB>,
+        in_flight: Arc<InFlight>,
+        record_cache: Arc<RecordCache>,
+        last: OpTime,
+        stamps: KeptStamps,
+    ) -> Self {
+        let mut write_options = WriteOptions::default();
+        write_options.set_sync(false);
+        let term = last.term.max(1);
+        let state = State {
+            gate: WriteGate::Open { term },
+            pending: VecDeque::new(),
+            awaiting_sync: Vec::new(),
+            roles: Roles::default(),
+            writer: Lead::default(),
+            syncer: Lead::default(),
+            sync_wanted_by: None,
+            write_helper: None,
+            sync_helper: None,
+        };
+        Self {
+            db,
+            in_flight,
+            record_cache,
+            state: LendingMutex::new(state),
+            urgent: AtomicUsize::new(0),
+            gate_turned: Condvar::new(),
+            writer_called: Condvar::new(),
+            syncer_called: Condvar::new(),
+            is_unlogged: AtomicBool::new(false),
+            own_term: AtomicI64::new(term),
+            terms: Terms::new(last),
+            stamps: Stamps::new(last.timestamp.as_u64(), stamps),
+            newest: NewestEntries::new(last.timestamp.as_u64()),
+            urgency: Urgency::default(),
+            outstanding: Outstanding::default(),
+            applied: AtomicU64::new(last.timestamp.as_u64()),
+            durable: AtomicU64::new(last.timestamp.as_u64()),
+            floor: AtomicU64::new(0),
+            advanced: Condvar::new(),
+            advanced_lock: Mutex::new(()),
+            watchers: AtomicU64::new(0),
+            progress: OnceLock::new(),
+            write_options,
+            boot: RandomState::new().hash_one(std::process::id()),
+            batches_written: AtomicU64::new(0),
+            truncations: AtomicU64::new(0),
+            batches_synced: AtomicU64::new(0),
+            made: Instant::now(),
+            metrics: CommitMetrics::default(),
+        }
+    }
+
+    /// The last OpTime that readers see.
+    pub fn applied(&self) -> OpTime {
+        self.terms.position(self.applied.load(Ordering::Acquire))
+    }
+
+    /// The last OpTime known to be on disk.
+    pub fn durable(&self) -> OpTime {
+        self.terms.position(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Names who is told whenever the durable position advances: called by the thread that synced, which holds no lock but
+    /// writes or syncs nothing more until it is back. What is applied will be durable soon, and is told of then. There can be one.
+    pub fn on_progress(&self, listener: ProgressListener) {
+        assert!(self.progress.set(listener).is_ok(), "one listener hears of progress");
+    }
+
+    /// From now on nothing that this member writes by itself is logged: its log is the set's that its data belong to, and it runs
+    /// without that set.
+    pub fn leave_log_alone(&self) {
+        self.is_unlogged.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Self::leave_log_alone`] was called.
+    pub fn leaves_log_alone(&self) -> bool {
+        self.is_unlogged.load(Ordering::Relaxed)
+    }
+
+    /// From this timestamp on, the stamps of versions are their entries' timestamps; see [`stamps`].
+    pub(crate) fn stamps_settle_at(&self) -> u64 {
+        self.stamps.settle_at()
+    }
+
+    /// Tells the stamps of the log's entries, in their order, after [`Self::stamps_needed_from`] or from any later one that has been
+    /// committed.
+    pub(crate) fn stamp_teller(&self) -> StampTeller {
+        self.stamps.teller()
+    }
+
+    /// The timestamp after which the log is needed to tell the stamps of entries that come after `committed`.
+    pub(crate) fn stamps_needed_from(&self, committed: u64) -> Option<u64> {
+        self.stamps.needed_from(committed)
+    }
+
+    /// The highest stamp that any version has.
+    pub(crate) fn highest_stamp(&self) -> u64 {
+        self.stamps.highest()
+    }
+
+    /// For how long the sync under way has lasted.
+    pub(crate) fn syncs_since(&self) -> Option<Duration> {
+        let began = self.metrics.sync_began.load(Ordering::Relaxed);
+        (began > 0).then(|| self.made.elapsed().saturating_sub(Duration::from_nanos(began)))
+    }
+
+    fn tell_progress(&self) {
+        if let Some(listener) = self.progress.get() {
+            listener();
+        }
+    }
+
+    /// Hears of a cluster time: OpTimes given out from now on exceed it.
+    pub fn advance_floor(&self, to: Timestamp) {
+        self.floor.fetch_max(to.as_u64(), Ordering::Relaxed);
+    }
+
+    /// The highest cluster time known: the last OpTime's, or one heard of.
+    pub fn cluster_time(&self) -> Timestamp {
+        Timestamp::from_u64(self.applied.load(Ordering::Acquire).max(self.floor.load(Ordering::Relaxed)))
+    }
+
+    /// Commits a transaction and returns its last OpTime (the last applied one, if it logged nothing). Others may have the locks
+    /// `handed_on` as soon as it has its place in the queue.
+    ///
+    /// # Errors
+    /// `NotWritablePrimary` (10107) if it has entries of this member's own and the gate is closed to them.
+    pub(crate) fn commit(
+        &self,
+        transaction: Transaction,
+        durability: Durability,
+        mut handed_on: LockSet,
+        author: Option<&Author>,
+    ) -> Result<OpTime> {
+        let (waiter, is_own, state) = self.enter(transaction, durability, &mut handed_on)?;
+        let optime = self.take_place(waiter, state, handed_on);
+        if let Some(author) = author.filter(|_| is_own) {
+            author.note(optime);
+        }
+        Ok(optime)
+    }
+
+    /// The first half of [`Self::commit`]: gives the transaction its place. What it waits for, and what its author has committed, is the
+    /// caller's to see to.
+    pub(crate) fn place(
+        self: &Arc<Self>,
+        transaction: Transaction,
+        durability: Durability,
+        mut handed_on: LockSet,
+    ) -> Result<Placed> {
+        let (waiter, _, mut state) = self.enter(transaction, durability, &mut handed_on)?;
+        self.queue_up(&mut state, Arc::clone(&waiter));
+        drop(state);
+        handed_on.release();
+        Ok(Placed::new(Arc::clone(self), waiter))
+    }
+
+    /// Asks the gate; gives the transaction as it is to stand in the queue, whether it has entries of this member's own, and the queue.
+    fn enter(
+        &self,
+        mut transaction: Transaction,
+        durability: Durability,
+        handed_on: &mut LockSet,
+    ) -> Result<(Arc<Waiter>, bool, LendingGuard<'_, State>)> {
+        if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
+            transaction.forget_entries();
+        }
+        let is_own = transaction.has_own_entries();
+        let waiter = Waiter::new(transaction, durability);
+        let mut state = self.state.lock();
+        if is_own && !self.passes(&mut state) {
+            drop(state);
+            let transaction = waiter.transaction.lock().take().unwrap_or_default();
+            return Err(self.refuse(transaction, std::mem::take(handed_on)));
+        }
+        state.writer.is_waited_for_by(waiter.class);
+        Ok((waiter, is_own, state))
+    }
+
+    /// Commits a transaction without entries of this member's own, which nothing refuses.
+    pub(crate) fn commit_unasked(&self, transaction: Transaction, durability: Durability) -> OpTime {
+        assert!(!transaction.has_own_entries(), "own entries pass the gate");
+        self.take_place(Waiter::new(transaction, durability), self.state.lock(), LockSet::default())
+    }
+
+    /// Puts a transaction into the queue and waits until it is done; returns its last OpTime.
+    fn take_place(&self, waiter: Arc<Waiter>, mut state: LendingGuard<'_, State>, mut handed_on: LockSet) -> OpTime {
+        // Who leaves the queue otherwise than it came leaves `writing` or `syncing` behind, and everybody waits for ever.
+        let _guard = must_not_unwind("the commit queue");
+        self.queue_up(&mut state, Arc::clone(&waiter));
+        let role = if state.roles.take_writing(false) { LEAD_WRITE } else { WAITING };
+        drop(state);
+        handed_on.release();
+        self.serve(&waiter, role)
+    }
+
+    fn queue_up(&self, state: &mut State, waiter: Arc<Waiter>) {
+        if waiter.class == Class::High {
+            self.urgent.fetch_add(1, Ordering::Relaxed);
+        }
+        state.pending.push_back(waiter);
+    }
+
+    /// Does what a waiting thread is to do, until its transaction is done.
+    fn serve(&self, waiter: &Arc<Waiter>, mut role: u8) -> OpTime {
+        loop {
+            match role {
+                LEAD_WRITE => self.lead_write(waiter, false),
+                LEAD_SYNC => self.lead_sync(),
+                DONE => return waiter.optime(),
+                _ => {}
+            }
+            role = waiter.wait();
+        }
+    }
+
+    /// Makes everything that was applied before the call as safe as that.
+    pub fn settle(&self, durability: Durability) {
+        match durability {
+            Durability::Applied => {}
+            Durability::Wanted => {
+                self.commit_unasked(Transaction::empty(), Durability::Wanted);
+            }
+            Durability::Synced => {
+                self.sync();
+            }
+        }
+    }
+
+    /// Syncs whenever a sync is wanted that no committing thread waits for, for that long. For one thread, that has nothing else to
+    /// do: a client's thread that went on syncing for others would answer its own client late.
+    pub fn serve_syncs(&self, time: Duration) {
+        let until = Instant::now() + time;
+        self.state.lock().sync_helper = Some(baton_machine::bearer());
+        while self.is_called(until, &self.syncer_called, Roles::helps_syncing, |roles| &mut roles.syncer) {
+            let _guard = must_not_unwind("the commit queue");
+            self.lead_sync();
+        }
+    }
+
+    /// Writes whenever nobody else is there to, for that long. For one thread, as [`Self::serve_syncs`].
+    pub fn serve_writes(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let own = Waiter::new(Transaction::empty(), Durability::Applied);
+        self.state.lock().write_helper = Some(baton_machine::bearer());
+        while self.is_called(until, &self.writer_called, Roles::helps_writing, |roles| &mut roles.writer) {
+            let _guard = must_not_unwind("the commit queue");
+            self.lead_write(&own, true);
+        }
+    }
+
+    /// Waits to be called as a helper; `false` if that did not happen in time.
+    fn is_called(
+        &self,
+        until: Instant,
+        called: &Condvar,
+        helps: fn(&mut Roles),
+        helper: fn(&mut Roles) -> &mut Helper,
+    ) -> bool {
+        let mut state = self.state.lock();
+        helps(&mut state.roles);
+        while *helper(&mut state.roles) != Helper::Called && !state.wait_until(called, until).timed_out() {}
+        std::mem::replace(helper(&mut state.roles), Helper::Away) == Helper::Called
+    }
+
+    /// Waits until everything applied before the call is durable.
+    pub fn sync(&self) -> OpTime {
+        let target = self.applied.load(Ordering::Acquire);
+        if self.durable.load(Ordering::Acquire) < target {
+            self.commit_unasked(Transaction::empty(), Durability::Synced);
+        }
+        self.terms.position(target)
+    }
+
+    /// Waits until everything up to `optime` is durable, if that was applied here.
+    pub fn sync_until(&self, optime: OpTime) {
+        if self.durable() < optime {
+            self.sync();
+        }
+    }
+
+    /// Writes one group, and those that came together meanwhile. On entry this thread holds `writing`; on return it does not.
+    /// `has_left`: nobody waits for this thread, so that it may go on for others.
+    fn lead_write(&self, own: &Arc<Waiter>, has_left: bool) {
+        let began = Instant::now();
+        let mut started = began;
+        let mut done = VecDeque::new();
+        while self.write_next_group(own, has_left, started, began + LEAD_MAX, &mut done) {
+            started = Instant::now();
+        }
+    }
+
+    /// Whether `writing` is still held, and another group to be written. `done` are those who have not been told yet: if they wait for
+    /// that until the next group is written, that is urgent.
+    fn write_next_group(
+        &self,
+        own: &Arc<Waiter>,
+        has_left: bool,
+        started: Instant,
+        until: Instant,
+        done: &mut VecDeque<Arc<Waiter>>,
+    ) -> bool {
+        let group = self.take_group();
+        self.write_group(&group);
+        let ended = Instant::now();
+        self.metrics.write_nanos.fetch_add((ended - started).as_nanos() as u64, Ordering::Relaxed);
+        let (mut syncing, written): (Vec<_>, Vec<_>) =
+            group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
+        let wants = |waiter: &&Arc<Waiter>| waiter.durability == Durability::Wanted;
+        let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max();
+        let awaited_by = syncing.iter().map(|waiter| waiter.class).max();
+        let (AfterWriting { syncs, goes_on, passed_on: _ }, loans) = {
+            let mut state = self.state.lock();
+            let loans = state.writer.end();
+            state.roles.is_sync_wanted |= wanted_by.is_some();
+            state.sync_wanted_by = state.sync_wanted_by.max(wanted_by);
+            state.awaiting_sync.append(&mut syncing);
+            // They wait for the sync under way, before theirs begins.
+            if let Some(class) = wanted_by.max(awaited_by) {
+                state.syncer.is_waited_for_by(class);
+            }
+            let may_go_on = ended < until && (has_left || own.durability != Durability::Synced);
+            let State { roles, pending, awaiting_sync, .. } = &mut *state;
+            let wants_sync = own.durability != Durability::Applied;
+            let after = roles.wrote(wants_sync, may_go_on, row(pending.iter()), row(awaiting_sync.iter()));
+            self.pass_on(&mut state, after.passed_on);
+            if state.roles.is_sync_wanted && !state.roles.syncing {
+                state.await_sync_helper();
+            }
+            // Who waits for what comes next waits for this thread, whatever it does first.
+            if after.goes_on {
+                state.begin_writing();
+            }
+            if after.syncs {
+                state.begin_syncing();
+            }
+            (after, loans)
+        };
+        // The most urgent stand first in a group, and are told before all who have waited for that longer.
+        let place = written.iter().take_while(|waiter| waiter.class == Class::High).count();
+        let (urgent, others) = written.split_at(place);
+        urgent.iter().for_each(|waiter| waiter.end(Arc::ptr_eq(waiter, own)));
+        done.extend(others.iter().cloned());
+        while !(goes_on && !syncs && self.urgent.load(Ordering::Relaxed) > 0)
+            && let Some(waiter) = done.pop_front()
+        {
+            waiter.end(Arc::ptr_eq(&waiter, own));
+        }
+        // Not before: who was lent for is told by now.
+        drop(loans);
+        if syncs {
+            self.lead_sync();
+        }
+        goes_on
+    }
+
+    fn take_group(&self) -> Vec<Arc<Waiter>> {
+        let mut state = self.state.lock();
+        let mut group = Vec::with_capacity(state.pending.len().min(GROUP_TRANSACTIONS_MAX));
+        let mut bytes = 0;
+        if state.pending.iter().any(|waiter| waiter.class == Class::High) {
+            // They do not stand behind what others have brought, and not much of that goes with them.
+            for waiter in std::mem::take(&mut state.pending) {
+                if waiter.passes() && group.len() + 1 < GROUP_TRANSACTIONS_MAX && bytes < GROUP_BYTES_MAX {
+                    bytes += waiter.bytes();
+                    group.push(waiter);
+                } else {
+                    state.pending.push_back(waiter);
+                }
+            }
+        }
+        let (passed, mut bytes_beside) = (group.len(), 0);
+        while group.len() < GROUP_TRANSACTIONS_MAX {
+            let Some(next) = state.pending.front() else { break };
+            let is_beside = passed > 0 || next.class == Class::Low;
+            let bytes_max = if is_beside { GROUP_BYTES_BESIDE_MAX } else { GROUP_BYTES_MAX };
+            // The first of them goes with every group: whoever passes, nobody stands here for ever.
+            if bytes_beside >= bytes_max && group.len() > passed {
+                break;
+            }
+            bytes_beside += next.bytes();
+            group.extend(state.pending.pop_front());
+        }
+        let urgent = group.iter().filter(|waiter| waiter.class == Class::High).count();
+        if urgent > 0 {
+            self.urgent.fetch_sub(urgent, Ordering::Relaxed);
+        }
+        state.writer.begin(group.iter().map(|waiter| waiter.class));
+        group
+    }
+
+    /// Tells those to whom a work goes.
+    fn pass_on(&self, state: &mut State, passed_on: PassedOn) {
+        if let Some(heir) = passed_on.sync {
+            let bearer = match heir {
+                Heir::Waiter(place) => Some(&state.awaiting_sync[place].bearer),
+                Heir::Helper => state.sync_helper.as_ref(),
+            };
+            let classes = state.awaiting_sync.iter().map(|waiter| waiter.class).chain(state.sync_wanted_by);
+            bearer.into_iter().for_each(|bearer| state.syncer.pass_to(bearer, classes.clone()));
+            match heir {
+                Heir::Waiter(place) => state.awaiting_sync[place].signal(LEAD_SYNC),
+                Heir::Helper => drop(self.syncer_called.notify_one()),
+            }
+        }
+        if let Some(heir) = passed_on.write {
+            let bearer = match heir {
+                Heir::Waiter(place) => Some(&state.pending[place].bearer),
+                Heir::Helper => state.write_helper.as_ref(),
+            };
+            let classes = state.pending.iter().map(|waiter| waiter.class);
+            bearer.into_iter().for_each(|bearer| state.writer.pass_to(bearer, classes.clone()));
+            match heir {
+                Heir::Waiter(place) => state.pending[place].signal(LEAD_WRITE),
+                Heir::Helper => drop(self.writer_called.notify_one()),
+            }
+        }
+    }
+
+    /// Syncs the log for everybody who awaits it, and on while it is wanted and nobody else is there to do it. On entry `syncing`
+    /// is held; on return it is not.
+    fn lead_sync(&self) {
+        while self.sync_once() {}
+    }
+
+    /// Whether `syncing` is still held, and another sync to be made.
+    fn sync_once(&self) -> bool {
+        let served = {
+            let mut state = self.state.lock();
+            state.roles.begin_sync();
+            let served = std::mem::take(&mut state.awaiting_sync);
+            let wanted_by = state.sync_wanted_by.take();
+            state.syncer.begin(served.iter().map(|waiter| waiter.class).chain(wanted_by));
+            served
+        };
+        let target = self.applied.load(Ordering::Acquire);
+        let written = self.batches_written.load(Ordering::Acquire);
+        crash_point!("commit-before-sync");
+        let started = Instant::now();
+        self.metrics.sync_began.store((started - self.made).as_nanos() as u64 | 1, Ordering::Relaxed);
+        if let Err(error) = self.db.flush_wal(true) {
+            machine::stop("syncing the log", &error);
+        }
+        self.batches_synced.fetch_max(written, Ordering::AcqRel);
+        crash_point!("commit-after-sync");
+        self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
+        self.metrics.sync_began.store(0, Ordering::Relaxed);
+        let (goes_on, loans) = {
+            let mut state = self.state.lock();
+            // Under the lock, as a truncation of the log is: what that took is not durable any more.
+            self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
+            let State { roles, pending, awaiting_sync, .. } = &mut *state;
+            let (goes_on, passed_on) = roles.synced(row(pending.iter()), row(awaiting_sync.iter()));
+            let loans = state.syncer.end();
+            self.pass_on(&mut state, passed_on);
+            if goes_on {
+                state.begin_syncing();
+            }
+            (goes_on, loans)
+        };
+        self.announce();
+        for waiter in served {
+            waiter.end(false);
+        }
+        self.tell_progress();
+        drop(loans);
+        goes_on
+    }
+
+    /// Sets the positions back after a truncation of the log. Nobody syncs a position that is gone: see [`Self::lead_sync`].
+    fn go_back_to(&self, applied: u64) {
+        let _state = self.state.lock();
+        self.applied.store(applied, Ordering::SeqCst);
+        self.durable.fetch_min(applied, Ordering::AcqRel);
+        self.truncations.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often the log's end was cut off: whoever has read it and finds this changed may have read what is gone. Nothing is put
+    /// in its place before it has changed.
+    pub fn truncations(&self) -> u64 {
+        self.truncations.load(Ordering::SeqCst)
+    }
+
+    /// Somebody follows the log from now on, until [`Self::unfollow`]: its newest entries are kept for [`Self::newest_entries`].
+    pub(crate) fn follow(&self) {
+        self.newest.follow();
+    }
+
+    pub(crate) fn unfollow(&self) {
+        self.newest.leave();
+    }
+
+    /// The first of the readable entries from that timestamp on, with theirs; empty if there are none, `None` if some of them may
+    /// be on disk only. As with what is read there, whoever finds [`Self::truncations`] changed afterwards may have missed some.
+    pub fn newest_entries(&self, from: Timestamp) -> Option<Vec<(u64, SharedEntry)>> {
+        let applied = self.applied.load(Ordering::SeqCst);
+        self.newest.range(from.as_u64(), applied)
+    }
+
+    /// The set has committed all up to there.
+    pub(crate) fn note_committed(&self, until: Timestamp) {
+        self.outstanding.committed(until.as_u64());
+    }
+
+    /// Bytes of the log's entries that are not urgent and that no majority has, if somebody follows it.
+    pub(crate) fn outstanding_bytes(&self) -> usize {
+        self.outstanding.bytes()
+    }
+
+    /// The urgent entries of the log.
+    pub fn urgency(&self) -> &Urgency {
+        &self.urgency
+    }
+
+    fn announce(&self) {
+        if self.watchers.load(Ordering::SeqCst) > 0 {
+            let _guard = self.advanced_lock.lock();
+            self.advanced.notify_all();
+        }
+    }
+
+    /// Waits until something beyond `seen` is applied, or the deadline; tells whether there is.
+    pub fn wait_applied_beyond(&self, seen: Timestamp, timeout: Duration) -> bool {
+        self.wait_until(timeout, || self.applied.load(Ordering::Acquire) > seen.as_u64())
+    }
+
+    fn wait_until(&self, timeout: Duration, reached: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + timeout;
+        self.watchers.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.advanced_lock.lock();
+        let mut there = reached();
+        while !there && !self.advanced.wait_until(&mut guard, deadline).timed_out() {
+            there = reached();
+        }
+        drop(guard);
+        self.watchers.fetch_sub(1, Ordering::SeqCst);
+        there || reached()
+    }
+}
+
+/// Milliseconds since 1970 by this machine's clock.
+pub fn wall_clock_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
