@@ -47,25 +47,13 @@ class Stopped:
     """Members that stand still as long as this context lasts."""
 
     def __init__(self, members, *indexes):
-        self.processes = [members.members[index].process for index in indexes]
+        self.members, self.indexes = members, indexes
 
     def __enter__(self):
-        for process in self.processes:
-            process.send_signal(signal.SIGSTOP)
-        # The signal stops the other threads only once one of them has been scheduled and taken it.
-        deadline = time.monotonic() + 20
-        while not all(self._stands_still(process.pid) for process in self.processes):
-            assert time.monotonic() < deadline, "a process does not stop"
-            time.sleep(0.002)
+        self.members.pause(*self.indexes)
 
     def __exit__(self, *_):
-        for process in self.processes:
-            process.send_signal(signal.SIGCONT)
-
-    @staticmethod
-    def _stands_still(pid):
-        states = [path.read_text().rpartition(")")[2].split()[0] for path in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
-        return all(state == "T" for state in states)
+        self.members.resume(*self.indexes)
 
 
 def secondary_of(members):

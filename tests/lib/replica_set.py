@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import time
 
@@ -9,6 +10,14 @@ import pymongo
 
 from member import Member, free_port
 from network import Network
+
+
+def state_of(task):
+    """The state of a thread, one letter of proc(5); `T` if it has ended meanwhile."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "T"
 
 
 class ReplicaSet:
@@ -120,9 +129,13 @@ class ReplicaSet:
             self.members[index].kill()
 
     def pause(self, *indexes):
-        """SIGSTOP: the process does nothing, and its connections stay open."""
+        """SIGSTOP: when it returns the process does nothing any more, and its connections stay open."""
         for index in indexes:
             self.members[index].process.send_signal(signal.SIGSTOP)
+        for index in indexes:
+            # The signal stops the other threads only once one of them has been scheduled and taken it.
+            tasks = pathlib.Path(f"/proc/{self.members[index].process.pid}/task")
+            self.await_that(lambda: all(state_of(task) in "Tt" for task in tasks.iterdir()), "that it stops")
 
     def resume(self, *indexes):
         """SIGCONT."""
