@@ -1,6 +1,5 @@
 """What operators do to members: stop them, make them hand over, freeze and tend them."""
 
-import pathlib
 import signal
 import threading
 import time

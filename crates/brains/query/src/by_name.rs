@@ -3,6 +3,7 @@
 //! Invariants: no name twice; among few, a name is looked for in each, among many, looked up. A request may name a million
 //! fields: what is done for each must not look at all the others.
 
+use smol_str::SmolStr;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -13,9 +14,9 @@ const FEW: usize = 16;
 /// See the file's header. Read as a slice of names and values.
 #[derive(Clone, Debug)]
 pub(crate) struct ByName<T> {
-    entries: Vec<(Box<str>, T)>,
+    entries: Vec<(SmolStr, T)>,
     /// The entries' places by name, where there are more than [`FEW`].
-    places: HashMap<Box<str>, usize>,
+    places: HashMap<SmolStr, usize>,
 }
 
 impl<T> Default for ByName<T> {
@@ -25,7 +26,7 @@ impl<T> Default for ByName<T> {
 }
 
 impl<T> Deref for ByName<T> {
-    type Target = [(Box<str>, T)];
+    type Target = [(SmolStr, T)];
 
     fn deref(&self) -> &Self::Target {
         &self.entries
@@ -33,8 +34,8 @@ impl<T> Deref for ByName<T> {
 }
 
 impl<T> IntoIterator for ByName<T> {
-    type Item = (Box<str>, T);
-    type IntoIter = std::vec::IntoIter<(Box<str>, T)>;
+    type Item = (SmolStr, T);
+    type IntoIter = std::vec::IntoIter<(SmolStr, T)>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.entries.into_iter()

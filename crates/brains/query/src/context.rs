@@ -25,8 +25,6 @@ pub struct Context {
     variables: Arc<HashMap<String, Arc<Variable>>>,
     /// Seed of `$rand`, `$sample` and `$sampleRate`; the caller draws it, once a request.
     pub seed: u64,
-    /// How many random numbers the request has drawn so far; shared by the clones.
-    pub draws: Arc<AtomicU64>,
     /// What a blocking stage (sort, group, …) may hold, in bytes, before it spills or the request fails.
     pub memory_bytes_max: usize,
     /// The same for a `$group`.
@@ -43,13 +41,22 @@ pub struct Context {
     pub spill_totals: Arc<SpillTotals>,
     /// Whether a stage of this request has used the disk; shared by the clones.
     pub used_disk: Arc<AtomicBool>,
-    /// What the first constant part of an expression failed with, when it was parsed; shared by the clones. An evaluation
-    /// fails only where that part is reached, but MongoDB's optimiser refuses the whole query.
-    pub failed_constant: Arc<OnceLock<Error>>,
     /// What long evaluation asks whether to go on; shared by the clones.
     pub interruption: Arc<Interruption>,
-    /// What the values hold that parsing has computed in advance, in bytes; shared by the clones.
-    folded_bytes: Arc<AtomicUsize>,
+    /// What comes up meanwhile; shared by the clones.
+    course: Arc<Course>,
+}
+
+/// What the parsing and the evaluation of one request have come to.
+#[derive(Debug, Default)]
+struct Course {
+    /// How many random numbers the request has drawn so far.
+    draws: AtomicU64,
+    /// What the first constant part of an expression failed with, when it was parsed. An evaluation fails only where that part is
+    /// reached, but MongoDB's optimiser refuses the whole query.
+    failed_constant: OnceLock<Error>,
+    /// What the values hold that parsing has computed in advance, in bytes.
+    folded_bytes: AtomicUsize,
 }
 
 /// The value of a variable, and what it holds of the pool.
@@ -68,6 +75,12 @@ const FOLDED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What requests share that nobody bounds.
 static UNBOUNDED: LazyLock<Arc<MemoryPool>> = LazyLock::new(|| MemoryPool::new(usize::MAX));
 
+/// What the stages have done of requests that nobody counts.
+static UNCOUNTED: LazyLock<Arc<SpillTotals>> = LazyLock::new(Arc::default);
+
+/// The variables of most requests.
+static NO_VARIABLES: LazyLock<Arc<HashMap<String, Arc<Variable>>>> = LazyLock::new(Arc::default);
+
 impl Context {
     /// MongoDB's limit for one blocking stage: 100 MiB.
     pub const MEMORY_BYTES_MAX_DEFAULT: usize = 100 * 1024 * 1024;
@@ -83,26 +96,29 @@ impl Context {
             cluster_time: None,
             read_at: None,
             class: Class::Normal,
-            variables: Arc::default(),
+            variables: Arc::clone(&NO_VARIABLES),
             seed,
-            draws: Arc::default(),
             memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
             group_memory_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
             accumulator_bytes_max: Self::MEMORY_BYTES_MAX_DEFAULT,
             refuses_collection_scans: false,
             memory: Arc::clone(&UNBOUNDED),
             spill: None,
-            spill_totals: Arc::default(),
+            spill_totals: Arc::clone(&UNCOUNTED),
             used_disk: Arc::default(),
-            failed_constant: Arc::default(),
             interruption: Arc::default(),
-            folded_bytes: Arc::default(),
+            course: Arc::default(),
         }
+    }
+
+    /// Notes the failure of a constant part, the first of which counts.
+    pub(crate) fn constant_failed(&self, error: Error) {
+        let _ = self.course.failed_constant.set(error);
     }
 
     /// The failure of a constant part of what was parsed, if there was one.
     pub fn check_constants(&self) -> Result<()> {
-        self.failed_constant.get().map_or(Ok(()), |error| Err(error.clone()))
+        self.course.failed_constant.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The variable of that name, without `$$`.
@@ -127,10 +143,10 @@ impl Context {
     /// Whether a value that parsing has computed may be kept: together they are few, however many stages a request has.
     pub(crate) fn may_keep(&self, value: Option<&Bson>) -> bool {
         let bytes = value.map_or(0, size_bytes);
-        let before = self.folded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.course.folded_bytes.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= FOLDED_BYTES_MAX;
         if !fits {
-            self.folded_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.course.folded_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
         fits
     }
@@ -155,7 +171,7 @@ impl Context {
 
     /// The next of the request's random numbers, at least 0 and less than 1. The same seed gives the same sequence.
     pub fn random(&self) -> f64 {
-        let draw = self.draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let draw = self.course.draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         // SplitMix64 (Steele, Lea, Flood 2014): a counter times the golden ratio, scrambled.
         let mut bits = self.seed.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

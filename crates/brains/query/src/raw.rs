@@ -350,6 +350,16 @@ impl Value {
 
 impl From<RawBsonRef<'_>> for Value {
     fn from(value: RawBsonRef<'_>) -> Self {
+        if matches!(value, RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_)) {
+            // At once, for counters are changed all day.
+            let mut out = Vec::with_capacity(Self::VALUE_OFFSET + 8 + 1);
+            let start = begin(&mut out);
+            put_value(&mut out, "", value);
+            end(&mut out, start);
+            if let Ok(document) = RawDocumentBuf::from_bytes(out) {
+                return Self(document);
+            }
+        }
         let mut document = RawDocumentBuf::new();
         document.append(cstr!(""), value);
         Self(document)

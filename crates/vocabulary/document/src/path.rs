@@ -12,21 +12,23 @@ pub use crate::index_keys::{IndexKey, IndexKeys, index_keys, visit_index_keys};
 use baton_types::Result;
 use bson::raw::RawIter;
 use bson::{RawArray, RawBsonRef, RawDocument};
+use smallvec::SmallVec;
+use smol_str::SmolStr;
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// A dotted path, taken apart.
+/// A dotted path, taken apart. One of a short name, which most are, needs no memory beside itself.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Path {
-    text: Box<str>,
-    parts: Box<[Part]>,
+    text: SmolStr,
+    parts: SmallVec<[Part; 1]>,
 }
 
 /// One component of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     /// The component as a field's name.
-    pub name: Box<str>,
+    pub name: SmolStr,
     /// The component as an array index: digits only, without leading zeros.
     pub index: Option<usize>,
 }

@@ -205,7 +205,7 @@ impl<'c> Parser<'c> {
             Err(error) => {
                 // An interrupt is not the call's own error.
                 self.ctx.interruption.look()?;
-                let _ = self.ctx.failed_constant.set(error);
+                self.ctx.constant_failed(error);
                 Ok(node)
             }
         }

@@ -42,7 +42,7 @@ pub(crate) fn parse(parser: &mut Parser<'_>, operator: &'static Operator, raw: R
         [Node::Constant(pattern), Node::Constant(options)] => match compile(operator.name, pattern, options) {
             Ok(compiled) => Some(compiled),
             Err(error) => {
-                let _ = parser.ctx.failed_constant.set(error.clone());
+                parser.ctx.constant_failed(error.clone());
                 return Err(error);
             }
         },

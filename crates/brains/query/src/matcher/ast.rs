@@ -69,6 +69,9 @@ pub enum Predicate {
 impl Node {
     /// All of `children`.
     pub fn and(children: Vec<Node>) -> Self {
+        if children.len() == 1 {
+            return Self::only(children, Self::And);
+        }
         let mut flat = Vec::with_capacity(children.len());
         for child in children {
             match child {
@@ -81,6 +84,9 @@ impl Node {
 
     /// Any of `children`.
     pub fn or(children: Vec<Node>) -> Self {
+        if children.len() == 1 {
+            return Self::only(children, Self::Or);
+        }
         let mut flat = Vec::with_capacity(children.len());
         for child in children {
             match child {

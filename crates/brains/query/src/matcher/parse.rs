@@ -81,7 +81,8 @@ impl Parser<'_> {
     /// A document of conditions.
     pub(super) fn document(&self, doc: &RawDocument, depth: usize) -> Result<Node> {
         check_depth(depth, doc)?;
-        let mut children = Vec::new();
+        // Most filters are about one field.
+        let mut children = Vec::with_capacity(1);
         for element in doc.iter_elements() {
             let element = element?;
             let (name, value) = (element.key().as_str(), element.value()?);

@@ -16,6 +16,7 @@ use crate::show;
 use baton_types::{Error, ErrorCode, Result};
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -97,9 +98,12 @@ pub(super) struct Change<'a> {
     pub after: Option<Range<usize>>,
 }
 
+/// The top-level fields that an update changed, in the order in which they stand in the new document.
+pub(super) type Changes<'a> = SmallVec<[Change<'a>; 4]>;
+
 /// Applies a tree to `scope.root`. Returns the new document's bytes, or `None` if nothing changed, and adds the
 /// top-level changes to `changes`.
-pub(super) fn apply<'a>(tree: &Node, scope: &Scope<'a>, changes: &mut Vec<Change<'a>>) -> Result<Option<Vec<u8>>> {
+pub(super) fn apply<'a>(tree: &Node, scope: &Scope<'a>, changes: &mut Changes<'a>) -> Result<Option<Vec<u8>>> {
     let Node::Object(children) = tree else {
         return Err(Error::new(ErrorCode::InternalError, "the root of an update is an object"));
     };

@@ -56,22 +56,30 @@ impl Delta {
         Ok(())
     }
 
-    /// Encodes the delta.
-    pub fn finish(self) -> Vec<u8> {
-        let mut out =
-            Vec::with_capacity(self.removed.len() + self.updated.len() + self.inserted.len() + self.below.len() + 32);
-        let start = raw::begin(&mut out);
+    /// At most so many bytes when it is encoded.
+    pub fn len_max(&self) -> usize {
+        self.removed.len() + self.updated.len() + self.inserted.len() + self.below.len() + 32
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len_max());
+        self.encode(&mut out);
+        out
+    }
+
+    /// Encodes the delta at the end of `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = raw::begin(out);
         for (name, section) in [("d", &self.removed), ("u", &self.updated), ("i", &self.inserted)] {
             if !section.is_empty() {
-                raw::put_header(&mut out, ElementType::EmbeddedDocument, name);
-                let inner = raw::begin(&mut out);
+                raw::put_header(out, ElementType::EmbeddedDocument, name);
+                let inner = raw::begin(out);
                 out.extend_from_slice(section);
-                raw::end(&mut out, inner);
+                raw::end(out, inner);
             }
         }
         out.extend_from_slice(&self.below);
-        raw::end(&mut out, start);
-        out
+        raw::end(out, start);
     }
 }
 

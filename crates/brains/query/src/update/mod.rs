@@ -72,17 +72,22 @@ impl OplogUpdate {
     /// How to tell that `before` became `after`.
     fn between(before: &RawDocument, after: &RawDocument) -> Result<Self> {
         match diff::compute(before, after)? {
-            Some(delta) => Self::from_delta(delta.into_bytes(), after),
+            Some(delta) => {
+                let bytes = delta.as_bytes();
+                Self::from_delta(bytes.len(), |out| out.extend_from_slice(bytes), after)
+            }
             None => Ok(Self::Replacement),
         }
     }
 
-    /// The delta as an entry, unless the whole document is smaller.
-    fn from_delta(delta: Vec<u8>, after: &RawDocument) -> Result<Self> {
-        let mut out = Vec::with_capacity(delta.len() + 24);
+    /// The delta as an entry, unless the whole document is smaller. `delta` puts it at the end of what it is given, and is no longer
+    /// than `len_max`.
+    fn from_delta(len_max: usize, delta: impl FnOnce(&mut Vec<u8>), after: &RawDocument) -> Result<Self> {
+        let mut out = Vec::with_capacity(len_max + 24);
         let start = raw::begin(&mut out);
         raw::put_bytes(&mut out, ElementType::Int32, "$v", &2_i32.to_le_bytes());
-        raw::put_bytes(&mut out, ElementType::EmbeddedDocument, "diff", &delta);
+        raw::put_header(&mut out, ElementType::EmbeddedDocument, "diff");
+        delta(&mut out);
         raw::end(&mut out, start);
         if out.len() >= after.as_bytes().len() {
             return Ok(Self::Replacement);

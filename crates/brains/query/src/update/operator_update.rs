@@ -1,6 +1,6 @@
 //! Updates by operators: `{$set: {…}, $inc: {…}}`.
 
-use super::apply::{self, Change, Scope};
+use super::apply::{self, Change, Changes, Scope};
 use super::array_filter::ArrayFilters;
 use super::diff::{self, Delta};
 use super::operators::{Kind, Operator, parse_rename};
@@ -13,6 +13,7 @@ use baton_document::type_name;
 use baton_types::{Error, Result};
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A parsed update by operators.
@@ -75,10 +76,8 @@ impl OperatorUpdate {
         let empty = RawDocumentBuf::new();
         let interruption = Interruption::nobody();
         let scope = Scope { root: &empty, array_index: None, filters: &filters, inserting: true, interruption };
-        match apply::apply(&tree, &scope, &mut Vec::new())? {
-            Some(bytes) => raw::finish(bytes),
-            None => Ok(empty),
-        }
+        let made = apply::apply(&tree, &scope, &mut Changes::new())?;
+        made.map_or_else(|| Ok(RawDocumentBuf::new()), raw::finish)
     }
 
     /// The top-level names the update may touch.
@@ -95,7 +94,7 @@ impl OperatorUpdate {
 
     pub fn apply(&self, doc: &RawDocument, array_index: Option<usize>) -> Result<Applied> {
         let scope = self.scope(doc, array_index, false);
-        let mut changes = Vec::new();
+        let mut changes = Changes::new();
         let Some(bytes) = apply::apply(&self.tree, &scope, &mut changes)? else {
             return Ok(Applied { document: None, oplog: OplogUpdate::Unchanged });
         };
@@ -108,7 +107,7 @@ impl OperatorUpdate {
     /// The document that an upsert inserts, made from the one that the filter's equalities make.
     pub fn insert(&self, base: &RawDocument) -> Result<RawDocumentBuf> {
         let scope = self.scope(base, None, true);
-        let mut changes = Vec::new();
+        let mut changes = Changes::new();
         match apply::apply(&self.tree, &scope, &mut changes)? {
             None => Ok(base.to_owned()),
             Some(bytes) => {
@@ -157,7 +156,7 @@ fn split_element(doc: &RawDocument, range: std::ops::Range<usize>) -> (&str, Ele
 
 /// How the oplog tells the change: as a delta unless that is larger than the document.
 fn describe(before: &RawDocument, after: &RawDocument, changes: &[Change<'_>]) -> Result<OplogUpdate> {
-    let touched: Vec<&str> = changes.iter().filter_map(|c| c.before.as_ref().map(|e| e.key())).collect();
+    let touched: SmallVec<[&str; 8]> = changes.iter().filter_map(|c| c.before.as_ref().map(|e| e.key())).collect();
     if diff::is_ambiguous(before, &touched)? {
         return Ok(OplogUpdate::Replacement);
     }
@@ -173,5 +172,5 @@ fn describe(before: &RawDocument, after: &RawDocument, changes: &[Change<'_>]) -
             (None, None) => (),
         }
     }
-    OplogUpdate::from_delta(delta.finish(), after)
+    OplogUpdate::from_delta(delta.len_max(), |out| delta.encode(out), after)
 }

@@ -14,6 +14,8 @@ use super::storage_rules::DEPTH_MAX;
 use crate::by_name::ByName;
 use crate::raw;
 use baton_types::{Error, ErrorCode, Result};
+use smallvec::SmallVec;
+use smol_str::SmolStr;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -42,7 +44,7 @@ pub(super) enum Node {
 pub(super) struct Leaf {
     pub operator: Operator,
     /// As the client wrote it, for messages.
-    pub path: Box<str>,
+    pub path: SmolStr,
 }
 
 impl Node {
@@ -138,7 +140,7 @@ impl<'f> Builder<'f> {
     /// `ConflictingUpdateOperators` (40) if the path meets an earlier one.
     pub fn add(&mut self, path: &str, operator: Operator) -> Result<()> {
         check_path(path)?;
-        let components: Vec<&str> = path.split('.').collect();
+        let components: SmallVec<[&str; 8]> = path.split('.').collect();
         if components.len() > PATH_COMPONENTS_MAX {
             // Deeper than any document; and the tree is walked recursively.
             let message = format!("Document exceeds maximum nesting depth of {DEPTH_MAX}");

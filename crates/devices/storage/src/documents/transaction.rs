@@ -68,7 +68,7 @@ pub struct Transaction {
     pub(crate) locks: LockSet,
     arena: Vec<u8>,
     records: Vec<Record>,
-    oplog: Vec<Vec<u8>>,
+    oplog: SmallVec<[Vec<u8>; 1]>,
     pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
     /// What becomes of collections' entries in the catalog; `None`: gone.
     catalog: SmallVec<[(Arc<Collection>, Option<CatalogEntry>); 1]>,

@@ -52,6 +52,7 @@ use outstanding::Outstanding;
 use parking_lot::{Condvar, Mutex};
 use roles::{AfterWriting, Heir, Helper, PassedOn, Roles, Row};
 use rust_rocksdb::{DB, WriteOptions};
+use smallvec::SmallVec;
 use stamps::Stamps;
 pub(crate) use stamps::{KeptStamps, StampTeller};
 use std::collections::VecDeque;
@@ -97,6 +98,9 @@ struct State {
     write_helper: Option<Arc<Bearer>>,
     sync_helper: Option<Arc<Bearer>>,
 }
+
+/// Those whose transactions are written together.
+type Group = SmallVec<[Arc<Waiter>; 4]>;
 
 /// What of these transactions matters to who is to lead.
 fn row<'a>(waiters: impl ExactSizeIterator<Item = &'a Arc<Waiter>>) -> Row<impl FnOnce() -> Option<usize>> {
@@ -499,7 +503,7 @@ impl CommitQueue {
         self.write_group(&group);
         let ended = Instant::now();
         self.metrics.write_nanos.fetch_add((ended - started).as_nanos() as u64, Ordering::Relaxed);
-        let (mut syncing, written): (Vec<_>, Vec<_>) =
+        let (syncing, written): (Group, Group) =
             group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
         let wants = |waiter: &&Arc<Waiter>| waiter.durability == Durability::Wanted;
         let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max();
@@ -509,7 +513,7 @@ impl CommitQueue {
             let loans = state.writer.end();
             state.roles.is_sync_wanted |= wanted_by.is_some();
             state.sync_wanted_by = state.sync_wanted_by.max(wanted_by);
-            state.awaiting_sync.append(&mut syncing);
+            state.awaiting_sync.extend(syncing);
             // They wait for the sync under way, before theirs begins.
             if let Some(class) = wanted_by.max(awaited_by) {
                 state.syncer.is_waited_for_by(class);
@@ -535,12 +539,20 @@ impl CommitQueue {
         let place = written.iter().take_while(|waiter| waiter.class == Class::High).count();
         let (urgent, others) = written.split_at(place);
         urgent.iter().for_each(|waiter| waiter.end(Arc::ptr_eq(waiter, own)));
-        done.extend(others.iter().cloned());
-        while !(goes_on && !syncs && self.urgent.load(Ordering::Relaxed) > 0)
+        let mut others = others.iter();
+        let may_tell = || !(goes_on && !syncs && self.urgent.load(Ordering::Relaxed) > 0);
+        while may_tell()
             && let Some(waiter) = done.pop_front()
         {
             waiter.end(Arc::ptr_eq(&waiter, own));
         }
+        while done.is_empty()
+            && may_tell()
+            && let Some(waiter) = others.next()
+        {
+            waiter.end(Arc::ptr_eq(waiter, own));
+        }
+        done.extend(others.cloned());
         // Not before: who was lent for is told by now.
         drop(loans);
         if syncs {
@@ -549,9 +561,9 @@ impl CommitQueue {
         goes_on
     }
 
-    fn take_group(&self) -> Vec<Arc<Waiter>> {
+    fn take_group(&self) -> Group {
         let mut state = self.state.lock();
-        let mut group = Vec::with_capacity(state.pending.len().min(GROUP_TRANSACTIONS_MAX));
+        let mut group = Group::with_capacity(state.pending.len().min(GROUP_TRANSACTIONS_MAX));
         let mut bytes = 0;
         if state.pending.iter().any(|waiter| waiter.class == Class::High) {
             // They do not stand behind what others have brought, and not much of that goes with them.

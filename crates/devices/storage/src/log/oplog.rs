@@ -117,6 +117,17 @@ pub(crate) fn encode_command(
     entry.encode_as("c", before)
 }
 
+/// `{_id: id}`, in memory that is asked for once.
+fn id_document(id: RawBsonRef<'_>) -> bson::RawDocumentBuf {
+    const BYTES: usize = 48;
+    let mut bytes = Vec::with_capacity(BYTES);
+    // The empty document.
+    bytes.extend_from_slice(&[5, 0, 0, 0, 0]);
+    let mut document = bson::RawDocumentBuf::from_bytes(bytes).unwrap_or_default();
+    document.append(bson::raw::cstr!("_id"), id);
+    document
+}
+
 /// The name of the field with the class, as BSON has it.
 const CLASS: &[u8] = b"class\0";
 
@@ -129,11 +140,7 @@ const WALL_ELEMENT: usize = 1 + 5 + 8 + 1;
 impl OplogEntry<'_> {
     /// The entry as BSON with zeros for `ts`, `t` and `wall`; [`stamp`] fills them in.
     pub fn encode(&self) -> Vec<u8> {
-        let id = self.o2.map(|id| {
-            let mut o2 = bson::RawDocumentBuf::new();
-            o2.append(bson::raw::cstr!("_id"), id);
-            o2
-        });
+        let id = self.o2.map(id_document);
         self.encode_as(self.kind.code(), id.as_deref())
     }
 

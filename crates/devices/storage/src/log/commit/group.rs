@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering;
 
 impl CommitQueue {
     pub(super) fn write_group(&self, group: &[Arc<Waiter>]) {
-        let mut transactions: Vec<Transaction> =
-            group.iter().filter_map(|waiter| waiter.transaction.lock().take()).collect();
+        let mut transactions: Vec<Transaction> = Vec::with_capacity(group.len());
+        transactions.extend(group.iter().filter_map(|waiter| waiter.transaction.lock().take()));
         let bytes: usize = transactions.iter().map(Transaction::bytes).sum();
         if bytes > 0 {
             let mut batch = WriteBatch::with_capacity_bytes(bytes + 64 * transactions.len() + 64);
@@ -96,9 +96,11 @@ impl CommitQueue {
     }
 
     /// The documents that a group writes, each once.
-    fn newest_documents<'a>(&self, transactions: &'a [Transaction]) -> Vec<NewestVersion<'a>> {
-        let mut places: HashTable<usize> = HashTable::with_capacity(transactions.len());
-        let mut newest: Vec<NewestVersion<'_>> = Vec::with_capacity(transactions.len());
+    fn newest_documents<'a>(&self, transactions: &'a [Transaction]) -> SmallVec<[NewestVersion<'a>; 2]> {
+        /// So many are told apart by looking at each.
+        const FEW: usize = 8;
+        let mut places: HashTable<usize> = HashTable::new();
+        let mut newest: SmallVec<[NewestVersion<'_>; 2]> = SmallVec::with_capacity(transactions.len());
         for transaction in transactions {
             let ticket = transaction.in_flight.as_ref();
             for action in transaction.actions() {
@@ -110,11 +112,18 @@ impl CommitQueue {
                 let hash = ticket.map_or_else(|| self.record_cache.hash(key), |ticket| ticket.hash);
                 let shared = ticket.and_then(|ticket| ticket.version.as_ref());
                 let version = NewestVersion { hash, key, document, shared, was_cached: None };
-                match places.find(hash, |at| newest[*at].key == key) {
-                    Some(at) => newest[*at] = version,
-                    None => {
-                        places.insert_unique(hash, newest.len(), |at| newest[*at].hash);
-                        newest.push(version);
+                let place = match newest.len() {
+                    ..=FEW => newest.iter().position(|known| known.hash == hash && known.key == key),
+                    _ => places.find(hash, |at| newest[*at].key == key).copied(),
+                };
+                match place {
+                    Some(at) => newest[at] = version,
+                    None => newest.push(version),
+                }
+                // Among few, looking at each is faster; beyond, those that have no place yet get one.
+                if newest.len() > FEW {
+                    for at in places.len()..newest.len() {
+                        places.insert_unique(newest[at].hash, at, |at| newest[*at].hash);
                     }
                 }
             }
