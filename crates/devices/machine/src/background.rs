@@ -25,7 +25,7 @@ pub fn yield_to_clients() {
 pub fn work_when_idle() {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
-        tracing::warn!(component = "PROCESSOR", error = ?error, "A background thread weighs as much as a client's");
+        tracing::warn!(component = "MACHINE", error = ?error, "A background thread weighs as much as a client's");
     }
 }
 

@@ -226,7 +226,7 @@ impl Bearer {
         match setpriority_process(Some(self.thread), wanted) {
             Ok(()) => self.now.store(wanted, Relaxed),
             Err(error) => {
-                tracing::debug!(component = "PROCESSOR", error = %error, "The kernel does not change a thread's niceness");
+                tracing::debug!(component = "MACHINE", error = %error, "The kernel does not change a thread's niceness");
             }
         }
     }

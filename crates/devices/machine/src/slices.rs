@@ -61,7 +61,7 @@ fn change(from: Slices, to: Slices, slice: Duration) {
     }
     SLICES.set(to);
     if let Err(error) = set_slice(slice) {
-        tracing::debug!(component = "PROCESSOR", error = %error, "The kernel does not change a thread's slices");
+        tracing::debug!(component = "MACHINE", error = %error, "The kernel does not change a thread's slices");
     }
 }
 

@@ -43,19 +43,14 @@ pub(crate) fn next_if_there(connection: &mut Outgoing) -> Result<Option<RawDocum
     connection.next_if_there()
 }
 
-/// Whether there is an urgent entry in the batch of this name.
-pub(crate) fn is_urgent(reply: &RawDocument, name: &str) -> bool {
-    let entries = reply.get_document("cursor").and_then(|cursor| cursor.get_array(name));
-    let mut entries = entries.iter().flat_map(|entries| entries.into_iter().flatten());
-    entries.any(|entry| entry.as_document().is_some_and(|entry| class_of(entry.as_bytes()) == Class::High))
-}
-
 /// A batch of entries, and what the source says of itself.
 pub(crate) struct Batch<'a> {
     pub cursor_id: i64,
     pub entries: Vec<(OpTime, &'a RawDocument)>,
     pub source: SourceState,
     pub commit_point: OpTime,
+    /// Whether one of the entries is urgent.
+    pub is_urgent: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -68,10 +63,11 @@ impl<'a> Batch<'a> {
         let malformed = |what: String| Error::failed_to_parse(format!("a batch of the oplog: {what}"));
         let cursor = reply.get_document("cursor").map_err(|error| malformed(error.to_string()))?;
         let cursor_id = cursor.get_i64("id").map_err(|error| malformed(error.to_string()))?;
-        let mut entries = Vec::new();
+        let (mut entries, mut is_urgent) = (Vec::new(), false);
         for entry in cursor.get_array(name).map_err(|error| malformed(error.to_string()))? {
             let entry = entry?.as_document().ok_or_else(|| malformed("an entry is no document".to_owned()))?;
             let optime = optime_of(entry).ok_or_else(|| malformed("an entry has no OpTime".to_owned()))?;
+            is_urgent |= class_of(entry.as_bytes()) == Class::High;
             entries.push((optime, entry));
         }
         let data = reply.get_document("$oplogQueryData").map_err(|error| malformed(error.to_string()))?;
@@ -88,6 +84,7 @@ impl<'a> Batch<'a> {
                 oldest: data.get_timestamp("oldestOp").map_err(|error| malformed(error.to_string()))?.into(),
             },
             commit_point: position("lastOpCommitted")?,
+            is_urgent,
         })
     }
 }

@@ -17,7 +17,6 @@ const PATH: &str = "ReplSetConfig.settings.priority";
 const RULES_PATH: &str = "ReplSetConfig.settings.priority.rules";
 const MATCH_PATH: &str = "ReplSetConfig.settings.priority.rules.match";
 const WEIGHTS_PATH: &str = "ReplSetConfig.settings.priority.weights";
-
 const SHED_ABOVE_PATH: &str = "ReplSetConfig.settings.priority.shedAbove";
 
 const CLASSES: &str = "high, normal or low";

@@ -24,6 +24,7 @@
 mod gate;
 mod group;
 mod lead;
+mod leading;
 mod newest;
 mod outstanding;
 mod roles;
@@ -42,7 +43,6 @@ use crate::documents::locks::LockSet;
 use crate::documents::record_cache::RecordCache;
 use crate::documents::transaction::Transaction;
 use crate::log::author::Author;
-use crate::machine;
 use ahash::RandomState;
 use baton_machine::{Bearer, LendingGuard, LendingMutex};
 use baton_types::{Class, OpTime, Result, Timestamp, must_not_unwind};
@@ -50,9 +50,8 @@ use lead::Lead;
 use newest::NewestEntries;
 use outstanding::Outstanding;
 use parking_lot::{Condvar, Mutex};
-use roles::{AfterWriting, Heir, Helper, PassedOn, Roles, Row};
+use roles::Roles;
 use rust_rocksdb::{DB, WriteOptions};
-use smallvec::SmallVec;
 use stamps::Stamps;
 pub(crate) use stamps::{KeptStamps, StampTeller};
 use std::collections::VecDeque;
@@ -61,16 +60,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terms::Terms;
 use waiter::{DONE, LEAD_SYNC, LEAD_WRITE, WAITING, Waiter};
-
-/// Transactions one leader takes at once, at most. Bounds how long the first of them waits for the rest.
-const GROUP_TRANSACTIONS_MAX: usize = 512;
-/// Bytes one leader takes at once, at most (reached, not exceeded by more than one transaction).
-const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// The same of what goes with requests of high class, or is of low class itself: who comes meanwhile waits for it.
-const GROUP_BYTES_BESIDE_MAX: usize = 256 * 1024;
-/// How long one leader begins further groups. To pass the lead on costs a wake-up, and everybody waits until the one who is woken
-/// gets a processor; to keep it makes the leader's own client wait, whatever the others write.
-const LEAD_MAX: Duration = Duration::from_micros(500);
 
 /// When a commit may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,35 +86,6 @@ struct State {
     /// The threads that can be called to write and to sync.
     write_helper: Option<Arc<Bearer>>,
     sync_helper: Option<Arc<Bearer>>,
-}
-
-/// Those whose transactions are written together.
-type Group = SmallVec<[Arc<Waiter>; 4]>;
-
-/// What of these transactions matters to who is to lead.
-fn row<'a>(waiters: impl ExactSizeIterator<Item = &'a Arc<Waiter>>) -> Row<impl FnOnce() -> Option<usize>> {
-    let mut waiters = waiters;
-    Row { is_empty: waiters.len() == 0, here: move || waiters.position(|waiter| waiter.is_here()) }
-}
-
-impl State {
-    /// The calling thread is to write the next group.
-    fn begin_writing(&mut self) {
-        self.writer.begin(self.pending.iter().map(|waiter| waiter.class));
-    }
-
-    /// Nobody can be called to make the next sync: the helper is on his way back.
-    fn await_sync_helper(&mut self) {
-        let classes = self.awaiting_sync.iter().map(|waiter| waiter.class).chain(self.sync_wanted_by);
-        if let Some(helper) = &self.sync_helper {
-            self.syncer.pass_to(helper, classes);
-        }
-    }
-
-    /// The calling thread is to make the next sync.
-    fn begin_syncing(&mut self) {
-        self.syncer.begin(self.awaiting_sync.iter().map(|waiter| waiter.class).chain(self.sync_wanted_by));
-    }
 }
 
 /// Figures of the queue since the start, for serverStatus.
@@ -426,42 +386,6 @@ impl CommitQueue {
         }
     }
 
-    /// Syncs whenever a sync is wanted that no committing thread waits for, for that long. For one thread, that has nothing else to
-    /// do: a client's thread that went on syncing for others would answer its own client late.
-    pub fn serve_syncs(&self, time: Duration) {
-        let until = Instant::now() + time;
-        self.state.lock().sync_helper = Some(baton_machine::bearer());
-        while self.is_called(until, &self.syncer_called, Roles::helps_syncing, |roles| &mut roles.syncer) {
-            let _guard = must_not_unwind("the commit queue");
-            self.lead_sync();
-        }
-    }
-
-    /// Writes whenever nobody else is there to, for that long. For one thread, as [`Self::serve_syncs`].
-    pub fn serve_writes(&self, time: Duration) {
-        let until = Instant::now() + time;
-        let own = Waiter::new(Transaction::empty(), Durability::Applied);
-        self.state.lock().write_helper = Some(baton_machine::bearer());
-        while self.is_called(until, &self.writer_called, Roles::helps_writing, |roles| &mut roles.writer) {
-            let _guard = must_not_unwind("the commit queue");
-            self.lead_write(&own, true);
-        }
-    }
-
-    /// Waits to be called as a helper; `false` if that did not happen in time.
-    fn is_called(
-        &self,
-        until: Instant,
-        called: &Condvar,
-        helps: fn(&mut Roles),
-        helper: fn(&mut Roles) -> &mut Helper,
-    ) -> bool {
-        let mut state = self.state.lock();
-        helps(&mut state.roles);
-        while *helper(&mut state.roles) != Helper::Called && !state.wait_until(called, until).timed_out() {}
-        std::mem::replace(helper(&mut state.roles), Helper::Away) == Helper::Called
-    }
-
     /// Waits until everything applied before the call is durable.
     pub fn sync(&self) -> OpTime {
         let target = self.applied.load(Ordering::Acquire);
@@ -476,203 +400,6 @@ impl CommitQueue {
         if self.durable() < optime {
             self.sync();
         }
-    }
-
-    /// Writes one group, and those that came together meanwhile. On entry this thread holds `writing`; on return it does not.
-    /// `has_left`: nobody waits for this thread, so that it may go on for others.
-    fn lead_write(&self, own: &Arc<Waiter>, has_left: bool) {
-        let began = Instant::now();
-        let mut started = began;
-        let mut done = VecDeque::new();
-        while self.write_next_group(own, has_left, started, began + LEAD_MAX, &mut done) {
-            started = Instant::now();
-        }
-    }
-
-    /// Whether `writing` is still held, and another group to be written. `done` are those who have not been told yet: if they wait for
-    /// that until the next group is written, that is urgent.
-    fn write_next_group(
-        &self,
-        own: &Arc<Waiter>,
-        has_left: bool,
-        started: Instant,
-        until: Instant,
-        done: &mut VecDeque<Arc<Waiter>>,
-    ) -> bool {
-        let group = self.take_group();
-        self.write_group(&group);
-        let ended = Instant::now();
-        self.metrics.write_nanos.fetch_add((ended - started).as_nanos() as u64, Ordering::Relaxed);
-        let (syncing, written): (Group, Group) =
-            group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
-        let wants = |waiter: &&Arc<Waiter>| waiter.durability == Durability::Wanted;
-        let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max();
-        let awaited_by = syncing.iter().map(|waiter| waiter.class).max();
-        let (AfterWriting { syncs, goes_on, passed_on: _ }, loans) = {
-            let mut state = self.state.lock();
-            let loans = state.writer.end();
-            state.roles.is_sync_wanted |= wanted_by.is_some();
-            state.sync_wanted_by = state.sync_wanted_by.max(wanted_by);
-            state.awaiting_sync.extend(syncing);
-            // They wait for the sync under way, before theirs begins.
-            if let Some(class) = wanted_by.max(awaited_by) {
-                state.syncer.is_waited_for_by(class);
-            }
-            let may_go_on = ended < until && (has_left || own.durability != Durability::Synced);
-            let State { roles, pending, awaiting_sync, .. } = &mut *state;
-            let wants_sync = own.durability != Durability::Applied;
-            let after = roles.wrote(wants_sync, may_go_on, row(pending.iter()), row(awaiting_sync.iter()));
-            self.pass_on(&mut state, after.passed_on);
-            if state.roles.is_sync_wanted && !state.roles.syncing {
-                state.await_sync_helper();
-            }
-            // Who waits for what comes next waits for this thread, whatever it does first.
-            if after.goes_on {
-                state.begin_writing();
-            }
-            if after.syncs {
-                state.begin_syncing();
-            }
-            (after, loans)
-        };
-        // The most urgent stand first in a group, and are told before all who have waited for that longer.
-        let place = written.iter().take_while(|waiter| waiter.class == Class::High).count();
-        let (urgent, others) = written.split_at(place);
-        urgent.iter().for_each(|waiter| waiter.end(Arc::ptr_eq(waiter, own)));
-        let mut others = others.iter();
-        let may_tell = || !(goes_on && !syncs && self.urgent.load(Ordering::Relaxed) > 0);
-        while may_tell()
-            && let Some(waiter) = done.pop_front()
-        {
-            waiter.end(Arc::ptr_eq(&waiter, own));
-        }
-        while done.is_empty()
-            && may_tell()
-            && let Some(waiter) = others.next()
-        {
-            waiter.end(Arc::ptr_eq(waiter, own));
-        }
-        done.extend(others.cloned());
-        // Not before: who was lent for is told by now.
-        drop(loans);
-        if syncs {
-            self.lead_sync();
-        }
-        goes_on
-    }
-
-    fn take_group(&self) -> Group {
-        let mut state = self.state.lock();
-        let mut group = Group::with_capacity(state.pending.len().min(GROUP_TRANSACTIONS_MAX));
-        let mut bytes = 0;
-        if state.pending.iter().any(|waiter| waiter.class == Class::High) {
-            // They do not stand behind what others have brought, and not much of that goes with them.
-            for waiter in std::mem::take(&mut state.pending) {
-                if waiter.passes() && group.len() + 1 < GROUP_TRANSACTIONS_MAX && bytes < GROUP_BYTES_MAX {
-                    bytes += waiter.bytes();
-                    group.push(waiter);
-                } else {
-                    state.pending.push_back(waiter);
-                }
-            }
-        }
-        let (passed, mut bytes_beside) = (group.len(), 0);
-        while group.len() < GROUP_TRANSACTIONS_MAX {
-            let Some(next) = state.pending.front() else { break };
-            let is_beside = passed > 0 || next.class == Class::Low;
-            let bytes_max = if is_beside { GROUP_BYTES_BESIDE_MAX } else { GROUP_BYTES_MAX };
-            // The first of them goes with every group: whoever passes, nobody stands here for ever.
-            if bytes_beside >= bytes_max && group.len() > passed {
-                break;
-            }
-            bytes_beside += next.bytes();
-            group.extend(state.pending.pop_front());
-        }
-        let urgent = group.iter().filter(|waiter| waiter.class == Class::High).count();
-        if urgent > 0 {
-            self.urgent.fetch_sub(urgent, Ordering::Relaxed);
-        }
-        state.writer.begin(group.iter().map(|waiter| waiter.class));
-        group
-    }
-
-    /// Tells those to whom a work goes.
-    fn pass_on(&self, state: &mut State, passed_on: PassedOn) {
-        if let Some(heir) = passed_on.sync {
-            let bearer = match heir {
-                Heir::Waiter(place) => Some(&state.awaiting_sync[place].bearer),
-                Heir::Helper => state.sync_helper.as_ref(),
-            };
-            let classes = state.awaiting_sync.iter().map(|waiter| waiter.class).chain(state.sync_wanted_by);
-            bearer.into_iter().for_each(|bearer| state.syncer.pass_to(bearer, classes.clone()));
-            match heir {
-                Heir::Waiter(place) => state.awaiting_sync[place].signal(LEAD_SYNC),
-                Heir::Helper => drop(self.syncer_called.notify_one()),
-            }
-        }
-        if let Some(heir) = passed_on.write {
-            let bearer = match heir {
-                Heir::Waiter(place) => Some(&state.pending[place].bearer),
-                Heir::Helper => state.write_helper.as_ref(),
-            };
-            let classes = state.pending.iter().map(|waiter| waiter.class);
-            bearer.into_iter().for_each(|bearer| state.writer.pass_to(bearer, classes.clone()));
-            match heir {
-                Heir::Waiter(place) => state.pending[place].signal(LEAD_WRITE),
-                Heir::Helper => drop(self.writer_called.notify_one()),
-            }
-        }
-    }
-
-    /// Syncs the log for everybody who awaits it, and on while it is wanted and nobody else is there to do it. On entry `syncing`
-    /// is held; on return it is not.
-    fn lead_sync(&self) {
-        while self.sync_once() {}
-    }
-
-    /// Whether `syncing` is still held, and another sync to be made.
-    fn sync_once(&self) -> bool {
-        let served = {
-            let mut state = self.state.lock();
-            state.roles.begin_sync();
-            let served = std::mem::take(&mut state.awaiting_sync);
-            let wanted_by = state.sync_wanted_by.take();
-            state.syncer.begin(served.iter().map(|waiter| waiter.class).chain(wanted_by));
-            served
-        };
-        let target = self.applied.load(Ordering::Acquire);
-        let written = self.batches_written.load(Ordering::Acquire);
-        crash_point!("commit-before-sync");
-        let started = Instant::now();
-        self.metrics.sync_began.store((started - self.made).as_nanos() as u64 | 1, Ordering::Relaxed);
-        if let Err(error) = self.db.flush_wal(true) {
-            machine::stop("syncing the log", &error);
-        }
-        self.batches_synced.fetch_max(written, Ordering::AcqRel);
-        crash_point!("commit-after-sync");
-        self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
-        self.metrics.sync_began.store(0, Ordering::Relaxed);
-        let (goes_on, loans) = {
-            let mut state = self.state.lock();
-            // Under the lock, as a truncation of the log is: what that took is not durable any more.
-            self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
-            let State { roles, pending, awaiting_sync, .. } = &mut *state;
-            let (goes_on, passed_on) = roles.synced(row(pending.iter()), row(awaiting_sync.iter()));
-            let loans = state.syncer.end();
-            self.pass_on(&mut state, passed_on);
-            if goes_on {
-                state.begin_syncing();
-            }
-            (goes_on, loans)
-        };
-        self.announce();
-        for waiter in served {
-            waiter.end(false);
-        }
-        self.tell_progress();
-        drop(loans);
-        goes_on
     }
 
     /// Sets the positions back after a truncation of the log. Nobody syncs a position that is gone: see [`Self::lead_sync`].

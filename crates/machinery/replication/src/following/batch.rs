@@ -17,27 +17,46 @@ pub(super) struct Batch {
     entries: Vec<(usize, Range<usize>)>,
 }
 
-impl Batch {
-    /// Reads replies that came one after the other; gives what the machine is to judge, and the cursor's id.
-    pub fn read(replies: Vec<RawDocumentBuf>, name: &str) -> Result<(Self, Judged, i64)> {
-        let (mut entries, mut optimes) = (Vec::new(), Vec::new());
-        let mut last = None;
-        for (index, reply) in replies.iter().enumerate() {
-            let read = Read::read(reply, name)?;
-            let begin = reply.as_bytes().as_ptr() as usize;
-            for (optime, entry) in &read.entries {
-                let at = entry.as_bytes().as_ptr() as usize - begin;
-                optimes.push(*optime);
-                entries.push((index, at..at + entry.as_bytes().len()));
-            }
-            last = Some((read.source, read.commit_point, read.cursor_id));
+/// Replies that came one after the other, taken as one batch.
+#[derive(Default)]
+pub(super) struct Gathering {
+    batch: Batch,
+    optimes: Vec<OpTime>,
+    /// What the source said of itself with the last of them, its commit point, and the cursor's id.
+    last: Option<(SourceState, OpTime, i64)>,
+    /// The bytes of all replies.
+    pub bytes: usize,
+    /// Whether one of the entries is urgent.
+    pub is_urgent: bool,
+}
+
+impl Gathering {
+    /// Takes one more reply, whose batch has this name.
+    pub fn take(&mut self, reply: RawDocumentBuf, name: &str) -> Result<()> {
+        let read = Read::read(&reply, name)?;
+        let begin = reply.as_bytes().as_ptr() as usize;
+        for (optime, entry) in &read.entries {
+            let at = entry.as_bytes().as_ptr() as usize - begin;
+            self.optimes.push(*optime);
+            self.batch.entries.push((self.batch.replies.len(), at..at + entry.as_bytes().len()));
         }
-        let nothing = SourceState { term: 0, last: OpTime::ZERO, oldest: OpTime::ZERO.timestamp };
-        let (source, commit_point, cursor_id) = last.unwrap_or((nothing, OpTime::ZERO, 0));
-        let judged = Judged { optimes, source, commit_point, is_open: cursor_id != 0 };
-        Ok((Self { replies, entries }, judged, cursor_id))
+        self.last = Some((read.source, read.commit_point, read.cursor_id));
+        self.is_urgent |= read.is_urgent;
+        self.bytes += reply.as_bytes().len();
+        self.batch.replies.push(reply);
+        Ok(())
     }
 
+    /// The batch, what the machine is to judge, and the cursor's id.
+    pub fn finish(self) -> (Batch, Judged, i64) {
+        let nothing = SourceState { term: 0, last: OpTime::ZERO, oldest: OpTime::ZERO.timestamp };
+        let (source, commit_point, cursor_id) = self.last.unwrap_or((nothing, OpTime::ZERO, 0));
+        let judged = Judged { optimes: self.optimes, source, commit_point, is_open: cursor_id != 0 };
+        (self.batch, judged, cursor_id)
+    }
+}
+
+impl Batch {
     /// The bytes of all replies.
     pub fn bytes(&self) -> usize {
         self.replies.iter().map(|reply| reply.as_bytes().len()).sum()
@@ -82,8 +101,12 @@ mod tests {
 
     #[test]
     fn places_go_on_from_one_reply_to_the_next() {
-        let (batch, judged, cursor) =
-            Batch::read(vec![reply(&[3, 4], 7), reply(&[], 7), reply(&[5], 0)], "nextBatch").unwrap();
+        let mut gathering = Gathering::default();
+        for reply in [reply(&[3, 4], 7), reply(&[], 7), reply(&[5], 0)] {
+            gathering.take(reply, "nextBatch").unwrap();
+        }
+        assert!(gathering.take(rawdoc! { "ok": 0.0 }, "nextBatch").is_err());
+        let (batch, judged, cursor) = gathering.finish();
         let seconds: Vec<u32> = judged.optimes.iter().map(|optime| optime.timestamp.seconds).collect();
         assert_eq!((seconds, judged.is_open, cursor), (vec![3, 4, 5], false, 0));
         let of = |places| -> Vec<u32> {
@@ -91,6 +114,5 @@ mod tests {
         };
         assert_eq!((of(0..3), of(1..2), of(2..9)), (vec![3, 4, 5], vec![4], vec![]));
         assert_eq!(batch.all(), batch.entries(0..3));
-        assert!(Batch::read(vec![rawdoc! { "ok": 0.0 }], "nextBatch").is_err());
     }
 }

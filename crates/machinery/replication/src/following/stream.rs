@@ -1,6 +1,6 @@
 //! The source's side of following: a stream of its log, and pages of it while the common entry is looked for.
 
-use super::batch::Batch;
+use super::batch::{Batch, Gathering};
 use crate::log_stream;
 use baton_consensus::SourceState;
 use baton_following::Batch as Judged;
@@ -32,7 +32,9 @@ impl Stream {
     /// Opens the cursor; gives what it begins with.
     pub fn open(&mut self, from: Timestamp, within: Duration) -> Result<(Batch, Judged)> {
         let first = log_stream::open(&mut self.connection, from, within).map_err(lost)?;
-        let (batch, judged, cursor_id) = Batch::read(vec![first], "firstBatch")?;
+        let mut gathering = Gathering::default();
+        gathering.take(first, "firstBatch")?;
+        let (batch, judged, cursor_id) = gathering.finish();
         self.cursor_id = cursor_id;
         self.goes_on = false;
         Ok((batch, judged))
@@ -46,18 +48,15 @@ impl Stream {
         }
         let ended = || Error::new(ErrorCode::HostUnreachable, "the source ended the stream");
         let reply = log_stream::next(&mut self.connection, within).map_err(lost)?.ok_or_else(ended)?;
-        let mut bytes = reply.as_bytes().len();
-        let mut is_urgent = log_stream::is_urgent(&reply, "nextBatch");
-        let mut replies = vec![reply];
-        while bytes < TOGETHER_BYTES_MAX
-            && !is_urgent
+        let mut gathering = Gathering::default();
+        gathering.take(reply, "nextBatch")?;
+        while gathering.bytes < TOGETHER_BYTES_MAX
+            && !gathering.is_urgent
             && let Some(reply) = log_stream::next_if_there(&mut self.connection).map_err(lost)?
         {
-            bytes += reply.as_bytes().len();
-            is_urgent = log_stream::is_urgent(&reply, "nextBatch");
-            replies.push(reply);
+            gathering.take(reply, "nextBatch")?;
         }
-        let (batch, judged, cursor_id) = Batch::read(replies, "nextBatch")?;
+        let (batch, judged, cursor_id) = gathering.finish();
         self.cursor_id = cursor_id;
         Ok((batch, judged))
     }

@@ -25,14 +25,47 @@ pub(super) struct Checker {
     processors: usize,
     alike: bool,
     waiting: BTreeMap<Ticket, (Moment, Arrival)>,
-    /// By class: low, normal, high.
-    present: [usize; 3],
-    computing: [usize; 3],
+    present: Counts,
+    computing: Counts,
+}
+
+/// How many there are of each class.
+#[derive(Debug, Default)]
+struct Counts(BTreeMap<Class, usize>);
+
+impl Counts {
+    fn add(&mut self, class: Class) {
+        *self.0.entry(class).or_default() += 1;
+    }
+
+    fn take(&mut self, class: Class) {
+        *self.0.get_mut(&class).expect("one of it is there") -= 1;
+    }
+
+    fn all(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    /// Of this class and those above it.
+    fn from(&self, class: Class) -> usize {
+        self.0.range(class..).map(|(_, count)| count).sum()
+    }
+
+    fn above(&self, class: Class) -> usize {
+        self.from(class) - self.0.get(&class).copied().unwrap_or_default()
+    }
 }
 
 impl Checker {
     pub fn new(settings: Settings, processors: usize, alike: bool) -> Self {
-        Self { settings, processors, alike, waiting: BTreeMap::new(), present: [0; 3], computing: [0; 3] }
+        Self {
+            settings,
+            processors,
+            alike,
+            waiting: BTreeMap::new(),
+            present: Counts::default(),
+            computing: Counts::default(),
+        }
     }
 
     pub fn arrived(&mut self, now: Moment, arrival: &Arrival) {
@@ -44,17 +77,17 @@ impl Checker {
     }
 
     pub fn paused(&mut self, class: Class) {
-        self.computing[class.rank()] -= 1;
+        self.computing.take(class);
     }
 
     pub fn resumed(&mut self, class: Class) {
-        self.computing[class.rank()] += 1;
+        self.computing.add(class);
     }
 
     pub fn left(&mut self, class: Class, paused: bool) {
-        self.present[class.rank()] -= 1;
+        self.present.take(class);
         if !paused {
-            self.computing[class.rank()] -= 1;
+            self.computing.take(class);
         }
     }
 
@@ -73,8 +106,7 @@ impl Checker {
             }
             Effect::Refuse { why: Refusal::Overload, .. } => {
                 let is_last_of_lowest = self.waiting.values().all(|(_, other)| {
-                    other.class.rank() > arrival.class.rank()
-                        || (other.class == arrival.class && other.ticket < arrival.ticket)
+                    other.class > arrival.class || (other.class == arrival.class && other.ticket < arrival.ticket)
                 });
                 // The one that it made room for is among them.
                 let is_crowded = self.waiting.len() >= WAITING_MAX && (is_last_of_lowest || self.made_room(&arrival));
@@ -91,8 +123,8 @@ impl Checker {
                 } else if self.is_overloaded_for(arrival.class) {
                     return Err((SHED, format!("{effect:?} at {now:?}, computing {:?}", self.computing)));
                 }
-                self.present[serves_as.rank()] += 1;
-                self.computing[serves_as.rank()] += 1;
+                self.present.add(serves_as);
+                self.computing.add(serves_as);
             }
         }
         Ok(())
@@ -100,15 +132,16 @@ impl Checker {
 
     fn is_overloaded_for(&self, class: Class) -> bool {
         let bound = self.settings.shed_above.of(class).filter(|_| self.settings.mode.has_door());
-        bound.is_some_and(|bound| self.computing.iter().sum::<usize>() >= bound as usize * self.processors)
+        bound.is_some_and(|bound| self.computing.all() >= bound as usize * self.processors)
     }
 
     /// Whether it was the last of the lowest class but for the one that has just come, of a higher one.
     fn made_room(&self, shed: &Arrival) -> bool {
         let newest = self.waiting.last_key_value().map(|(ticket, _)| *ticket);
-        self.waiting.values().filter(|(_, other)| Some(other.ticket) != newest).all(|(_, other)| {
-            other.class.rank() > shed.class.rank() || (other.class == shed.class && other.ticket < shed.ticket)
-        })
+        self.waiting
+            .values()
+            .filter(|(_, other)| Some(other.ticket) != newest)
+            .all(|(_, other)| other.class > shed.class || (other.class == shed.class && other.ticket < shed.ticket))
     }
 
     fn judge_order(
@@ -119,24 +152,24 @@ impl Checker {
         effect: &Effect,
         door: &Admission,
     ) -> Result<(), Broken> {
-        let of = begins.class.rank();
+        let of = begins.class;
         let told = |property| Err((property, format!("{effect:?} at {now:?}, computing {:?}", self.computing)));
         let has_weights = self.settings.weights.is_some();
         match self.settings.mode {
             Mode::Off | Mode::Nice => return Ok(()),
             Mode::Checkpoint | Mode::Both => {
-                if self.present[of + 1..].iter().any(|count| *count > 0) {
+                if self.present.above(of) > 0 {
                     return told(CHECKPOINT);
                 }
             }
             Mode::Full => {
-                let counted = if has_weights { &self.computing[..] } else { &self.computing[of..] };
-                if counted.iter().sum::<usize>() >= door.counts().limit {
+                let counted = if has_weights { self.computing.all() } else { self.computing.from(of) };
+                if counted >= door.counts().limit {
                     return told(ROOM);
                 }
             }
         }
-        let higher = self.waiting.values().find(|(_, other)| other.class.rank() > of);
+        let higher = self.waiting.values().find(|(_, other)| other.class > of);
         if higher.is_some() && !(has_weights && self.settings.mode == Mode::Full) {
             return told(ORDER);
         }
@@ -174,12 +207,12 @@ impl Checker {
             if self.deadline_of(*since, arrival).is_none() && now > *since + longest {
                 return Err((WORST_WAIT, format!("{arrival:?} since {since:?}, at {now:?}")));
             }
-            let of = arrival.class.rank();
+            let of = arrival.class;
             let has_room = match self.settings.mode {
                 Mode::Off | Mode::Nice => true,
-                Mode::Checkpoint | Mode::Both => self.present[of + 1..].iter().all(|count| *count == 0),
-                Mode::Full if self.settings.weights.is_some() => self.computing.iter().sum::<usize>() < limit,
-                Mode::Full => self.computing[of..].iter().sum::<usize>() < limit,
+                Mode::Checkpoint | Mode::Both => self.present.above(of) == 0,
+                Mode::Full if self.settings.weights.is_some() => self.computing.all() < limit,
+                Mode::Full => self.computing.from(of) < limit,
             };
             if has_room {
                 return Err((WORK, format!("{arrival:?} at {now:?}, computing {:?} of {limit}", self.computing)));

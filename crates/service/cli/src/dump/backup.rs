@@ -123,7 +123,8 @@ fn announce(connection: &mut Connection, uri: &Uri, host: &str, out: &Path) -> R
     // What is little is read before anybody feels it, and waits for nothing. Nothing at all would say that nobody knows how much it is.
     let size = connection.ask("admin", doc! { "listDatabases": 1 })?.get("totalSize").map(|bytes| whole(bytes).max(1));
     let request = Request { kind: "backup".into(), name, expected_bytes: size, expected_secs: None };
-    let reply = Asking { program: "baton backup", uri, host, request: &request }.ask(connection, None)?;
+    let asking = Asking { program: "baton backup", uri: uri.clone(), host: host.to_owned(), request };
+    let reply = asking.ask(connection, None)?;
     if reply.get("code").and_then(Bson::as_i32) == COMMAND_NOT_FOUND {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Hangup};
 use crate::topology;
 use crate::uri::Uri;
 use bson::{Bson, Document};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;
 
 /// How often it is looked what the task waits for.
@@ -25,18 +25,19 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const SILENCES_MAX: u32 = 3;
 
 /// Who asks whom for what.
-pub struct Asking<'a> {
+#[derive(Clone)]
+pub struct Asking {
     /// `baton task`, say.
-    pub program: &'a str,
+    pub program: &'static str,
     /// By this the member is reached once more.
-    pub uri: &'a Uri,
+    pub uri: Uri,
     /// The member.
-    pub host: &'a str,
+    pub host: String,
     /// The task.
-    pub request: &'a Request,
+    pub request: Request,
 }
 
-impl Asking<'_> {
+impl Asking {
     /// Asks by this connection, and waits for as long as the task does, or `wait_max`. The member's answer, whether it says yes or no.
     ///
     /// # Errors
@@ -45,13 +46,13 @@ impl Asking<'_> {
         connection.wait_for_answers(None)?;
         let hangup = connection.hangup()?;
         let (over, is_over) = channel();
-        let answer = std::thread::scope(|scope| {
-            scope.spawn(move || self.watch(&is_over, &hangup));
-            let answer = connection.ask("admin", self.request.command(wait_max));
-            // There is nobody to tell where the one beside has given up.
-            let _ = over.send(());
-            answer
-        })?;
+        let asking = self.clone();
+        // Nobody waits for it: it may be waiting for a connection that the member does not answer on.
+        std::thread::spawn(move || asking.watch(&is_over, &hangup));
+        let answer = connection.ask("admin", self.request.command(wait_max));
+        // There is nobody to tell where the one beside has given up.
+        let _ = over.send(());
+        let answer = answer?;
         connection.wait_for_answers(self.uri.answer_time())?;
         Ok(answer)
     }
@@ -59,7 +60,11 @@ impl Asking<'_> {
     fn watch(&self, is_over: &Receiver<()>, hangup: &Hangup) {
         let (mut beside, mut told, mut silences) = (None, String::new(), 0);
         while is_over.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            match self.look(&mut beside) {
+            let looked = self.look(&mut beside);
+            if is_over.try_recv() != Err(TryRecvError::Empty) {
+                return;
+            }
+            match looked {
                 Ok(why) => {
                     silences = 0;
                     if let Some(why) = why.filter(|why| *why != told) {
@@ -82,7 +87,7 @@ impl Asking<'_> {
     fn look(&self, beside: &mut Option<Connection>) -> Result<Option<String>, String> {
         let connection = match beside {
             Some(connection) => connection,
-            None => beside.insert(topology::open(self.host, self.uri, self.program)?.0),
+            None => beside.insert(topology::open(&self.host, &self.uri, self.program)?.0),
         };
         let status = connection.ask("admin", bson::doc! { "serverStatus": 1 })?;
         let waiting = status.get_document("tasks").and_then(|tasks| tasks.get_array("waiting")).ok();

@@ -255,7 +255,7 @@ fn begin(uri: &Uri, request: &Request, wait_max: Option<Duration>) -> Result<Beg
     loop {
         let (mut connection, host, _) = topology::connect(uri, Wanted::Reads, "baton task")?;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let asking = Asking { program: "baton task", uri, host: &host, request };
+        let asking = Asking { program: "baton task", uri: uri.clone(), host: host.clone(), request: request.clone() };
         match asking.ask(&mut connection, left) {
             Ok(answer) if answer.get_f64("ok").is_ok_and(|ok| ok == 1.0) => {
                 return Ok(Begun { connection, host, answer });

@@ -85,7 +85,7 @@ struct Rest {
 }
 
 impl Leaving {
-    pub(super) fn new(call: Call<'_>, left: Left) -> Box<Self> {
+    pub(super) fn new(mut call: Call<'_>, left: Left) -> Box<Self> {
         let (concern, retryable) = (call.write_concern(), call.is_retryable());
         call.operation.leave_thread();
         let rest = Rest {

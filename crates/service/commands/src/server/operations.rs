@@ -229,6 +229,8 @@ pub struct Operation {
     idle_us: AtomicU64,
     /// That it was let in, if it was counted; given back with its end.
     pass: Option<Pass>,
+    /// Whether the thread that serves the slot serves it: not after it has left that, whose record is then the next one's.
+    is_on_thread: bool,
 }
 
 impl Operation {
@@ -250,9 +252,13 @@ impl Operation {
     }
 
     /// Its thread goes on without it; others end it.
-    pub(crate) fn leave_thread(&self) {
+    pub(crate) fn leave_thread(&mut self) {
         self.pass.iter().for_each(Pass::leave_thread);
-        if self.class == Class::Low {
+        self.give_thread_back();
+    }
+
+    fn give_thread_back(&mut self) {
+        if self.class == Class::Low && std::mem::replace(&mut self.is_on_thread, false) {
             drop(self.slot.take_thread());
         }
     }
@@ -347,13 +353,16 @@ impl Drop for Operation {
     fn drop(&mut self) {
         {
             let _running = self.slot.running.lock();
-            self.slot.id.store(0, Ordering::Relaxed);
-            self.slot.interrupt.store(0, Ordering::Relaxed);
+            // What has left its thread may find another one in its place.
+            if self.slot.id.load(Ordering::Relaxed) == self.id {
+                self.slot.id.store(0, Ordering::Relaxed);
+                self.slot.interrupt.store(0, Ordering::Relaxed);
+            }
         }
         if self.class == Class::Low {
             self.slot.low.fetch_sub(1, Ordering::Relaxed);
-            drop(self.slot.take_thread());
         }
+        self.give_thread_back();
     }
 }
 
@@ -462,6 +471,7 @@ impl Operations {
             deadline,
             idle_us: AtomicU64::new(0),
             pass: None,
+            is_on_thread: true,
         }
     }
 
@@ -555,6 +565,22 @@ mod tests {
         let guard = operations.register("conn1");
         let operation = operations.begin(guard.slot(), &begin(Some(Duration::ZERO)));
         assert_eq!(operation.check_interrupt().unwrap_err().code, ErrorCode::MaxTimeMSExpired);
+    }
+
+    #[test]
+    fn what_has_left_its_thread_takes_nothing_from_the_next_one_in_its_place() {
+        let operations = Arc::new(Operations::default());
+        let guard = operations.register("conn1");
+        let low = || Begin { class: Class::Low, ..begin(None) };
+        let mut first = operations.begin(guard.slot(), &low());
+        first.leave_thread();
+        assert!(guard.slot().running.lock().thread.is_none());
+        let second = operations.begin(guard.slot(), &low());
+        drop(first);
+        assert!(guard.slot().running.lock().thread.is_some());
+        assert_eq!(guard.slot().state().unwrap().id, second.id);
+        drop(second);
+        assert!(guard.slot().running.lock().thread.is_none() && guard.slot().state().is_none());
     }
 
     #[test]
