@@ -21,6 +21,7 @@ MODES = (("off", "chaining off", "s--"), ("on", "chaining on", "o-"))
 def draw(name, reports, folder):
     """Draws what belongs to one experiment's report."""
     report = json.loads((reports / f"{name}.json").read_text())
+    folder.mkdir(parents=True, exist_ok=True)
     for file, axes in _PICTURES[name.partition("-")[0]](report):
         axes.grid(alpha=0.3)
         axes.figure.savefig(folder / file, metadata={"Date": None}, bbox_inches="tight")

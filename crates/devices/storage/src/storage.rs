@@ -281,6 +281,16 @@ impl Storage {
         self.commit.close_to_writes();
     }
 
+    /// As [`Self::close_to_writes`], but writes that wait already fail only with [`Self::refuse_kept`].
+    pub fn close_and_keep(&self) {
+        self.commit.close_and_keep();
+    }
+
+    /// Lets the writes fail that [`Self::close_and_keep`] has kept waiting.
+    pub fn refuse_kept(&self) {
+        self.commit.refuse_kept();
+    }
+
     /// Names who is told whenever the durable position advances; see [`CommitQueue::on_progress`].
     pub fn on_progress(&self, listener: ProgressListener) {
         self.commit.on_progress(listener);

@@ -190,3 +190,36 @@ fn a_change_of_the_catalog_that_comes_while_writes_are_blocked_waits_without_its
     waiting.into_iter().for_each(|thread| thread.join().expect("done"));
     assert_eq!(storage.catalog().database("test").count(), 4);
 }
+
+/// Who hands leadership over tells the writes that wait only when it is known who leads; or it leads again.
+#[test]
+fn a_write_that_waited_when_the_gate_closed_may_be_kept_waiting_and_one_that_comes_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = open(folder.path());
+    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
+    for (id, leads_again) in [(1, false), (2, true)] {
+        let last = storage.block_writes();
+        let (done, outcome) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn({
+            let (storage, c) = (Arc::clone(&storage), Arc::clone(&c));
+            move || done.send(insert(&storage, &c, &rawdoc! { "_id": id })).expect("awaited")
+        });
+        assert!(outcome.recv_timeout(Duration::from_millis(100)).is_err(), "it waits");
+        storage.close_and_keep();
+        assert_eq!(storage.queue().write_gate(), WriteGate::Closed);
+        assert!(outcome.recv_timeout(Duration::from_millis(100)).is_err(), "it has not been told");
+        let comes = insert(&storage, &c, &rawdoc! { "_id": 9 }).expect_err("refused at once");
+        assert_eq!(comes.code, ErrorCode::NotWritablePrimary);
+        assert_eq!(storage.last_entry(), last);
+        if leads_again {
+            storage.open_to_writes(2);
+            assert!(outcome.recv().expect("an answer").expect("inserted") > last);
+        } else {
+            storage.refuse_kept();
+            assert_eq!(outcome.recv().expect("an answer").expect_err("told").code, ErrorCode::NotWritablePrimary);
+            storage.open_to_writes(1);
+        }
+        waiting.join().expect("done");
+    }
+    assert_eq!(documents(&storage, "c").len(), 1);
+}

@@ -2,9 +2,11 @@
 //! because it is told to or because it is to do something heavy.
 //!
 //! So many clients insert with `w: "majority"` one after the other. They learn who is primary as official drivers do, and write
-//! again when a write fails. The gap is the longest time without an acknowledgement to any of them around the event; beside it
-//! stands the longest time that one and the same client went without. Of a primary that moves by itself it is also told what its
-//! successor serves in its first ten seconds, of the five before. Every acknowledged insert is looked for at the end.
+//! again when a write fails. Told is the longest time without an acknowledgement to any of them around the event, the longest time that one
+//! and the same client went without, and the time from the old primary's last acknowledgement to its successor's first. A primary that
+//! moves by itself may wait for seconds before it does, and disks pause: so of it the last of these is the gap, and beside the first stands
+//! the same of five quiet seconds just before. Of that one it is also told what its successor serves in its first ten seconds, of those five.
+//! Every acknowledged insert is looked for at the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 use bson::doc;
 use serde_json::json;
 
-use crate::client::{Discovery, Wire};
+use crate::client::{Discovery, Wire, is_of_no_primary};
 use crate::local_set::LocalSet;
 use crate::member::PlaceArgs;
 use crate::target::Target;
@@ -67,6 +69,14 @@ impl Event {
             Self::Task => 0.015,
         }
     }
+
+    /// What is bounded.
+    fn gap(self, gap: &Gap) -> f64 {
+        match self {
+            Self::Kill | Self::Handoff | Self::Silence => gap.of_all,
+            Self::Task => gap.between,
+        }
+    }
 }
 
 /// Time for the set to be level again between two events.
@@ -81,6 +91,10 @@ struct Gap {
     of_all: f64,
     /// To the client that went longest without one.
     of_one: f64,
+    /// From the old primary's last to the new one's first.
+    between: f64,
+    /// To any client in the five quiet seconds before it, if that was looked at.
+    quiet: Option<f64>,
     /// Acknowledgements a second of the ten seconds after it, of those of the five before it, if that was looked at.
     served: Option<f64>,
 }
@@ -101,12 +115,28 @@ struct Load {
     longest_of_one: AtomicU64,
     /// Acknowledgements.
     count: AtomicU64,
+    /// By member.
+    of_members: Vec<OfMember>,
+}
+
+/// When a member acknowledged, in nanoseconds since `begun`.
+struct OfMember {
+    last: AtomicU64,
+    /// Since this was set to the highest number.
+    first: AtomicU64,
+}
+
+impl OfMember {
+    fn new() -> Self {
+        Self { last: AtomicU64::new(0), first: AtomicU64::new(u64::MAX) }
+    }
 }
 
 impl Load {
     fn of(addresses: Vec<String>) -> Self {
         Self {
             discovery: Discovery::of(&addresses),
+            of_members: addresses.iter().map(|_| OfMember::new()).collect(),
             addresses,
             begun: Instant::now(),
             stopping: AtomicBool::new(false),
@@ -122,9 +152,25 @@ impl Load {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    /// A client whose last acknowledgement came at `before` has another one, and returns when.
-    fn acknowledged(&self, before: Option<u64>) -> u64 {
+    /// Looks for the longest time, and for every member's first acknowledgement, from now on.
+    fn begin_looking(&self) {
+        self.longest.store(0, Ordering::SeqCst);
+        self.longest_of_one.store(0, Ordering::SeqCst);
+        self.of_members.iter().for_each(|member| member.first.store(u64::MAX, Ordering::SeqCst));
+    }
+
+    /// From this member's last acknowledgement to the first of another one.
+    fn gap_after(&self, old: usize) -> Duration {
+        let others = self.of_members.iter().enumerate().filter(|(index, _)| *index != old);
+        let first = others.map(|(_, member)| member.first.load(Ordering::SeqCst)).min().unwrap_or_default();
+        Duration::from_nanos(first.saturating_sub(self.of_members[old].last.load(Ordering::SeqCst)))
+    }
+
+    /// A client whose last acknowledgement came at `before` has another one, of member `at`, and returns when.
+    fn acknowledged(&self, at: usize, before: Option<u64>) -> u64 {
         let now = self.now();
+        self.of_members[at].last.fetch_max(now, Ordering::SeqCst);
+        self.of_members[at].first.fetch_min(now, Ordering::SeqCst);
         self.count.fetch_add(1, Ordering::Relaxed);
         let last = self.last_ack.fetch_max(now, Ordering::SeqCst);
         self.longest.fetch_max(now.saturating_sub(last), Ordering::SeqCst);
@@ -151,7 +197,7 @@ impl Load {
             };
             match connected {
                 Ok(wire) => {
-                    wires[at] = self.write(wire, &mut acknowledged, &mut last);
+                    wires[at] = self.write(at, wire, &mut acknowledged, &mut last);
                     if wires[at].is_none() {
                         self.discovery.failed(at);
                     }
@@ -163,8 +209,8 @@ impl Load {
         acknowledged
     }
 
-    /// Writes until a write fails; gives the connection back, if it still can be used.
-    fn write(&self, mut wire: Wire, acknowledged: &mut Vec<u64>, last: &mut Option<u64>) -> Option<Wire> {
+    /// Writes to this member until a write fails; gives the connection back, if it still can be used.
+    fn write(&self, at: usize, mut wire: Wire, acknowledged: &mut Vec<u64>, last: &mut Option<u64>) -> Option<Wire> {
         // A member that is silent holds nobody up for ever.
         wire.be_patient(Duration::from_secs(2)).ok()?;
         while !self.stopping.load(Ordering::SeqCst) {
@@ -178,9 +224,13 @@ impl Load {
                 && !reply.contains_key("writeErrors")
                 && !reply.contains_key("writeConcernError");
             if !is_done {
+                // As drivers do, it does not ask there again before the member says anew that it is primary.
+                if is_of_no_primary(&reply) {
+                    self.discovery.failed(at);
+                }
                 break;
             }
-            *last = Some(self.acknowledged(*last));
+            *last = Some(self.acknowledged(at, *last));
             acknowledged.push(id);
         }
         Some(wire)
@@ -199,22 +249,31 @@ pub fn run(args: &FailoverArgs) -> Result<(), Failure> {
     for event in &args.events {
         let scratch = args.place.fresh(&format!("failover-{event}"))?;
         let mut gaps = measure(args, *event, scratch.path())?;
-        for (whose, of) in [("any client", (|gap| gap.of_all) as fn(&Gap) -> f64), ("one client", |gap| gap.of_one)] {
+        let figures = [
+            ("no majority write of any client", (|gap| gap.of_all) as fn(&Gap) -> f64),
+            ("no majority write of one client", |gap| gap.of_one),
+            ("from the old primary's last acknowledgement to the new one's first", |gap| gap.between),
+            ("in five quiet seconds before, no majority write of any client", |gap| gap.quiet.unwrap_or(f64::NAN)),
+        ];
+        for (what, of) in figures {
+            if gaps.iter().any(|gap| of(gap).is_nan()) {
+                continue;
+            }
             gaps.sort_by(|a, b| of(a).total_cmp(&of(b)));
             let at = |quantile| of(quantile_of(&gaps, quantile));
             text += &format!(
-                "{event}: {} times, no majority write of {whose} for {:.4} s (median), {:.4} s (p95), {:.4} s (longest)\n",
+                "{event}: {} times, {what} for {:.4} s (median), {:.4} s (p95), {:.4} s (longest)\n",
                 gaps.len(),
                 at(0.5),
                 at(0.95),
                 at(1.0)
             );
         }
-        gaps.sort_by(|a, b| a.of_all.total_cmp(&b.of_all));
+        gaps.sort_by(|a, b| event.gap(a).total_cmp(&event.gap(b)));
         targets.push(Target {
             demand: format!("seconds without a majority write, {event}, p95"),
             place: format!("3 members, {} clients, {} times", args.clients, args.times),
-            figure: quantile_of(&gaps, 0.95).of_all,
+            figure: event.gap(quantile_of(&gaps, 0.95)),
             bound: event.bound_secs(),
             at_least: false,
         });
@@ -234,7 +293,9 @@ pub fn run(args: &FailoverArgs) -> Result<(), Failure> {
                 at_least: true,
             });
         }
-        let shown = gaps.iter().map(|gap| json!({ "ofAll": gap.of_all, "ofOne": gap.of_one, "served": gap.served }));
+        let shown = gaps.iter().map(|gap| {
+            json!({ "ofAll": gap.of_all, "ofOne": gap.of_one, "between": gap.between, "quiet": gap.quiet, "served": gap.served })
+        });
         let shown: Vec<_> = shown.collect();
         report.insert(event.to_string(), json!(shown));
     }
@@ -260,7 +321,13 @@ fn measure(args: &FailoverArgs, event: Event, directory: &std::path::Path) -> Re
         let clients: Vec<_> = (0..args.clients).map(|_| scope.spawn(|| load.client())).collect();
         let gaps = (0..args.times).map(|time| {
             let gap = one(&mut set, &load, event)?;
-            eprintln!("{event} {}: {:.4} s, one client {:.4} s", time + 1, gap.of_all, gap.of_one);
+            eprintln!(
+                "{event} {}: {:.4} s, one client {:.4} s, between primaries {:.4} s",
+                time + 1,
+                gap.of_all,
+                gap.of_one,
+                gap.between
+            );
             Ok(gap)
         });
         let gaps: Result<Vec<Gap>, Failure> = gaps.collect();
@@ -303,9 +370,11 @@ fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<Gap, Failure> {
     }
     std::thread::sleep(REST);
     let primary = set.primary()?;
+    load.begin_looking();
     let before = (event == Event::Task).then(|| load.rate(5));
-    load.longest.store(0, Ordering::SeqCst);
-    load.longest_of_one.store(0, Ordering::SeqCst);
+    let secs = |nanos: &AtomicU64| nanos.load(Ordering::SeqCst) as f64 / 1e9;
+    let quiet = before.is_some().then(|| secs(&load.longest));
+    load.begin_looking();
     // A task ends with the connection that it was begun on.
     let mut owner = None;
     match event {
@@ -352,10 +421,9 @@ fn one(set: &mut LocalSet, load: &Load, event: Event) -> Result<Gap, Failure> {
         std::thread::sleep(Duration::from_micros(200));
     }
     std::thread::sleep(REST);
-    let secs = |nanos: &AtomicU64| nanos.load(Ordering::SeqCst) as f64 / 1e9;
     let (of_all, of_one) = (secs(&load.longest), secs(&load.longest_of_one));
     let served = before.map(|before| load.rate(10) / before);
-    let gap = Gap { of_all, of_one, served };
+    let gap = Gap { of_all, of_one, between: load.gap_after(primary).as_secs_f64(), quiet, served };
     drop(owner);
     match event {
         Event::Kill => set.restart(primary)?,

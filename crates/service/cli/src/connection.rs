@@ -145,9 +145,27 @@ impl Connection {
     pub fn ask_raw(
         &mut self,
         database: &str,
-        mut command: Document,
+        command: Document,
         sequence: Option<(&str, &[RawDocumentBuf])>,
     ) -> Result<&RawDocument, String> {
+        self.send(database, command, sequence)?;
+        let mut received = std::mem::take(&mut self.received);
+        self.read_message(&mut received)?;
+        self.received = received;
+        read_reply(&self.received)
+    }
+
+    /// The first half of [`Self::ask_raw`]: the member works while the caller does something else. Nothing else may be asked before
+    /// [`Self::receive`] has given the answer.
+    ///
+    /// # Errors
+    /// If the member could not be asked.
+    pub fn send(
+        &mut self,
+        database: &str,
+        mut command: Document,
+        sequence: Option<(&str, &[RawDocumentBuf])>,
+    ) -> Result<(), String> {
         command.insert("$db", database);
         if let Some(mode) = &self.read_mode {
             command.insert("$readPreference", doc! { "mode": mode });
@@ -158,23 +176,38 @@ impl Connection {
         let sequence = sequence.map(|(name, _)| (name, &mut documents as &mut dyn Iterator<Item = &RawDocument>));
         encode_command(&mut message, self.next_id, Flags::default(), &body, sequence);
         self.next_id = self.next_id.wrapping_add(1);
-        self.received = self.exchange(&message).map_err(|e| format!("no answer: {e}"))?;
-        let reply = decode_reply(&self.received).map_err(|_| "the answer is not MongoDB's protocol".to_owned())?;
-        Ok(reply.body)
+        self.stream.write_all(&message).map_err(no_answer)
     }
 
-    fn exchange(&mut self, message: &[u8]) -> std::io::Result<Vec<u8>> {
-        self.stream.write_all(message)?;
-        let mut reply = vec![0; HEADER_BYTES];
-        self.stream.read_exact(&mut reply)?;
-        let length = Header::read(&reply).and_then(|h| usize::try_from(h.message_length).ok()).unwrap_or(0);
-        if !(HEADER_BYTES..=MESSAGE_SIZE_MAX_BYTES).contains(&length) {
-            return Err(std::io::Error::other("the answer has an impossible length"));
-        }
-        reply.resize(length, 0);
-        self.stream.read_exact(&mut reply[HEADER_BYTES..])?;
-        Ok(reply)
+    /// The answer to what was sent last, in `buffer`.
+    ///
+    /// # Errors
+    /// If there was none.
+    pub fn receive<'b>(&mut self, buffer: &'b mut Vec<u8>) -> Result<&'b RawDocument, String> {
+        self.read_message(buffer)?;
+        read_reply(buffer)
     }
+
+    /// Reads a message in place of what was in the buffer.
+    fn read_message(&mut self, buffer: &mut Vec<u8>) -> Result<(), String> {
+        // What is longer than the last one alone has to be cleared beforehand.
+        buffer.resize(buffer.len().max(HEADER_BYTES), 0);
+        self.stream.read_exact(&mut buffer[..HEADER_BYTES]).map_err(no_answer)?;
+        let length = Header::read(buffer).and_then(|h| usize::try_from(h.message_length).ok()).unwrap_or(0);
+        if !(HEADER_BYTES..=MESSAGE_SIZE_MAX_BYTES).contains(&length) {
+            return Err("no answer: it has an impossible length".to_owned());
+        }
+        buffer.resize(length, 0);
+        self.stream.read_exact(&mut buffer[HEADER_BYTES..]).map_err(no_answer)
+    }
+}
+
+fn no_answer(error: std::io::Error) -> String {
+    format!("no answer: {error}")
+}
+
+fn read_reply(message: &[u8]) -> Result<&RawDocument, String> {
+    decode_reply(message).map(|reply| reply.body).map_err(|_| "the answer is not MongoDB's protocol".to_owned())
 }
 
 /// To the first address of a host that takes the connection.

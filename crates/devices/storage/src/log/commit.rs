@@ -75,6 +75,8 @@ pub enum Durability {
 
 struct State {
     gate: WriteGate,
+    /// Those who have waited at the gate are not told yet that it is closed.
+    keeps_refused: bool,
     pending: VecDeque<Arc<Waiter>>,
     /// Applied, and waiting for a sync that has not begun.
     awaiting_sync: Vec<Arc<Waiter>>,
@@ -167,6 +169,7 @@ impl CommitQueue {
         let term = last.term.max(1);
         let state = State {
             gate: WriteGate::Open { term },
+            keeps_refused: false,
             pending: VecDeque::new(),
             awaiting_sync: Vec::new(),
             roles: Roles::default(),

@@ -6,7 +6,7 @@
 //!   that begins a set's log is of no term.)
 //! - Whoever waits for the set to acknowledge a write is told when this member is primary no more.
 //! - Drivers are told that it is primary no more before the first write is refused for that reason: whoever asks anew who leads,
-//!   because of the refusal, is not sent here again.
+//!   because of the refusal, is not sent here again. Those that waited when it handed over are refused once it is known who leads.
 
 use super::{Asker, Driver, Letter, facts};
 use crate::acknowledgements::stepped_down;
@@ -15,7 +15,8 @@ use crate::leadership::Moves;
 use crate::probe::configuration_of;
 use crate::self_host;
 use baton_consensus::{
-    Configuration, DataState, Effect, ElectionReason, Input, LastVote, MemberId, Request, RequestKind, Response,
+    Configuration, DataState, Effect, ElectionReason, Input, LastVote, MemberId, Request, RequestKind, ResignReason,
+    Response,
 };
 use baton_types::{Namespace, OpTime, Result, Term, must_not_unwind};
 use bson::rawdoc;
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How long any other answer than a heartbeat's is waited for, at most.
 const OTHERS_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+/// How long writes that a primary which hands over has kept waiting may not know that they are refused.
+const KEPT_MAX: Duration = Duration::from_millis(100);
 
 /// Whether carrying an effect out waits for storage, for the follower, or for a thread to begin.
 pub(super) fn waits(effect: &Effect) -> bool {
@@ -128,7 +131,7 @@ impl Driver {
                 self.shared.figures.resigned(reason);
                 tracing::info!(target: "REPL", id = 21809, reason = ?reason, "Stepping down from primary");
                 self.show_topology();
-                self.storage.close_to_writes();
+                self.close_to_writes(reason);
                 self.shared.waiters.fail_all(&stepped_down());
                 self.shared.acknowledgements.fail_all(&stepped_down());
                 Some(Input::Log(self.position()))
@@ -202,7 +205,7 @@ impl Driver {
     }
 
     /// Has the rest of the member, drivers and the log see what has changed.
-    fn show_topology(&self) {
+    fn show_topology(&mut self) {
         let view = Arc::new(self.consensus.view());
         let before = self.shared.view.swap(Arc::clone(&view));
         match (before.is_too_stale, view.is_too_stale) {
@@ -222,6 +225,9 @@ impl Driver {
             self.shared.leadership.ended(&heard, primary, view.me);
         }
         (self.on_topology)(&view);
+        if primary.is_some() {
+            self.refuse_kept();
+        }
     }
 
     /// On a thread of its own, since the host may not answer.
@@ -300,6 +306,25 @@ impl Driver {
         }
         tracing::info!(target: "REPL", id = 21331, term, "Transition to primary complete; database writes are now permitted");
         Input::TermBegun(term)
+    }
+
+    /// Who handed over keeps the writes that wait until it is known who leads: their clients would only ask in vain, and take the
+    /// processors from those who elect.
+    fn close_to_writes(&mut self, reason: ResignReason) {
+        match reason {
+            ResignReason::Request => {
+                self.storage.close_and_keep();
+                self.keeps_refused_until = Some(Instant::now() + KEPT_MAX);
+            }
+            _ => self.storage.close_to_writes(),
+        }
+    }
+
+    /// The writes that wait since this member resigned are refused now, if there are any.
+    pub(super) fn refuse_kept(&mut self) {
+        if self.keeps_refused_until.take().is_some() {
+            self.storage.refuse_kept();
+        }
     }
 
     fn count_vote(&self, vote: LastVote) {

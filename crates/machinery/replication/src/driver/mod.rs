@@ -134,6 +134,8 @@ pub(crate) struct Driver {
     /// The step-down that is under way, as `handoffs` will keep it.
     handing_over: Option<Attempt>,
     shared: Shared,
+    /// Until when the writes that waited when this member handed over are not told that they are refused.
+    keeps_refused_until: Option<Instant>,
     writing_configuration: Option<JoinHandle<()>>,
     reconfiguring: Asker,
     standing: Asker,
@@ -194,10 +196,12 @@ impl Worker for Driver {
         // A member that is alone has no deadline.
         let by_machine = self.begun.checked_add(self.consensus.next_deadline());
         let by_log = Instant::now() + self.look_interval().min(COMMIT_POINT_INTERVAL);
-        by_machine.map_or(by_log, |by_machine| by_machine.min(by_log))
+        let by_kept = self.keeps_refused_until;
+        [by_machine, by_kept].into_iter().flatten().fold(by_log, Instant::min)
     }
 
     fn end(mut self) {
+        self.refuse_kept();
         self.shared.waiters.fail_all(&stopping());
         self.shared.waiters.tell();
         self.shared.acknowledgements.fail_all(&stopping());
@@ -258,6 +262,7 @@ impl Driver {
             asked: BTreeMap::new(),
             stepping_down: None,
             handing_over: None,
+            keeps_refused_until: None,
             shared,
             writing_configuration: None,
             reconfiguring: None,
@@ -348,6 +353,9 @@ impl Driver {
             self.inputs.push_back(Input::Tick);
         }
         self.proceed(false);
+        if self.keeps_refused_until.is_some_and(|until| until <= Instant::now()) {
+            self.refuse_kept();
+        }
         if self.commit_point_noted.1.elapsed() >= COMMIT_POINT_INTERVAL {
             self.note_commit_point();
         }

@@ -18,6 +18,8 @@ mod uri;
 
 use std::time::Duration;
 
+use bson::Document;
+
 use crate::Failure;
 use crate::record::{Key, VALUE_BYTES};
 
@@ -26,9 +28,17 @@ pub use discovery::Discovery;
 #[cfg(feature = "driver")]
 pub use driver::DriverFactory;
 pub use echo::{EchoFactory, MessageSizes, serve as serve_echo};
-pub use following::{FollowingFactory, NO_PRIMARY};
+pub use following::FollowingFactory;
+use following::NO_PRIMARY;
 pub use redis::RedisFactory;
 pub use thin::{ThinFactory, Wire, initiate_alone, primary_of};
+
+/// Whether a request was refused, or its write is not known to be a majority's, because that member is no primary (any more).
+#[must_use]
+pub fn is_of_no_primary(reply: &Document) -> bool {
+    let is_one = |refusal: &Document| refusal.get_i32("code").is_ok_and(|code| NO_PRIMARY.contains(&code));
+    is_one(reply) || reply.get_document("writeConcernError").is_ok_and(is_one)
+}
 
 /// How long a client waits for a reply before it gives the server up.
 pub(crate) const READ_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -47,7 +57,7 @@ pub enum WriteConcern {
 
 impl WriteConcern {
     /// As a member of a command.
-    pub fn document(self) -> bson::Document {
+    pub fn document(self) -> Document {
         match self {
             Self::W1 => bson::doc! { "w": 1, "j": false },
             Self::Journaled => bson::doc! { "w": 1, "j": true },

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::client::{Discovery, NO_PRIMARY, Wire};
+use crate::client::{Discovery, Wire, is_of_no_primary};
 
 /// The clients' own database.
 const DATABASE: &str = "steady";
@@ -180,11 +180,6 @@ fn request_of(role: Role, id: u64) -> Document {
             doc! { "find": "documents", "filter": { "_id": id }, "limit": 1, "singleBatch": true, "$db": DATABASE }
         }
     }
-}
-
-fn is_of_no_primary(reply: &Document) -> bool {
-    let is_one = |refusal: &Document| refusal.get_i32("code").is_ok_and(|code| NO_PRIMARY.contains(&code));
-    is_one(reply) || reply.get_document("writeConcernError").is_ok_and(is_one)
 }
 
 fn took_effect(role: Role, reply: &Document) -> bool {

@@ -281,35 +281,40 @@ impl Backup {
         file.finish()
     }
 
-    /// Hands every document of a cursor to `each`, batch by batch.
+    /// Hands every document of a cursor to `each`, batch by batch. The member makes the next one meanwhile. If this fails, the connection
+    /// is of no more use.
     fn for_each(
         &mut self,
         database: &str,
         command: Document,
         mut each: impl FnMut(&RawDocument, &mut Progress) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut command = command;
+        let mut buffer = Vec::new();
+        let mut what = command.keys().next().cloned().unwrap_or_default();
+        self.connection.send(database, command, None)?;
         loop {
-            let what = command.keys().next().cloned().unwrap_or_default();
-            let reply = self.connection.ask_raw(database, command, None)?;
+            let reply = self.connection.receive(&mut buffer)?;
             let refused = |e: bson::error::Error| format!("{what} on {database}: an answer that makes no sense: {e}");
             if !matches!(reply.get("ok"), Ok(Some(ok)) if ok.as_f64() == Some(1.0)) {
                 let why = reply.get_str("errmsg").unwrap_or("refused without a reason");
                 return Err(format!("{what} on {database}: {why}"));
             }
             let cursor = reply.get_document("cursor").map_err(refused)?;
+            let id = cursor.get_i64("id").map_err(refused)?;
+            if id != 0 {
+                let namespace = cursor.get_str("ns").unwrap_or_default();
+                let collection = namespace.split_once('.').map_or(namespace, |(_, collection)| collection);
+                self.connection.send(database, doc! { "getMore": id, "collection": collection }, None)?;
+            }
             let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch"));
             for document in batch.map_err(refused)? {
                 let document = document.map_err(refused)?;
                 each(document.as_document().ok_or("a batch of something else than documents")?, &mut self.progress)?;
             }
-            let id = cursor.get_i64("id").map_err(refused)?;
             if id == 0 {
                 return Ok(());
             }
-            let namespace = cursor.get_str("ns").unwrap_or_default();
-            let collection = namespace.split_once('.').map_or(namespace, |(_, collection)| collection);
-            command = doc! { "getMore": id, "collection": collection };
+            what = "getMore".to_owned();
         }
     }
 

@@ -6,6 +6,8 @@
 //! - [`CommitQueue::close_to_writes`] and [`CommitQueue::block_writes`] return when the queue holds nothing of this
 //!   member's own any more: from then on no entry of its own gets an OpTime until it is opened again.
 //! - Transactions without entries of their own (local writes, clean-up, what another member logged) always pass.
+//! - Who has waited at a blocked gate may be kept waiting when it closes ([`CommitQueue::close_and_keep`]), until it is told or until the
+//!   gate turns once more; who comes to a closed gate is refused at once.
 //! - A refused transaction leaves nothing behind: no lock, no version for the next writer, no index that is multikey for it.
 
 use super::CommitQueue;
@@ -64,6 +66,22 @@ impl CommitQueue {
         self.drain();
     }
 
+    /// Refuses own entries, but tells those that wait already only with [`Self::refuse_kept`], which is to follow soon: they hold the locks
+    /// of their documents.
+    pub fn close_and_keep(&self) {
+        {
+            let mut state = self.state.lock();
+            state.keeps_refused = true;
+            state.gate = WriteGate::Closed;
+        }
+        self.drain();
+    }
+
+    /// Tells those that [`Self::close_and_keep`] has kept waiting that they are refused.
+    pub fn refuse_kept(&self) {
+        self.turn(|gate| gate);
+    }
+
     /// How the gate stands.
     pub fn write_gate(&self) -> WriteGate {
         self.state.lock().gate
@@ -77,6 +95,7 @@ impl CommitQueue {
     fn turn(&self, to: impl FnOnce(WriteGate) -> WriteGate) {
         let mut state = self.state.lock();
         state.gate = to(state.gate);
+        state.keeps_refused = false;
         if let WriteGate::Open { term } = state.gate {
             self.own_term.store(term, Ordering::Relaxed);
         }
@@ -91,8 +110,10 @@ impl CommitQueue {
 
     /// Waits while the gate is blocked; tells whether it is open then.
     pub(super) fn passes<'q>(&'q self, state: &mut LendingGuard<'q, super::State>) -> bool {
-        while let WriteGate::Blocked { .. } = state.gate {
+        let mut has_waited = false;
+        while matches!(state.gate, WriteGate::Blocked { .. }) || (has_waited && state.keeps_refused) {
             state.wait(&self.gate_turned);
+            has_waited = true;
         }
         state.gate != WriteGate::Closed
     }
