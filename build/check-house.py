@@ -9,7 +9,8 @@ Every crate on the floors of PURE has a clippy.toml that bans what would make it
 Every invariant ends in brackets that name what asserts it, "`file`: `name`, `name`; …"; the file has that name in it. Files are
 below the root, or below crates/.
 
-`/proc` and `/sys` are read by the crate `machine` alone.
+`/proc` and `/sys` are read by the crate `machine` alone; the process is ended by `node`, by storage when a write failed, and by a panic that
+would leave others waiting.
 
 The tables of spec/README.md list the golden scripts of the protocol, of index builds and of followers, all of them and no others.
 """
@@ -84,6 +85,9 @@ for source in pathlib.Path("crates").glob("*/*/src/**/*.rs"):
     product = source.read_text(encoding="utf-8").split("#[cfg(test)]")[0]
     if re.search(r'"/(proc/(?!self/exe")|sys/)', product):
         faults.append(f"{source} reads of the machine, which is baton-machine's")
+    may_end = crate == "node" or source.name in ("machine.rs", "unwind.rs")
+    if not may_end and re.search(r"\b(process::(exit|abort)|low_level::exit)\b", product):
+        faults.append(f"{source} ends the process, which is baton-node's")
 
 section = re.search(r"^## Invariants\n(.*?)(?=^## |^The format on disk)", text, re.S | re.M)
 claims = re.split(r"^- ", section.group(1), flags=re.M)[1:] if section else []

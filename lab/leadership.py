@@ -66,8 +66,8 @@ RANKINGS = {name: {"mode": "always", "ranking": name, **({"isLab": True} if name
 class Part:
     """One experiment: what runs, with which load, beside which chores."""
 
-    def __init__(self, variants, chores, members=3, reads=0.9, clients=2, w=1, disk=DISK_MBYTE_PER_SECOND):
-        self.variants, self.chores, self.members, self.disk = variants, chores, members, disk
+    def __init__(self, variants, chores, members=3, reads=0.9, clients=2, w=1):
+        self.variants, self.chores, self.members = variants, chores, members
         self.load = {"reads": reads, "clients": clients, "w": w, "j": "true"}
 
 
@@ -110,8 +110,6 @@ PARTS = {
     "compactions-majority": Part(MODES, compactions, reads=0.5, w="majority"),
     "compactions-16": Part(MODES, compactions, clients=16),
     "backup": Part(MODES, backup),
-    # A backup reads all of the table, for which a disk of 60 MB/s alone takes six seconds, whoever leads.
-    "backup-faster-disk": Part(MODES, backup, disk=2 * DISK_MBYTE_PER_SECOND),
     "rankings": Part(RANKINGS, compactions),
     "two-at-once": Part(MODES, both),
     "together": Part(MODES, together),
@@ -330,7 +328,7 @@ def measure(name, part, rounds, folder, output):
         own = [machines.machine(f"member-{i}", site, CORES * 3 / part.members) for i in range(part.members)]
         folder.mkdir(parents=True, exist_ok=True)
         for machine in own:
-            machine.limit_disk(folder, part.disk)
+            machine.limit_disk(folder, DISK_MBYTE_PER_SECOND)
             machine.limit_memory(MEMORY_MBYTE)
         clients, operator = machines.machine("clients", site, CLIENT_CORES), machines.machine("operator", site, OPERATOR_CORES)
         machines.observe_from(site)

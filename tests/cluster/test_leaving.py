@@ -11,8 +11,9 @@ import pytest
 from bson.binary import Binary, UuidRepresentation
 from pymongo import ReadPreference
 
-from raw import Raw
+from raw import Raw, room_for
 from replica_set import ReplicaSet
+from test_member_kinds import eventually
 from test_members import Stopped
 
 # Nobody stands for election, nor steps down, while a test holds members still.
@@ -161,6 +162,38 @@ def test_who_sends_fifty_requests_before_it_reads_gets_fifty_replies_in_order(me
             length, _, answered, _ = struct.unpack("<iiii", header)
             reply = bson.decode(raw.read(length - 16)[5:])
             assert (answered, reply["ok"]) == (number, 1.0)
+
+
+def test_ten_thousand_clients_that_never_read_hold_up_nobody(members):
+    """Each has written, and of some the replies fit into no buffer: others are served, and all that was sent is carried out."""
+    clients, with_large_replies, large = 10_000, 20, "x" * (1 << 20)
+    room_for(members.members[0], clients)
+    deaf = []
+    with members.direct(0) as direct:
+        carts = direct.shop.get_collection("carts", read_preference=ReadPreference.PRIMARY)
+        carts.insert_many([{"_id": f"large-{number}", "payload": large} for number in range(with_large_replies)])
+        before = direct.admin.command("serverStatus")["connections"]["current"]
+        try:
+            for number in range(clients):
+                raw = Raw(members.members[0])
+                deaf.append(raw)
+                raw.send(request(0, {"insert": "carts", "documents": [{"_id": f"deaf-{number}"}], "writeConcern": {"w": "majority"}}))
+                if number < with_large_replies:
+                    # Four megabytes are more than what the system keeps for one connection.
+                    for turn in range(1, 5):
+                        raw.send(request(turn, {"findAndModify": "carts", "query": {"_id": f"large-{number}"}, "update": {"$inc": {"n": 1}},
+                                                "new": True, "writeConcern": {"w": "majority"}}))
+                if number % 200 == 0:
+                    told = direct.shop.command("insert", "carts", documents=[{"_id": f"heard-{number}"}],
+                                               writeConcern={"w": "majority", "wtimeout": 20_000})
+                    assert told["n"] == 1 and "writeConcernError" not in told, told
+            eventually(lambda: carts.count_documents({"_id": {"$regex": "^deaf-"}}) == clients, "all that was sent is carried out", 60)
+            # What stands behind a reply that nobody takes is not begun; what stands before it is done.
+            assert all(cart.get("n", 0) >= 1 for cart in carts.find({"_id": {"$regex": "^large-"}}, {"n": 1}))
+        finally:
+            for raw in deaf:
+                raw.socket.close()
+        eventually(lambda: direct.admin.command("serverStatus")["connections"]["current"] < before + 100, "they are gone", 60)
 
 
 def test_a_connection_that_is_cut_before_its_reply_is_answered_by_the_retry_and_written_once(members):

@@ -1,11 +1,23 @@
 """A connection that sends any bytes: for bad input, and for what a driver would put right before sending."""
 
+import resource
 import socket
 import struct
 
 import bson
+import pytest
 
 OP_MSG = 2013
+
+
+def room_for(member, count):
+    """Lets this process have so many connections to a member beside what it has; skips the test where one of the two may not."""
+    beside = 1000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = int(open(f"/proc/{member.pid}/limits").read().split("Max open files")[1].split()[0])
+    if min(hard, limit) < count + beside:
+        pytest.skip(f"the machine allows {hard} open files, and the member {limit}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + beside), hard))
 
 
 class Raw:

@@ -34,3 +34,6 @@ pub use terminal::is_in_foreground;
 pub use thread_time::ThreadTime;
 pub use turns::Turns;
 pub use usage::Usage;
+
+/// mongod's exit code of a process that must not go on.
+pub const EXIT_ABRUPT: i32 = 14;

@@ -11,6 +11,7 @@ use crate::documents::transaction::Transaction;
 use crate::log::commit::Durability;
 use crate::log::facts::Fact;
 use crate::storage::Storage;
+use baton_machine::EXIT_ABRUPT;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use rust_rocksdb::ErrorKind;
 use std::io::Write;
@@ -28,9 +29,6 @@ pub fn read_failure(error: rust_rocksdb::Error) -> Error {
         _ => Error::new(ErrorCode::UnknownError, format!("Storage cannot read: {error}")),
     }
 }
-
-/// mongod's exit code of one that must not go on.
-const EXIT_ABRUPT: i32 = 14;
 
 /// What is left of a disk for the member itself, at the most; of a small disk a tenth.
 const RESERVE_BYTES_MAX: u64 = 500 << 20;

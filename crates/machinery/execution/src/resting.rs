@@ -7,7 +7,7 @@
 //! What it deliberately does not do: ask of which class the others are.
 
 use baton_machine::take_long_slices;
-use baton_storage::tasks::{Company, GivingWay, Share};
+use baton_storage::tasks::{Company, GivingWay};
 use std::time::{Duration, Instant};
 
 /// A step ends after so long; and in the first of them nothing is measured.
@@ -48,16 +48,17 @@ impl Resting {
             return;
         }
         self.step_began = Some(now);
-        match (lasted, &mut self.giving_way) {
-            (None, _) => {}
-            (Some(lasted), giving_way) if lasted > PAUSE || !company.is_there(now) => *giving_way = None,
-            (Some(_), None) => {
+        let Some(lasted) = lasted else { return };
+        match (company.share_beside(now).filter(|_| lasted <= PAUSE), &mut self.giving_way) {
+            (None, giving_way) => *giving_way = None,
+            (Some(share), None) => {
                 take_long_slices();
-                self.giving_way = Some(GivingWay::new(Share::Eighth));
+                self.giving_way = Some(GivingWay::new(share));
             }
-            (Some(_), Some(giving_way)) => {
+            (Some(share), Some(giving_way)) => {
                 // A cursor's next request may come to another thread.
                 take_long_slices();
+                giving_way.take(share);
                 let rest = giving_way.rest();
                 // Who has the processors for itself owes nothing.
                 self.owed = if rest > Duration::ZERO { self.owed + rest } else { Duration::ZERO };

@@ -10,9 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// mongod's exit code where it must not go on.
-const EXIT_ABRUPT: i32 = 14;
-
 /// Starts replication with what is on the member's disk.
 pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> Result<()> {
     // The server owns its replication, so this must not own the server.
@@ -76,7 +73,7 @@ fn initial_sync_hooks(server: &Arc<Server>) -> InitialSyncHooks {
         holds: Box::new(move |point| tests.upgrade().is_some_and(|server| server.fail_points.fires(point).is_some())),
         restart: server.hooks.restart.map(|restart| Box::new(restart) as Box<dyn Fn() + Send + Sync>),
         // What is here is of no use to anybody, and who looks after the member should look after it.
-        give_up: Box::new(|| std::process::exit(EXIT_ABRUPT)),
+        give_up: Box::new(server.hooks.give_up),
     }
 }
 

@@ -291,6 +291,7 @@ fn hooks(log: &Log, counters: &NetworkCounters, restart: Option<fn()>) -> Hooks 
         rotate_log: Box::new(move || rotate.rotate()),
         set_log_level: Box::new(move |level| verbosity.set_verbosity(level)),
         restart,
+        give_up: || std::process::exit(baton_machine::EXIT_ABRUPT),
         append_network_status: Box::new(move |status| {
             if let Some(counters) = counters.get() {
                 append_network_status(status, &counters.snapshot());

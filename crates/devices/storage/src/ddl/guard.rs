@@ -25,7 +25,7 @@ use crate::documents::format::CollectionId;
 use crate::documents::transaction::Transaction;
 use crate::log::author::Writer;
 use crate::log::oplog::encode_command;
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Class, Error, ErrorCode, Namespace, Result};
 use bson::RawDocument;
 use parking_lot::MutexGuard;
 use std::ops::Deref;
@@ -136,6 +136,8 @@ impl Held<'_> {
         let now = self.guard.writer.collection(&self.collection.namespace);
         assert!(now.is_some_and(|now| Arc::ptr_eq(&now, &self.collection)), "what is held was changed by its holder");
         let shared = Arc::clone(&self.collection.shared);
+        // Whoever comes to write waits for this thread, of whatever class he is.
+        let _loan = baton_machine::bearer().lend_as(Class::High);
         let _no_writers = shared.ddl.write();
         // Writers go when their transactions have their places in the queue.
         self.guard.writer.queue().drain();
@@ -152,5 +154,33 @@ impl Held<'_> {
             None => change(this, None),
             Some(other) => other.quietly(|other| change(this, Some(other))),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::StorageOptions;
+    use crate::catalog::CollectionOptions;
+    use crate::storage::Storage;
+    use baton_types::Namespace;
+
+    #[test]
+    fn whom_all_writers_wait_for_is_as_urgent_as_the_most_urgent_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage::open(folder.path(), StorageOptions::default()).unwrap();
+        let name = Namespace::new("test", "c").unwrap();
+        let uuid = bson::Uuid::new().bytes();
+        storage.by_member().create_collection(&name, CollectionOptions::default(), uuid).unwrap();
+        baton_machine::as_class(baton_types::Class::Low);
+        let before = baton_machine::niceness();
+        let catalog = storage.by_member().lock_catalog();
+        let held = catalog.collection(&name).unwrap();
+        let meanwhile = held.quietly(|_| baton_machine::niceness());
+        let expected = match baton_machine::right() {
+            baton_machine::Right::All => -20,
+            baton_machine::Right::Lower => 0,
+            baton_machine::Right::None => before,
+        };
+        assert_eq!((meanwhile, baton_machine::niceness()), (expected, before));
     }
 }

@@ -179,7 +179,7 @@ impl Storage {
         }
         self.commit_batch(&mut batch);
         if batch.has_changes {
-            self.company().note(Instant::now());
+            self.company().note_entry(Instant::now());
         }
         Ok(batch.last)
     }

@@ -38,7 +38,7 @@ impl LaneWorker {
     /// Puts what came into the buffer, from this place on, as far as there is room.
     pub(super) fn keep(&mut self, context: &Context<'_>, from: usize) -> Result<Answer> {
         if self.batch.iter().any(|entry| !matches!(entry.get_str("op"), Ok("n"))) {
-            context.storage.company().note(Instant::now());
+            context.storage.company().note_entry(Instant::now());
         }
         let mut buffer = self.session.buffer.lock();
         while let Some(entry) = self.batch.pop_front() {

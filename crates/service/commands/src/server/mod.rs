@@ -75,6 +75,8 @@ pub struct Hooks {
     pub set_log_level: Box<dyn Fn(u8) + Send + Sync>,
     /// Starts the process anew, without coming back; absent where it is not the member's own.
     pub restart: Option<fn()>,
+    /// Ends the process, without coming back: it must not go on.
+    pub give_up: fn(),
     /// Appends serverStatus's `connections` and `network`, which the network counts.
     pub append_network_status: AppendTo,
 }
@@ -86,6 +88,7 @@ impl Default for Hooks {
             rotate_log: Box::new(|| Err(std::io::Error::other("the log does not go to a file"))),
             set_log_level: Box::new(|_| {}),
             restart: None,
+            give_up: || unreachable!("there is no process to end"),
             append_network_status: Box::new(|_| {}),
         }
     }

@@ -21,8 +21,10 @@ const WAITED_PART: u32 = 8;
 pub enum Share {
     /// For work that nobody waits for.
     Tenth,
-    /// For a client's request that runs for long.
+    /// For a client's request that runs for long beside others' small ones.
     Eighth,
+    /// For the same on a member that serves no small ones, and follows one that does: what it applies has a niceness of its own.
+    Half,
 }
 
 impl Share {
@@ -31,6 +33,7 @@ impl Share {
         match self {
             Self::Tenth => 9,
             Self::Eighth => 7,
+            Self::Half => 1,
         }
     }
 }
@@ -51,6 +54,11 @@ impl GivingWay {
     /// The first step begins, by the calling thread.
     pub fn new(share: Share) -> Self {
         Self { share, before: Self::now() }
+    }
+
+    /// From the step under way on it is left this part.
+    pub fn take(&mut self, share: Share) {
+        self.share = share;
     }
 
     fn now() -> Option<(ThreadId, Turns)> {
@@ -85,7 +93,7 @@ mod tests {
 
     #[test]
     fn who_waited_rests_until_it_has_had_its_share() {
-        for (share, rest) in [(Share::Tenth, 72 * MS), (Share::Eighth, 56 * MS)] {
+        for (share, rest) in [(Share::Tenth, 72 * MS), (Share::Eighth, 56 * MS), (Share::Half, 8 * MS)] {
             assert_eq!(rest_after(share, 8 * MS, MS), Duration::ZERO, "an eighth is chance");
             assert_eq!(rest_after(share, 8 * MS, 2 * MS), rest);
             assert_eq!(rest_after(share, Duration::ZERO, Duration::ZERO), Duration::ZERO);
