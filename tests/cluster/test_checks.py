@@ -49,7 +49,7 @@ def test_a_toolchain_that_is_not_the_one_that_was_looked_at_is_not_installed(tmp
 # Tests that cannot be run everywhere, and why.
 CONDITIONS = {
     "cluster/test_backup.py": "MongoDB's database tools are in no registry",
-    "cluster/test_bad_input.py": "the machine's own limit of open files",
+    "lib/raw.py": "the machine's own limit of open files",
     "cluster/test_faults_machines.py": "a small file system needs root to be mounted",
     "faults/test_long.py": "a small file system needs root to be mounted",
 }
