@@ -6,7 +6,9 @@
 //!   that begins a set's log is of no term.)
 //! - Whoever waits for the set to acknowledge a write is told when this member is primary no more.
 //! - Drivers are told that it is primary no more before the first write is refused for that reason: whoever asks anew who leads,
-//!   because of the refusal, is not sent here again. Those that waited when it handed over are refused once it is known who leads.
+//!   because of the refusal, is not sent here again.
+//! - Writes that waited when this member handed over are refused once it is known who leads, and before it follows anybody or leads
+//!   again: they hold locks that whoever applies entries waits for, and this thread waits for him.
 
 use super::{Asker, Driver, Letter, facts};
 use crate::acknowledgements::stepped_down;
@@ -151,6 +153,9 @@ impl Driver {
                 None
             }
             Effect::SyncSource(source) => {
+                if source.is_some() {
+                    self.refuse_kept();
+                }
                 self.fetch_from(source);
                 None
             }
@@ -293,6 +298,7 @@ impl Driver {
 
     /// Ends the fetching, and begins the log of a term with its first entry.
     fn begin_term(&mut self, term: Term) -> Input {
+        self.refuse_kept();
         self.follower.rest();
         self.storage.open_to_writes(term);
         let o = rawdoc! { "msg": "new primary" };
