@@ -9,6 +9,8 @@ Every crate on the floors of PURE has a clippy.toml that bans what would make it
 Every invariant ends in brackets that name what asserts it, "`file`: `name`, `name`; …"; the file has that name in it. Files are
 below the root, or below crates/.
 
+Commands, storage and what carries plans out start no threads: the node does, and has it done for them.
+
 `/proc` and `/sys` are read by the crate `machine` alone; the process is ended by `node`, by storage when a write failed, and by a panic that
 would leave others waiting.
 
@@ -88,6 +90,10 @@ for source in pathlib.Path("crates").glob("*/*/src/**/*.rs"):
     may_end = crate == "node" or source.name in ("machine.rs", "unwind.rs")
     if not may_end and re.search(r"\b(process::(exit|abort)|low_level::exit)\b", product):
         faults.append(f"{source} ends the process, which is baton-node's")
+
+    is_of_tests = re.search(r"(tests?|testing)\.rs$|/tests/", str(source))
+    if crate in ("commands", "storage", "execution") and not is_of_tests and re.search(r"\bthread::(spawn|scope|Builder)\b", product):
+        faults.append(f"{source} starts a thread, which is baton-node's")
 
 section = re.search(r"^## Invariants\n(.*?)(?=^## |^The format on disk)", text, re.S | re.M)
 claims = re.split(r"^- ", section.group(1), flags=re.M)[1:] if section else []

@@ -21,25 +21,25 @@ pub struct LendingMutex<T> {
 
 /// Who holds it. Both are 0 if nobody does; who waits may see the one of the last holder and the other of this.
 #[derive(Debug, Default)]
-struct Holder {
+pub(crate) struct Holder {
     thread: AtomicI32,
     niceness: AtomicI32,
 }
 
 impl Holder {
-    fn set(&self) {
+    pub fn set(&self) {
         let (thread, niceness) = niceness::of_this_thread();
         self.thread.store(thread, Relaxed);
         self.niceness.store(niceness, Relaxed);
     }
 
-    fn clear(&self) {
+    pub fn clear(&self) {
         self.thread.store(0, Relaxed);
         self.niceness.store(i32::MIN, Relaxed);
     }
 
     /// Lends the calling thread's niceness to the holder, if that is nicer.
-    fn lend(&self) -> Option<Loan> {
+    pub fn lend(&self) -> Option<Loan> {
         let (_, own) = niceness::of_this_thread();
         if self.niceness.load(Relaxed) <= own {
             return None;

@@ -5,7 +5,7 @@
 //! for, [`slices`] for who computes for long, [`Idleness`] and [`Turns`] for whether others want the processors.
 //!
 //! Invariants: what the machine does not tell is `None` or empty, never a guess. Whatever changes something is about the calling thread
-//! alone, but for [`Bearer::lend`]. `/proc` and `/sys` are read here and nowhere else in a member.
+//! alone, but for [`Bearer::lend`] and [`lend_to_sharers`]. `/proc` and `/sys` are read here and nowhere else in a member.
 //! What it deliberately does not do: decide. Who is of which class, and who may begin, is `baton_admission`'s; when leadership moves,
 //! `baton_leadership`'s.
 
@@ -14,6 +14,7 @@ mod groups;
 pub mod host;
 mod idleness;
 mod lending;
+mod lending_shared;
 mod limits;
 mod niceness;
 mod slices;
@@ -26,8 +27,12 @@ mod usage;
 pub use background::{work_when_idle, yield_to_clients};
 pub use idleness::Idleness;
 pub use lending::{LendingGuard, LendingMutex};
+pub use lending_shared::{LendingReadGuard, LendingRwLock, LendingWriteGuard};
 pub use limits::{Limits, memory_limit_bytes};
-pub use niceness::{Bearer, Loan, Right, as_class, at_most_as_nice_as, bearer, inheritances, niceness, right};
+pub use niceness::{
+    Bearer, Loan, Right, Sharing, as_class, at_most_as_nice_as, bearer, inheritances, lend_to_sharers, niceness, right,
+    share,
+};
 pub use slices::{has_long_slices, keep_long_slices, take_long_slices, take_usual_slices};
 pub use spent::{Meter, Spent};
 pub use terminal::is_in_foreground;

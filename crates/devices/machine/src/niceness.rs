@@ -27,7 +27,8 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Weak};
 
 const HIGH: i32 = -20;
@@ -143,6 +144,50 @@ pub fn inheritances() -> u64 {
     INHERITED.load(Relaxed)
 }
 
+/// Of so many things that threads share one says that it has them.
+pub(crate) const SHARED_MAX: usize = 4;
+
+/// What the calling thread shares with others: a lock, a pool of memory. Whoever waits until there is none, or more, of it finds the thread
+/// by that ([`lend_to_sharers`]).
+#[derive(Debug)]
+#[must_use = "dropped, it is shared no more"]
+pub struct Sharing {
+    /// None, if the thread shares too much.
+    place: Option<usize>,
+    /// It ends on its own thread.
+    _own: PhantomData<*const ()>,
+}
+
+/// The calling thread shares this from now on, until what it gets is dropped. A thing is known by where it is, which is not 0.
+pub fn share<T>(thing: &T) -> Sharing {
+    let place = OWN.with(|own| {
+        let place = own.0.shares.iter().position(|shared| shared.load(Relaxed) == 0)?;
+        own.0.shares[place].store(std::ptr::from_ref(thing).addr(), Relaxed);
+        Some(place)
+    });
+    Sharing { place, _own: PhantomData }
+}
+
+impl Drop for Sharing {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            OWN.with(|own| own.0.shares[place].store(0, Relaxed));
+        }
+    }
+}
+
+/// Lends the calling thread's niceness to those that [share](share) this now, as far as they are nicer.
+pub fn lend_to_sharers<T>(thing: &T) -> SmallVec<[Loan; 4]> {
+    if right() == Right::None {
+        return SmallVec::new();
+    }
+    let thing = std::ptr::from_ref(thing).addr();
+    let shares = |bearer: &Arc<Bearer>| bearer.shares.iter().any(|shared| shared.load(Relaxed) == thing);
+    let sharers: Vec<_> = BEARERS.lock().values().filter_map(Weak::upgrade).filter(shares).collect();
+    let own = niceness();
+    sharers.iter().filter_map(|sharer| sharer.lend(own)).collect()
+}
+
 /// Ends with its thread.
 struct Owner(Arc<Bearer>);
 
@@ -161,6 +206,8 @@ pub struct Bearer {
     own: AtomicI32,
     /// By itself, or by what it is lent.
     now: AtomicI32,
+    /// What it shares, by where that is; 0: nothing.
+    shares: [AtomicUsize; SHARED_MAX],
     lent: Mutex<Lent>,
 }
 
@@ -174,8 +221,8 @@ impl Bearer {
     fn new() -> Arc<Self> {
         let now = getpriority_process(None).unwrap_or(0);
         let thread = rustix::thread::gettid();
-        let bearer =
-            Arc::new(Self { thread, own: AtomicI32::new(now), now: AtomicI32::new(now), lent: Mutex::default() });
+        let (own, now) = (AtomicI32::new(now), AtomicI32::new(now));
+        let bearer = Arc::new(Self { thread, own, now, shares: Default::default(), lent: Mutex::default() });
         BEARERS.lock().insert(thread.as_raw_nonzero().get(), Arc::downgrade(&bearer));
         bearer
     }

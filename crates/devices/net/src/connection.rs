@@ -11,6 +11,7 @@ use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
 use crate::counters::Counters;
 use crate::outbox::Outbox;
 use crate::service::{After, Handler};
+use baton_machine::{lend_to_sharers, share};
 use baton_types::MemoryAccount;
 use baton_wire::frame::{HEADER_SIZE_BYTES, HTTP_NOTICE};
 use baton_wire::{Failure, Frame, Request, decode, frame};
@@ -129,7 +130,9 @@ impl<'s> Connection<'s> {
                 Err(end) => return end,
             };
             self.outbox.settle(&mut out);
+            let sharing = self.memory.is_used().then(|| share(&**self.memory.pool()));
             let served = self.serve(length_bytes, handler, &mut out, &mut scratch);
+            drop(sharing);
             self.received.consume(length_bytes);
             self.memory.clear();
             give_back(&mut out);
@@ -143,7 +146,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Holds memory for so many bytes in all, and waits for it if there is too little. Returns how long it waited.
+    /// Holds memory for so many bytes in all, and waits for it if there is too little: those whose requests hold it are as urgent as this
+    /// thread then. Returns how long it waited.
     fn hold(&mut self, bytes: usize) -> Duration {
         if bytes <= SMALL_BUFFER_BYTES.max(self.memory.bytes()) || self.memory.set_in_turn(bytes) {
             return Duration::ZERO;
@@ -155,7 +159,10 @@ impl<'s> Connection<'s> {
                 self.memory.set_up_to(bytes);
                 break;
             }
-            std::thread::sleep(if waiting.is_near() { MEMORY_WAIT_NEAR } else { MEMORY_WAIT });
+            // One or two look for all: there may be very many.
+            let is_near = waiting.is_near();
+            let _loans = is_near.then(|| lend_to_sharers(&**self.memory.pool()));
+            std::thread::sleep(if is_near { MEMORY_WAIT_NEAR } else { MEMORY_WAIT });
         }
         begun.elapsed()
     }

@@ -6,7 +6,7 @@
 //!
 //! Invariants: a command is one file and one row; its own fields are read by [`baton_request::Fields`], which refuses what the
 //! command does not know; errors are MongoDB's.
-//! What it deliberately does not do: sockets, threads, files.
+//! What it deliberately does not do: sockets, files; and start threads, which it has done for it ([`server::Hooks`]).
 
 mod aftermath;
 pub mod call;
@@ -14,6 +14,7 @@ mod commands;
 pub mod crud;
 pub mod ddl;
 pub mod dispatch;
+pub mod duties;
 mod excerpt;
 #[cfg(test)]
 mod gate_tests;
@@ -27,7 +28,6 @@ pub mod tail;
 #[cfg(test)]
 mod testing;
 pub mod ttl;
-pub mod upkeep;
 
 pub use call::{Call, Documents, Reply};
 pub use commands::apply_ops::apply_command;

@@ -47,7 +47,7 @@ pub fn start(server: &Arc<Server>, set: &ReplicaSet, data_directory: &Path) -> R
 
 /// Has a thread write what the step machines did to a file; says so in the log.
 pub fn write_steps(server: &Arc<Server>) {
-    let server = Arc::clone(server);
+    let (start_thread, server) = (server.hooks.start_thread, Arc::clone(server));
     let work = move || match server.replication().map(Replication::write_steps) {
         Some(Ok(file)) => {
             tracing::info!(target: "REPL", file = %file.path.display(), steps = file.steps, "What the step machines did is written down");
@@ -57,7 +57,7 @@ pub fn write_steps(server: &Arc<Server>) {
         }
         None => tracing::info!(target: "REPL", "A member of no set has no steps to write down"),
     };
-    if let Err(error) = std::thread::Builder::new().name("steps".into()).spawn(work) {
+    if let Err(error) = start_thread("steps", Box::new(work)) {
         tracing::warn!(target: "REPL", error = %error, "No thread to write down what the step machines did");
     }
 }

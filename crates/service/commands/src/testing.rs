@@ -18,7 +18,7 @@ pub struct Member {
     _builder: Builder,
 }
 
-/// Builds indexes of the set, as the upkeep has it done.
+/// Builds indexes of the set, as the member's duties have it done.
 struct Builder {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
@@ -61,7 +61,10 @@ impl Member {
             },
             set: Some(("rs0".into(), "localhost:27017".into())),
             storage,
-            hooks: Hooks::default(),
+            hooks: Hooks {
+                start_thread: |name, work| std::thread::Builder::new().name(name.into()).spawn(work),
+                ..Hooks::default()
+            },
             slow_ms: 100_000,
             profile_level: 0,
         });

@@ -3,7 +3,7 @@
 //! Invariants: a pass is registered as an operation and, for each index, as a task that asks the gate, both of the class
 //! background; documents go in batches, each found again and locked by itself, through the one path every delete takes;
 //! an index that fails is logged and does not keep the others waiting.
-//! What it deliberately does not do: run by itself. [`crate::upkeep`] calls it.
+//! What it deliberately does not do: run by itself. [`crate::duties`] has it done.
 
 use crate::server::{Begin, Operation, Server};
 use baton_admission::Source;

@@ -16,6 +16,7 @@ mod service;
 pub mod signals;
 mod status_page;
 mod timeline;
+mod upkeep;
 
 pub use lock::DirectoryLock;
 pub use member::{Member, StartError};

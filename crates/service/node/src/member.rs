@@ -10,9 +10,9 @@ use crate::lock::DirectoryLock;
 use crate::options::Options;
 use crate::service::Commands;
 use crate::timeline::{self, Timeline};
+use crate::upkeep::{self, Upkeep};
 use crate::{metrics, status_page};
 use baton_commands::server::{Hooks, Identity, LogLines, Parts};
-use baton_commands::upkeep::{self, Upkeep};
 use baton_commands::{Server, membership};
 use baton_machine::Right;
 use baton_machine::host;
@@ -107,7 +107,7 @@ impl Member {
         if options.replica_set.is_none() {
             begin_as_standalone(&storage)?;
         }
-        let upkeep = upkeep::start(&server)
+        let upkeep = Upkeep::start(&server)
             .map_err(|e| StartError::new(100, format!("Failed to start background threads: {e}")))?;
         let network = baton_net::Server::start(
             &baton_net::Options {
@@ -292,6 +292,7 @@ fn hooks(log: &Log, counters: &NetworkCounters, restart: Option<fn()>) -> Hooks 
         set_log_level: Box::new(move |level| verbosity.set_verbosity(level)),
         restart,
         give_up: || std::process::exit(baton_machine::EXIT_ABRUPT),
+        start_thread: upkeep::start_thread,
         append_network_status: Box::new(move |status| {
             if let Some(counters) = counters.get() {
                 append_network_status(status, &counters.snapshot());

@@ -7,6 +7,7 @@
 use baton_commands::server::parsed::parsed_bytes;
 use baton_commands::server::{Client, Connection};
 use baton_commands::{Next, Server, dispatch};
+use baton_machine::{Sharing, lend_to_sharers, share};
 use baton_net::{After, ConnectionInfo, Handler, Outbox, Service};
 use baton_types::MemoryAccount;
 use baton_wire::Request;
@@ -61,18 +62,19 @@ pub struct ConnectionHandler {
 const MEMORY_WAIT: Duration = Duration::from_millis(5);
 
 impl ConnectionHandler {
-    /// Holds memory for what a large request is parsed into, until it is done; waits while others hold it.
-    fn hold_parsed(&self, request: &Request<'_>) -> Option<MemoryAccount> {
+    /// Holds memory for what a large request is parsed into, until it is done; waits while others hold it, who are as urgent meanwhile.
+    fn hold_parsed(&self, request: &Request<'_>) -> Option<(MemoryAccount, Sharing)> {
         let bytes = parsed_bytes(request)?;
         let pool = &self.server.parsed_memory;
         let mut account = pool.account(usize::MAX);
         if !account.set_in_turn(bytes) {
             let waiting = account.wait(bytes);
             while !account.set_waited_for(&waiting) && !self.server.operations.is_shutting_down() {
+                let _loans = waiting.is_near().then(|| lend_to_sharers(&**pool));
                 std::thread::sleep(MEMORY_WAIT);
             }
         }
-        Some(account)
+        Some((account, share(&**pool)))
     }
 
     fn carry_out(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After {

@@ -25,16 +25,16 @@ use crate::documents::format::CollectionId;
 use crate::documents::transaction::Transaction;
 use crate::log::author::Writer;
 use crate::log::oplog::encode_command;
+use baton_machine::LendingGuard;
 use baton_types::{Class, Error, ErrorCode, Namespace, Result};
 use bson::RawDocument;
-use parking_lot::MutexGuard;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// The turn to change what exists; see the file's header.
 pub struct CatalogGuard<'s> {
     pub(super) writer: Writer<'s>,
-    _turn: Critical<MutexGuard<'s, ()>>,
+    _turn: Critical<LendingGuard<'s, ()>>,
 }
 
 /// A collection as it is now, and stays while this lives unless its holder changes it.

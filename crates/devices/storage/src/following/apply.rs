@@ -17,10 +17,10 @@ use crate::following::entry_change::{CarriedOut, EntryChange};
 use crate::log::commit::{Durability, WriteGate};
 use crate::log::oplog::{RetryImage, optime_of};
 use crate::storage::Storage;
+use baton_machine::LendingGuard;
 use baton_types::{Error, ErrorCode, Namespace, OpTime, Result};
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -185,7 +185,7 @@ impl Storage {
     }
 
     /// Takes the turn of the one who applies.
-    pub(crate) fn follow(&self) -> Result<Critical<MutexGuard<'_, ()>>> {
+    pub(crate) fn follow(&self) -> Result<Critical<LendingGuard<'_, ()>>> {
         let turn = self.following.lock();
         if self.commit.write_gate() != WriteGate::Closed {
             return Err(Error::new(

@@ -38,7 +38,7 @@ use crate::log::facts::Fact;
 use crate::log::oplog::optime_of;
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
+use baton_types::{Class, Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::{RawBsonRef, RawDocument};
 use catalog::Then;
 use files::Files;
@@ -115,6 +115,8 @@ impl Storage {
         // Who writes yet has looked his collection up before, and will be refused.
         let mut affected = self.affected(&change);
         affected.sort_by_key(|collection| collection.id);
+        // Whoever comes to read or write waits for this thread, of whatever class he is.
+        let _loan = baton_machine::bearer().lend_as(Class::High);
         let _no_writers: Vec<_> = affected.iter().map(|collection| collection.shared.ddl.write()).collect();
         let _unreadable = self.begin_catalog_change();
         let mut transaction = Transaction::replicating();

@@ -27,6 +27,7 @@ mod lead;
 mod leading;
 mod newest;
 mod outstanding;
+mod placing;
 mod roles;
 mod stamps;
 mod terms;
@@ -39,13 +40,11 @@ pub use urgency::Urgency;
 pub use waiter::{Placed, Then};
 
 use crate::documents::in_flight::InFlight;
-use crate::documents::locks::LockSet;
 use crate::documents::record_cache::RecordCache;
 use crate::documents::transaction::Transaction;
-use crate::log::author::Author;
 use ahash::RandomState;
-use baton_machine::{Bearer, LendingGuard, LendingMutex};
-use baton_types::{Class, OpTime, Result, Timestamp, must_not_unwind};
+use baton_machine::{Bearer, LendingMutex};
+use baton_types::{Class, OpTime, Timestamp};
 use lead::Lead;
 use newest::NewestEntries;
 use outstanding::Outstanding;
@@ -59,7 +58,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terms::Terms;
-use waiter::{DONE, LEAD_SYNC, LEAD_WRITE, WAITING, Waiter};
+use waiter::Waiter;
 
 /// When a commit may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,100 +279,6 @@ impl CommitQueue {
     /// The highest cluster time known: the last OpTime's, or one heard of.
     pub fn cluster_time(&self) -> Timestamp {
         Timestamp::from_u64(self.applied.load(Ordering::Acquire).max(self.floor.load(Ordering::Relaxed)))
-    }
-
-    /// Commits a transaction and returns its last OpTime (the last applied one, if it logged nothing). Others may have the locks
-    /// `handed_on` as soon as it has its place in the queue.
-    ///
-    /// # Errors
-    /// `NotWritablePrimary` (10107) if it has entries of this member's own and the gate is closed to them.
-    pub(crate) fn commit(
-        &self,
-        transaction: Transaction,
-        durability: Durability,
-        mut handed_on: LockSet,
-        author: Option<&Author>,
-    ) -> Result<OpTime> {
-        let (waiter, is_own, state) = self.enter(transaction, durability, &mut handed_on)?;
-        let optime = self.take_place(waiter, state, handed_on);
-        if let Some(author) = author.filter(|_| is_own) {
-            author.note(optime);
-        }
-        Ok(optime)
-    }
-
-    /// The first half of [`Self::commit`]: gives the transaction its place. What it waits for, and what its author has committed, is the
-    /// caller's to see to.
-    pub(crate) fn place(
-        self: &Arc<Self>,
-        transaction: Transaction,
-        durability: Durability,
-        mut handed_on: LockSet,
-    ) -> Result<Placed> {
-        let (waiter, _, mut state) = self.enter(transaction, durability, &mut handed_on)?;
-        self.queue_up(&mut state, Arc::clone(&waiter));
-        drop(state);
-        handed_on.release();
-        Ok(Placed::new(Arc::clone(self), waiter))
-    }
-
-    /// Asks the gate; gives the transaction as it is to stand in the queue, whether it has entries of this member's own, and the queue.
-    fn enter(
-        &self,
-        mut transaction: Transaction,
-        durability: Durability,
-        handed_on: &mut LockSet,
-    ) -> Result<(Arc<Waiter>, bool, LendingGuard<'_, State>)> {
-        if self.is_unlogged.load(Ordering::Relaxed) && !transaction.is_replicated {
-            transaction.forget_entries();
-        }
-        let is_own = transaction.has_own_entries();
-        let waiter = Waiter::new(transaction, durability);
-        let mut state = self.state.lock();
-        if is_own && !self.passes(&mut state) {
-            drop(state);
-            let transaction = waiter.transaction.lock().take().unwrap_or_default();
-            return Err(self.refuse(transaction, std::mem::take(handed_on)));
-        }
-        state.writer.is_waited_for_by(waiter.class);
-        Ok((waiter, is_own, state))
-    }
-
-    /// Commits a transaction without entries of this member's own, which nothing refuses.
-    pub(crate) fn commit_unasked(&self, transaction: Transaction, durability: Durability) -> OpTime {
-        assert!(!transaction.has_own_entries(), "own entries pass the gate");
-        self.take_place(Waiter::new(transaction, durability), self.state.lock(), LockSet::default())
-    }
-
-    /// Puts a transaction into the queue and waits until it is done; returns its last OpTime.
-    fn take_place(&self, waiter: Arc<Waiter>, mut state: LendingGuard<'_, State>, mut handed_on: LockSet) -> OpTime {
-        // Who leaves the queue otherwise than it came leaves `writing` or `syncing` behind, and everybody waits for ever.
-        let _guard = must_not_unwind("the commit queue");
-        self.queue_up(&mut state, Arc::clone(&waiter));
-        let role = if state.roles.take_writing(false) { LEAD_WRITE } else { WAITING };
-        drop(state);
-        handed_on.release();
-        self.serve(&waiter, role)
-    }
-
-    fn queue_up(&self, state: &mut State, waiter: Arc<Waiter>) {
-        if waiter.class == Class::High {
-            self.urgent.fetch_add(1, Ordering::Relaxed);
-        }
-        state.pending.push_back(waiter);
-    }
-
-    /// Does what a waiting thread is to do, until its transaction is done.
-    fn serve(&self, waiter: &Arc<Waiter>, mut role: u8) -> OpTime {
-        loop {
-            match role {
-                LEAD_WRITE => self.lead_write(waiter, false),
-                LEAD_SYNC => self.lead_sync(),
-                DONE => return waiter.optime(),
-                _ => {}
-            }
-            role = waiter.wait();
-        }
     }
 
     /// Makes everything that was applied before the call as safe as that.

@@ -52,16 +52,15 @@ fn ask(call: &Call<'_>, command: RawDocumentBuf, timeout: Duration) -> Result<Ra
     const SLICE: Duration = Duration::from_millis(100);
     let server = Arc::clone(call.server);
     let (answered, answer) = mpsc::channel();
-    std::thread::Builder::new()
-        .name("ask-primary".into())
-        .spawn(move || {
-            let answer = match server.replication() {
-                Some(replication) => replication.ask_primary(&command, timeout),
-                None => Err(Error::new(ErrorCode::NotWritablePrimary, "not primary")),
-            };
-            // Who asked may be gone.
-            let _ = answered.send(answer);
-        })
+    let asks = move || {
+        let answer = match server.replication() {
+            Some(replication) => replication.ask_primary(&command, timeout),
+            None => Err(Error::new(ErrorCode::NotWritablePrimary, "not primary")),
+        };
+        // Who asked may be gone.
+        let _ = answered.send(answer);
+    };
+    (call.server.hooks.start_thread)("ask-primary", Box::new(asks))
         .map_err(|error| Error::new(ErrorCode::OperationFailed, format!("cannot ask the primary: {error}")))?;
     loop {
         match answer.recv_timeout(SLICE) {

@@ -1,20 +1,17 @@
 //! `delete`: removes documents. Source: MongoDB manual, "delete".
 
-use crate::aftermath::{self, StatementFigures};
+use crate::aftermath::StatementFigures;
 use crate::call::{Call, Reply};
-use crate::crud::errors::{WriteErrors, ends_command};
-use crate::crud::retry::{self, RetrySession, Statements};
-use crate::crud::{self, check_batch_length, durability};
+use crate::crud::statements::{self, Statement};
+use crate::crud::{self, check_batch_length};
 use crate::table::{CommandSpec, DEFAULT, Flags};
-use baton_execution::write::{self, DeleteStatement, Image, Retry, Work};
-use baton_execution::{QuerySpec, SystemDraw};
+use baton_execution::QuerySpec;
+use baton_execution::write::{self, DeleteStatement, Image, Retry, Work, Written};
 use baton_query::Context;
 use baton_request::{Fields, Kind};
-use baton_storage::{Durability, Throttle};
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Error, Namespace, Result};
 use bson::{RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::sync::Arc;
 
 /// The row in the table.
@@ -61,16 +58,58 @@ impl<'a> Element<'a> {
         }
         Ok(element)
     }
+}
 
-    /// What fails here fails this statement alone.
-    fn parse(&self, context: &Context) -> Result<DeleteStatement> {
-        Ok(DeleteStatement {
+impl Statement for Element<'_> {
+    type Parsed = (DeleteStatement, Arc<Context>);
+
+    const OF_MANY: &'static str = "limit=0";
+
+    fn document(&self) -> &RawDocument {
+        self.statement
+    }
+
+    fn is_of_many(&self) -> bool {
+        self.limit == 0
+    }
+
+    fn parse(&self, context: &Arc<Context>) -> Result<Self::Parsed> {
+        let statement = DeleteStatement {
             filter: crud::matcher(Some(self.filter), context)?,
-            multi: self.limit == 0,
+            multi: self.is_of_many(),
             hint: crud::hint(self.hint)?,
             sort: None,
             image: Image::None,
-        })
+        };
+        Ok((statement, Arc::clone(context)))
+    }
+
+    fn write(
+        (statement, context): &Self::Parsed,
+        work: &Work<'_>,
+        namespace: &Namespace,
+        retry: Option<&mut Retry<'_>>,
+    ) -> Result<Written> {
+        write::delete(work, namespace, statement, context, retry)
+    }
+
+    fn figures(written: &Written) -> StatementFigures {
+        StatementFigures { deleted: written.modified, ..StatementFigures::default() }
+    }
+}
+
+/// How many documents are gone.
+#[derive(Default)]
+struct Deleted(u64);
+
+impl statements::Sums for Deleted {
+    fn add(&mut self, _: usize, written: Written) {
+        self.0 += written.modified;
+    }
+
+    fn add_repeated(&mut self, _: usize, reply: &RawDocument) -> Result<()> {
+        self.0 += u64::from(reply.get_i32("n").unwrap_or(0).unsigned_abs());
+        Ok(())
     }
 }
 
@@ -96,7 +135,7 @@ pub fn explained(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<(QuerySpec,
     let statement = crud::sole_statement(fields.required("deletes")?)?;
     let request = DeleteRequest::read(fields)?;
     let context = crud::context(call, request.variables)?;
-    let statement = Element::read(statement)?.parse(&context)?;
+    let (statement, context) = Element::read(statement)?.parse(&context)?;
     Ok((QuerySpec { hint: statement.hint, ..QuerySpec::matching(statement.filter) }, context))
 }
 
@@ -109,84 +148,9 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     call.server.counters.count_operations(Kind::Delete, deletes.len() as u64);
     let deletes = deletes.iter().map(Element::read).collect::<Result<SmallVec<[_; 1]>>>()?;
     let context = crud::context(call, variables)?;
-    let mut errors = WriteErrors::default();
-    let mut deleted = 0_u64;
-    let session = retry::session(call)?;
-    let single = deletes.len() == 1;
-    // What was done before may not be on disk yet.
-    let mut repeated = false;
-    let each = if single { durability(call) } else { Durability::Applied };
-    let (throttle, author, left) = (Throttle::default(), Arc::clone(&call.author), Cell::default());
-    let work = Work {
-        storage: &call.server.storage,
-        draw: &SystemDraw,
-        interruption: &context.interruption,
-        durability: each,
-        throttle: &throttle,
-        author: &author,
-        left: (single && deletes[0].limit == 1).then_some(&left),
-    };
-    let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
-        for (index, element) in deletes.iter().enumerate() {
-            let stmt_id = retry::statement_id(call, index);
-            if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
-                deleted += u64::from(done.get_i32("n").unwrap_or(0).unsigned_abs());
-                repeated = true;
-                continue;
-            }
-            let retry = statements.as_deref_mut().map(|statements| statements.retry(stmt_id));
-            let carry_out = || one(call, &work, &namespace, element, &context, retry);
-            match aftermath::profiled(call, &namespace, element.statement, figures, carry_out) {
-                Ok(count) => deleted += count,
-                // Not the statement's failure but the member's: drivers look for it at the top of a reply.
-                Err(error) if ends_command(error.code) => return Err(error),
-                Err(error) => {
-                    errors.push(index, error);
-                    if ordered {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    };
-    match &session {
-        None => all(None)?,
-        Some(session) => session.with(|statements| all(Some(statements)))?,
-    }
-    if !single || repeated {
-        crud::settle(call, repeated);
-    } else if deletes[0].limit == 1 {
-        call.wrote_one();
-        call.leave(&left, session.as_ref().map(RetrySession::handle));
-    }
-    reply.append(cstr!("n"), deleted as i32);
+    let mut deleted = Deleted::default();
+    let errors = statements::carry_out(call, &namespace, &deletes, ordered, &context, &mut deleted)?;
+    reply.append(cstr!("n"), deleted.0 as i32);
     errors.append(reply);
     Ok(())
-}
-
-fn figures(deleted: &u64) -> StatementFigures {
-    StatementFigures { deleted: *deleted, ..StatementFigures::default() }
-}
-
-fn one(
-    call: &Call<'_>,
-    work: &Work<'_>,
-    namespace: &Namespace,
-    element: &Element<'_>,
-    context: &Arc<Context>,
-    mut retry: Option<Retry<'_>>,
-) -> Result<u64> {
-    let statement = element.parse(context)?;
-    if statement.multi && retry.is_some() {
-        return Err(Error::new(ErrorCode::InvalidOptions, "Cannot use retryable writes with limit=0"));
-    }
-    if retry.is_some() {
-        retry::fail_before(call)?;
-    }
-    let written = write::delete(work, namespace, &statement, context, retry.as_mut())?;
-    if retry.is_some() {
-        retry::fail_after(call, written.modified);
-    }
-    Ok(written.modified)
 }

@@ -1,10 +1,9 @@
 //! `update`: changes documents where they are. Source: MongoDB manual, "update".
 
-use crate::aftermath::{self, StatementFigures};
+use crate::aftermath::StatementFigures;
 use crate::call::{Call, Reply};
-use crate::crud::errors::{WriteErrors, ends_command};
-use crate::crud::retry::{self, RetrySession, Statements};
-use crate::crud::{self, check_batch_length, durability};
+use crate::crud::statements::{self, Statement};
+use crate::crud::{self, check_batch_length};
 use crate::mirroring;
 use crate::table::{CommandSpec, DEFAULT, Flags};
 use baton_execution::write::{self, Image, Retry, UpdateStatement, Work, Written};
@@ -12,11 +11,9 @@ use baton_execution::{QuerySpec, SystemDraw};
 use baton_query::Context;
 use baton_query::update::Update;
 use baton_request::{Fields, Kind};
-use baton_storage::{Durability, Throttle};
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Error, Namespace, Result};
 use bson::{Bson, RawArray, RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::sync::Arc;
 
 /// The row in the table.
@@ -68,12 +65,13 @@ struct Element<'a> {
     upsert: bool,
     filters: Option<&'a RawArray>,
     hint: Option<RawBsonRef<'a>>,
+    rules: Rules,
 }
 
 impl<'a> Element<'a> {
     /// What fails here fails the command before anything is done: fields that are missing, unknown or of a wrong type,
     /// and a pipeline that names no known stage.
-    fn read(statement: &'a RawDocument) -> Result<Self> {
+    fn read(statement: &'a RawDocument, rules: Rules) -> Result<Self> {
         let mut fields = Fields::of("update.updates", statement)?;
         let element = Self {
             statement,
@@ -84,6 +82,7 @@ impl<'a> Element<'a> {
             upsert: fields.truth("upsert")?,
             filters: fields.optional("arrayFilters")?,
             hint: fields.take("hint"),
+            rules,
         };
         crud::check_collation(fields.optional("collation")?)?;
         for ignored in ["upsertSupplied", "sampleId"] {
@@ -95,13 +94,26 @@ impl<'a> Element<'a> {
         }
         Ok(element)
     }
+}
 
-    /// What fails here fails this statement alone.
-    fn parse(&self, context: &Arc<Context>, rules: Rules) -> Result<(UpdateStatement, Arc<Context>)> {
+impl Statement for Element<'_> {
+    type Parsed = (UpdateStatement, Arc<Context>);
+
+    const OF_MANY: &'static str = "multi=true";
+
+    fn document(&self) -> &RawDocument {
+        self.statement
+    }
+
+    fn is_of_many(&self) -> bool {
+        self.multi
+    }
+
+    fn parse(&self, context: &Arc<Context>) -> Result<Self::Parsed> {
         let filters = array_filters(self.filters)?;
         let hint = crud::hint(self.hint)?;
         let context = with_constants(context, self.constants)?;
-        let update = parse_update(self.update, &filters, &context, rules.keeps_empty_timestamps)?;
+        let update = parse_update(self.update, &filters, &context, self.rules.keeps_empty_timestamps)?;
         if self.multi && update.is_replacement() {
             return Err(Error::failed_to_parse("multi update is not supported for replacement-style update"));
         }
@@ -113,10 +125,29 @@ impl<'a> Element<'a> {
             hint,
             sort: None,
             supplied: None,
-            bypass_validation: rules.bypass_validation,
+            bypass_validation: self.rules.bypass_validation,
             image: Image::None,
         };
         Ok((statement, context))
+    }
+
+    fn write(
+        (statement, context): &Self::Parsed,
+        work: &Work<'_>,
+        namespace: &Namespace,
+        retry: Option<&mut Retry<'_>>,
+    ) -> Result<Written> {
+        write::update(work, namespace, statement, context, retry)
+    }
+
+    fn figures(written: &Written) -> StatementFigures {
+        let upserted = u64::from(written.upserted.is_some());
+        StatementFigures {
+            matched: written.matched,
+            modified: written.modified,
+            upserted,
+            ..StatementFigures::default()
+        }
     }
 }
 
@@ -154,7 +185,7 @@ struct Sums {
     upserted: Vec<(usize, Bson)>,
 }
 
-impl Sums {
+impl statements::Sums for Sums {
     fn add(&mut self, index: usize, written: Written) {
         self.matched += written.matched;
         self.modified += written.modified;
@@ -164,7 +195,6 @@ impl Sums {
         }
     }
 
-    /// What a statement carried out before had done.
     fn add_repeated(&mut self, index: usize, reply: &RawDocument) -> Result<()> {
         self.matched += u64::from(reply.get_i32("n").unwrap_or(0).unsigned_abs());
         self.modified += u64::from(reply.get_i32("nModified").unwrap_or(0).unsigned_abs());
@@ -201,8 +231,8 @@ impl<'a> UpdateRequest<'a> {
 pub fn explained(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<(QuerySpec, Arc<Context>)> {
     let statement = crud::sole_statement(fields.required("updates")?)?;
     let request = UpdateRequest::read(fields)?;
-    let element = Element::read(statement)?;
-    let (statement, context) = element.parse(&crud::context(call, request.variables)?, request.rules)?;
+    let element = Element::read(statement, request.rules)?;
+    let (statement, context) = element.parse(&crud::context(call, request.variables)?)?;
     Ok((QuerySpec { hint: statement.hint, ..QuerySpec::matching(statement.filter) }, context))
 }
 
@@ -213,60 +243,11 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let UpdateRequest { ordered, rules, variables } = UpdateRequest::read(&mut call.fields)?;
     check_batch_length(updates.len())?;
     call.server.counters.count_operations(Kind::Update, updates.len() as u64);
-    let updates = updates.iter().map(Element::read).collect::<Result<SmallVec<[_; 1]>>>()?;
+    let read = updates.iter().map(|statement| Element::read(statement, rules));
+    let updates = read.collect::<Result<SmallVec<[_; 1]>>>()?;
     let context = crud::context(call, variables)?;
-    let mut errors = WriteErrors::default();
     let mut sums = Sums::default();
-    let session = retry::session(call)?;
-    let single = updates.len() == 1;
-    // What was done before may not be on disk yet.
-    let mut repeated = false;
-    // Of several statements only the end waits for the disk: one sync covers them all.
-    let each = if single { durability(call) } else { Durability::Applied };
-    let (throttle, author, left) = (Throttle::default(), Arc::clone(&call.author), Cell::default());
-    let work = Work {
-        storage: &call.server.storage,
-        draw: &SystemDraw,
-        interruption: &context.interruption,
-        durability: each,
-        throttle: &throttle,
-        author: &author,
-        left: (single && !updates[0].multi).then_some(&left),
-    };
-    let mut all = |mut statements: Option<&mut Statements<'_>>| -> Result<()> {
-        for (index, element) in updates.iter().enumerate() {
-            let stmt_id = retry::statement_id(call, index);
-            if let Some(done) = statements.as_ref().and_then(|statements| statements.executed(stmt_id)) {
-                sums.add_repeated(index, &done)?;
-                repeated = true;
-                continue;
-            }
-            let retry = statements.as_deref_mut().map(|statements| statements.retry(stmt_id));
-            let carry_out = || one(call, &work, &namespace, element, &context, rules, retry);
-            match aftermath::profiled(call, &namespace, element.statement, figures, carry_out) {
-                Ok(written) => sums.add(index, written),
-                // Not the statement's failure but the member's: drivers look for it at the top of a reply.
-                Err(error) if ends_command(error.code) => return Err(error),
-                Err(error) => {
-                    errors.push(index, error);
-                    if ordered {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    };
-    match &session {
-        None => all(None)?,
-        Some(session) => session.with(|statements| all(Some(statements)))?,
-    }
-    if !single || repeated {
-        crud::settle(call, repeated);
-    } else if !updates[0].multi {
-        call.wrote_one();
-        call.leave(&left, session.as_ref().map(RetrySession::handle));
-    }
+    let errors = statements::carry_out(call, &namespace, &updates, ordered, &context, &mut sums)?;
     reply.append(cstr!("n"), sums.matched as i32);
     if !sums.upserted.is_empty() {
         reply.begin_array(cstr!("upserted"));
@@ -282,32 +263,4 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     reply.append(cstr!("nModified"), sums.modified as i32);
     errors.append(reply);
     Ok(())
-}
-
-fn figures(written: &Written) -> StatementFigures {
-    let upserted = u64::from(written.upserted.is_some());
-    StatementFigures { matched: written.matched, modified: written.modified, upserted, ..StatementFigures::default() }
-}
-
-fn one(
-    call: &Call<'_>,
-    work: &Work<'_>,
-    namespace: &Namespace,
-    element: &Element<'_>,
-    context: &Arc<Context>,
-    rules: Rules,
-    mut retry: Option<Retry<'_>>,
-) -> Result<Written> {
-    let (statement, context) = element.parse(context, rules)?;
-    if statement.multi && retry.is_some() {
-        return Err(Error::new(ErrorCode::InvalidOptions, "Cannot use retryable writes with multi=true"));
-    }
-    if retry.is_some() {
-        retry::fail_before(call)?;
-    }
-    let written = write::update(work, namespace, &statement, &context, retry.as_mut())?;
-    if retry.is_some() {
-        retry::fail_after(call, written.modified + u64::from(written.upserted.is_some()));
-    }
-    Ok(written)
 }

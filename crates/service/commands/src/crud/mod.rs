@@ -7,6 +7,7 @@ pub mod cursor;
 pub mod errors;
 pub mod own_documents;
 pub mod retry;
+pub mod statements;
 #[cfg(test)]
 mod waiting_tests;
 

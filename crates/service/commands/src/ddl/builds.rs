@@ -266,8 +266,8 @@ impl IndexBuilds {
 }
 
 fn spawn(server: &Arc<Server>, build: &Arc<Running>) -> std::io::Result<JoinHandle<()>> {
-    let (server, build) = (Arc::clone(server), Arc::clone(build));
-    std::thread::Builder::new().name("index-build".into()).spawn(move || {
+    let (start_thread, server, build) = (server.hooks.start_thread, Arc::clone(server), Arc::clone(build));
+    let work = move || {
         // Nobody replaces it, and everybody waits for the build.
         let _guard = must_not_unwind("an index build");
         yield_to_clients();
@@ -279,7 +279,8 @@ fn spawn(server: &Arc<Server>, build: &Arc<Running>) -> std::io::Result<JoinHand
         // Before anybody hears of it: who looks for the build then finds it ended, and begins no second thread.
         server.index_builds.leave(&build);
         build.end(outcome);
-    })
+    };
+    start_thread("index-build", Box::new(work))
 }
 
 /// The thread of a build, at work.

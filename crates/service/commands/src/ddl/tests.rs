@@ -1,5 +1,6 @@
 //! Commands on collections and indexes, sent to a member as a client sends them.
 
+use crate::duties::{DUTIES, Stop};
 use crate::testing::Member;
 use crate::ttl;
 use baton_execution::SystemDraw;
@@ -551,15 +552,21 @@ fn names_of_ids(documents: &[Document]) -> Vec<&str> {
 #[test]
 fn what_is_applied_is_soon_durable_without_being_asked() {
     let member = Member::new();
-    let upkeep = crate::upkeep::start(&member.server).unwrap();
-    member.ok("db", doc! { "insert": "c", "documents": [ { "_id": 1 } ], "writeConcern": { "w": 1 } });
-    let queue = member.server.storage.queue();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while queue.durable() < queue.applied() {
-        assert!(std::time::Instant::now() < until, "nothing was synced");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    drop(upkeep);
+    let (server, stop) = (&member.server, Stop::default());
+    std::thread::scope(|scope| {
+        DUTIES.iter().for_each(|duty| drop(scope.spawn(|| duty.carry_out(server, &stop))));
+        member.ok("db", doc! { "insert": "c", "documents": [ { "_id": 1 } ], "writeConcern": { "w": 1 } });
+        let queue = server.storage.queue();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let mut is_durable = false;
+        while !is_durable && std::time::Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is_durable = queue.durable() >= queue.applied();
+        }
+        // Or nobody ends who was started here.
+        stop.ask(server);
+        assert!(is_durable, "nothing was synced");
+    });
 }
 
 #[test]

@@ -34,6 +34,7 @@ use baton_wire::{Compressor, DocumentWriter};
 use bson::Document;
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Who this member is, and how it was started.
@@ -63,6 +64,8 @@ pub struct LogLines {
 }
 
 type AppendTo = Box<dyn Fn(&mut DocumentWriter<'_>) + Send + Sync>;
+/// See [`Hooks::start_thread`].
+pub type StartThread = fn(&'static str, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>;
 type ReadLog = Box<dyn Fn(&str) -> Option<LogLines> + Send + Sync>;
 
 /// What the service needs of the machine around it.
@@ -77,6 +80,8 @@ pub struct Hooks {
     pub restart: Option<fn()>,
     /// Ends the process, without coming back: it must not go on.
     pub give_up: fn(),
+    /// Starts a thread of this name, for work that nobody's request waits for on its own.
+    pub start_thread: StartThread,
     /// Appends serverStatus's `connections` and `network`, which the network counts.
     pub append_network_status: AppendTo,
 }
@@ -89,6 +94,7 @@ impl Default for Hooks {
             set_log_level: Box::new(|_| {}),
             restart: None,
             give_up: || unreachable!("there is no process to end"),
+            start_thread: |_, _| Err(std::io::Error::other("there are no threads")),
             append_network_status: Box::new(|_| {}),
         }
     }

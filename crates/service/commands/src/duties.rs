@@ -2,8 +2,9 @@
 //! oplog, giving back the space of what was dropped, letting compactions and flushes begin, lending the cache's memory to large
 //! sorts, and weight to requests of low class that last, deleting expired documents, building indexes of the set.
 //!
-//! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises.
-//! What it deliberately does not do: tend sessions and cursors; the node does, between looks at its signals.
+//! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises, if each duty has a
+//! thread.
+//! What it deliberately does not do: start threads; and tend sessions and cursors. The node does both.
 
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
@@ -14,7 +15,6 @@ use bson::rawdoc;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long an acknowledged write may be in memory only: MongoDB's `commitIntervalMs`.
@@ -38,9 +38,9 @@ const SESSION_INTERVAL: Duration = Duration::from_secs(300);
 /// How often a change of `ttlMonitorSleepSecs` is noticed.
 const TTL_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Tells the threads to stop.
+/// Tells those who carry duties out to stop.
 #[derive(Default)]
-struct Stop {
+pub struct Stop {
     asked: Mutex<bool>,
     changed: Condvar,
 }
@@ -57,58 +57,46 @@ impl Stop {
         }
         false
     }
-}
 
-/// The threads at work. Dropped, they stop.
-pub struct Upkeep {
-    server: Arc<Server>,
-    stop: Arc<Stop>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// Starts the upkeep of a member.
-///
-/// # Errors
-/// If the machine gives no more threads.
-pub fn start(server: &Arc<Server>) -> std::io::Result<Upkeep> {
-    let mut upkeep = Upkeep { server: Arc::clone(server), stop: Arc::default(), threads: Vec::new() };
-    for (name, work) in [
-        ("sync", sync as fn(&Arc<Server>, &Stop)),
-        ("write", write),
-        ("acknowledge", acknowledge),
-        ("storage", tend_storage),
-        ("set", tend_set),
-        ("resources", tend_resources),
-        ("drops", free_dropped),
-        ("removals", remove_files),
-        ("ttl", expire),
-        ("index-builds", build_indexes),
-        ("door", tend_door),
-    ] {
-        let (server, stop) = (Arc::clone(server), Arc::clone(&upkeep.stop));
-        let guarded = move || {
-            // What they look after would be looked after by nobody.
-            let _guard = must_not_unwind(name);
-            work(&server, &stop);
-        };
-        upkeep.threads.push(std::thread::Builder::new().name(name.into()).spawn(guarded)?);
-    }
-    Ok(upkeep)
-}
-
-impl Drop for Upkeep {
-    fn drop(&mut self) {
-        *self.stop.asked.lock() = true;
-        self.stop.changed.notify_all();
-        self.server.storage.stop_freeing();
-        self.server.priority.door.stop();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!(target: "CONTROL", "A thread of the upkeep panicked");
-            }
-        }
+    /// From now on all duties of that member are about to end.
+    pub fn ask(&self, server: &Server) {
+        *self.asked.lock() = true;
+        self.changed.notify_all();
+        server.storage.stop_freeing();
+        server.priority.door.stop();
     }
 }
+
+/// One thing that is done all the time.
+pub struct Duty {
+    /// Of its thread.
+    pub name: &'static str,
+    work: fn(&Arc<Server>, &Stop),
+}
+
+impl Duty {
+    /// Carries it out until it is to stop.
+    pub fn carry_out(&self, server: &Arc<Server>, stop: &Stop) {
+        // What it looks after would be looked after by nobody.
+        let _guard = must_not_unwind(self.name);
+        (self.work)(server, stop);
+    }
+}
+
+/// All of them; each waits for its own time, and takes a thread.
+pub const DUTIES: [Duty; 11] = [
+    Duty { name: "sync", work: sync },
+    Duty { name: "write", work: write },
+    Duty { name: "acknowledge", work: acknowledge },
+    Duty { name: "storage", work: tend_storage },
+    Duty { name: "set", work: tend_set },
+    Duty { name: "resources", work: tend_resources },
+    Duty { name: "drops", work: free_dropped },
+    Duty { name: "removals", work: remove_files },
+    Duty { name: "ttl", work: expire },
+    Duty { name: "index-builds", work: build_indexes },
+    Duty { name: "door", work: tend_door },
+];
 
 fn sync(server: &Arc<Server>, stop: &Stop) {
     while stop.wait(Duration::ZERO) {

@@ -1,0 +1,273 @@
+//! Brings the parts that are explored here, from where they stand, and makes mutants of them.
+//!
+//! A part is its files without their tests, with what threads meet at (locks, conditions, atomics, parking, time) taken from
+//! `crate::shuttled`; behind it stand the scenarios that it is put through. A mutant is the same with one text put in another's place. Each
+//! is a module of `OUT_DIR/parts.rs`.
+//!
+//! Invariant: what is replaced stands in the file, once. Who changes that line is told here.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Where the parts take what threads meet at.
+const SHUTTLED: [(&str, &str); 5] = [
+    ("parking_lot::", "crate::shuttled::parking_lot::"),
+    ("std::sync::atomic::", "crate::shuttled::atomic::"),
+    ("std::thread", "crate::shuttled::thread"),
+    ("std::time::", "crate::shuttled::time::"),
+    ("baton_machine::", "crate::shuttled::machine::"),
+];
+
+/// And where those of storage take what lies around the commit queue.
+const AROUND_THE_QUEUE: &[(&str, &str)] = &[
+    ("crate::documents::", "super::documents::"),
+    ("crate::machine", "super::machine"),
+    ("crate::log::author::", "super::author::"),
+    ("baton_types::", "super::types::"),
+];
+
+/// A fault that is to be found.
+struct Mutant {
+    name: &'static str,
+    /// In which module, what is replaced, and by what.
+    edits: &'static [(&'static str, &'static str, &'static str)],
+    /// Which scenario finds it.
+    found_by: &'static str,
+}
+
+/// What is explored.
+struct Part {
+    name: &'static str,
+    /// Each with the module that it is; one without a name is the part's own.
+    files: &'static [(&'static str, &'static str)],
+    scenarios: &'static str,
+    replaces: &'static [(&'static str, &'static str)],
+    mutants: &'static [Mutant],
+}
+
+const WAITERS: Part = Part {
+    name: "waiters",
+    files: &[("", "machinery/replication/src/waiters.rs")],
+    scenarios: "waiters.rs",
+    replaces: &[],
+    mutants: &[
+        Mutant {
+            name: "tells_and_then_says_so",
+            edits: &[
+                (
+                    "",
+                    "if self.has_ended.swap(false, Ordering::AcqRel) {",
+                    "if self.has_ended.load(Ordering::Acquire) {",
+                ),
+                (
+                    "",
+                    "ended.sort_by_key(",
+                    "self.has_ended.store(false, Ordering::Release);
+                    ended.sort_by_key(",
+                ),
+            ],
+            found_by: "two_bring_news",
+        },
+        Mutant {
+            name: "asks_for_the_era_before_the_lock",
+            edits: &[(
+                "",
+                "let mut state = self.state.lock();
+        if self.era() != era {",
+                "let is_over = self.era() != era;
+                let mut state = self.state.lock();
+                if is_over {",
+            )],
+            found_by: "an_era_ends",
+        },
+        Mutant {
+            name: "ends_the_era_after_its_waits",
+            edits: &[(
+                "",
+                "let mut state = self.state.lock();
+            self.era.fetch_add(1, Ordering::AcqRel);
+            std::mem::take(&mut state.waiting)",
+                "let waiting = std::mem::take(&mut self.state.lock().waiting);
+                self.era.fetch_add(1, Ordering::AcqRel);
+                waiting",
+            )],
+            found_by: "an_era_ends",
+        },
+        Mutant {
+            name: "is_told_twice",
+            edits: &[(
+                "",
+                "Some((state.waiting.remove(&key)?, error))",
+                "{
+                    let Waiting::Left(left) = state.waiting.get_mut(&key)? else { return None };
+                    let then = std::mem::replace(&mut left.then, Box::new(|_| panic!(\"told twice\")));
+                    let of = Left { class: left.class, until: left.until, interrupted: Box::new(|| Ok(())), then };
+                    Some((Waiting::Left(of), error))
+                }",
+            )],
+            found_by: "waits_end_by_their_time",
+        },
+    ],
+};
+
+const DOOR: Part = Part {
+    name: "door",
+    files: &[("", "service/commands/src/priority/door.rs")],
+    scenarios: "door.rs",
+    replaces: &[],
+    mutants: &[
+        Mutant {
+            name: "tells_after_it_is_open_again",
+            edits: &[
+                ("", "*waiter.told.lock() = Some(tell);\n", ""),
+                ("", "for (waiter, _) in told {", "for (waiter, tell) in told { *waiter.told.lock() = Some(tell);"),
+            ],
+            found_by: "some_give_up",
+        },
+        Mutant {
+            name: "waits_without_looking",
+            edits: &[(
+                "",
+                "if told.is_none() {\n                waiter.heard",
+                "if true {\n                waiter.heard",
+            )],
+            found_by: "the_lower_wait",
+        },
+        Mutant {
+            name: "forgets_who_was_let_in_and_does_not_come",
+            edits: &[(
+                "",
+                "Some(Told::Begin(class)) => Input::Leaves { class, paused: false },",
+                "Some(Told::Begin(_)) => return Err(error),",
+            )],
+            found_by: "some_give_up",
+        },
+        Mutant {
+            name: "leaves_as_if_it_had_not_paused",
+            edits: &[("", "let paused = *self.paused.get_mut();", "let paused = false;")],
+            found_by: "the_lower_wait",
+        },
+    ],
+};
+
+const COMMIT: Part = Part {
+    name: "commit",
+    files: &[
+        ("gate", "devices/storage/src/log/commit/gate.rs"),
+        ("lead", "devices/storage/src/log/commit/lead.rs"),
+        ("leading", "devices/storage/src/log/commit/leading.rs"),
+        ("placing", "devices/storage/src/log/commit/placing.rs"),
+        ("roles", "devices/storage/src/log/commit/roles.rs"),
+        ("waiter", "devices/storage/src/log/commit/waiter.rs"),
+    ],
+    scenarios: "commit.rs",
+    replaces: AROUND_THE_QUEUE,
+    mutants: &[
+        Mutant {
+            name: "has_one_lead_that_has_left",
+            edits: &[("leading", "waiters.position(|waiter| waiter.is_here())", "waiters.position(|_| true)")],
+            found_by: "everybody_is_served",
+        },
+        Mutant {
+            name: "leaves_with_the_lead",
+            edits: &[("waiter", "let mut role = self.waiter.take_role();", "let mut role = WAITING;")],
+            found_by: "everybody_is_served",
+        },
+        Mutant {
+            name: "calls_durable_what_came_during_the_sync",
+            edits: &[(
+                "leading",
+                "self.batches_synced.fetch_max(written, Ordering::AcqRel);",
+                "let target = self.applied.load(Ordering::Acquire);",
+            )],
+            found_by: "everybody_is_served",
+        },
+        Mutant {
+            name: "forgets_that_a_sync_was_wanted_meanwhile",
+            edits: &[("roles", "if self.is_sync_wanted && !self.syncing {", "if false {")],
+            found_by: "helpers_come_and_go",
+        },
+        Mutant {
+            name: "closes_without_waiting",
+            edits: &[(
+                "gate",
+                "state.gate = WriteGate::Closed;
+        }
+        self.drain();",
+                "state.gate = WriteGate::Closed;
+                }",
+            )],
+            found_by: "the_gate_closes_at_once",
+        },
+        Mutant {
+            name: "turns_and_tells_nobody",
+            edits: &[("gate", "self.gate_turned.notify_all();", "")],
+            found_by: "the_gate_opens_again",
+        },
+    ],
+};
+
+/// The file without its tests and its header.
+fn product(source: &str) -> String {
+    let product = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(source);
+    product.lines().filter(|line| !line.starts_with("//!")).fold(String::new(), |text, line| text + line + "\n")
+}
+
+/// A module of that part, with its files as they are given.
+fn module(text: &mut String, name: &str, part: &Part, products: &[(&str, String)], scenarios: &Path) {
+    let _ = writeln!(text, "pub mod {name} {{");
+    for (module, product) in products {
+        let shuttled =
+            SHUTTLED.iter().chain(part.replaces).fold(product.clone(), |text, (from, to)| text.replace(from, to));
+        let _ = match *module {
+            "" => writeln!(text, "{shuttled}"),
+            module => writeln!(text, "pub mod {module} {{\n{shuttled}\n}}"),
+        };
+    }
+    let _ = writeln!(text, "include!({scenarios:?});\n}}");
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let own = std::env::var("CARGO_MANIFEST_DIR")?;
+    let crates = Path::new(&own).join("../..");
+    let (mut text, mut mutants, mut all) = (String::new(), String::new(), String::new());
+    for part in [WAITERS, DOOR, COMMIT] {
+        let scenarios = Path::new(&own).join("src/scenarios").join(part.scenarios);
+        println!("cargo::rerun-if-changed={}", scenarios.display());
+        let products: Vec<_> = part
+            .files
+            .iter()
+            .map(|(module, file)| {
+                let file = crates.join(file);
+                println!("cargo::rerun-if-changed={}", file.display());
+                let source = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+                Ok((*module, product(&source)))
+            })
+            .collect::<Result<_, String>>()?;
+        module(&mut text, part.name, &part, &products, &scenarios);
+        let _ = writeln!(all, "(\"{0}\", {0}::SCENARIOS),", part.name);
+        for Mutant { name, edits, found_by } in part.mutants {
+            let mut products = products.clone();
+            for (of, from, to) in *edits {
+                let (_, product) =
+                    products.iter_mut().find(|(module, _)| module == of).expect("it is one of the part's");
+                let count = product.matches(from).count();
+                assert!(count == 1, "{}: {count} of what the mutant {name} replaces: {from}", part.name);
+                *product = product.replacen(from, to, 1);
+            }
+            let module_name = format!("{}_{name}", part.name);
+            module(&mut text, &module_name, &part, &products, &scenarios);
+            let _ = writeln!(mutants, "(\"{module_name}\", {module_name}::{found_by} as fn()),");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "/// Every part, with what it is put through.\npub const PARTS: &[(&str, &[(&str, fn())])] = &[{all}];"
+    );
+    let _ = writeln!(
+        text,
+        "/// Every mutant, and the scenario that is to find it.\npub const MUTANTS: &[(&str, fn())] = &[{mutants}];"
+    );
+    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("parts.rs"), text)?;
+    Ok(())
+}
