@@ -12,6 +12,7 @@ use baton_types::{Error, ErrorCode, Result};
 use bson::raw::{RawElement, RawIter, cstr};
 use bson::spec::ElementType;
 use bson::{Bson, Document, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use smallvec::SmallVec;
 
 /// One element of a document, with the bytes it occupies.
 #[derive(Clone)]
@@ -277,7 +278,7 @@ impl ArrayBuilder {
         self.length += 1;
     }
 
-    pub fn finish(mut self) -> Result<Value> {
+    pub fn finish(mut self) -> Value {
         end(&mut self.bytes, 0);
         Value::from_container(ElementType::Array, &self.bytes)
     }
@@ -302,24 +303,32 @@ impl Digits {
     }
 }
 
-/// One owned value together with its encoding. Kept as the only element, of an empty name, of a document.
+/// One owned value together with its encoding. Kept as the only element, of an empty name, of a document; a small one takes no memory of
+/// its own.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Value(RawDocumentBuf);
+pub(crate) struct Value(SmallVec<[u8; 32]>);
 
 impl Value {
     /// Type byte and terminator of the empty name come before the value.
     const VALUE_OFFSET: usize = 4 + 1 + 1;
 
-    /// A document from its bytes.
-    pub fn from_container(kind: ElementType, bytes: &[u8]) -> Result<Self> {
-        let mut out = Vec::with_capacity(bytes.len() + Self::VALUE_OFFSET + 1);
-        let start = begin(&mut out);
-        put_bytes(&mut out, kind, "", bytes);
-        end(&mut out, start);
-        Ok(Self(finish(out)?))
+    /// What these parts are one after the other.
+    fn of(kind: ElementType, parts: &[&[u8]]) -> Self {
+        let length = Self::VALUE_OFFSET + parts.iter().map(|part| part.len()).sum::<usize>() + 1;
+        let mut bytes = SmallVec::with_capacity(length);
+        bytes.extend_from_slice(&(length as i32).to_le_bytes());
+        bytes.extend_from_slice(&[kind as u8, 0]);
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes.push(0);
+        Self(bytes)
     }
 
-    pub fn from_element(element: &Element<'_>) -> Result<Self> {
+    /// A value from its bytes.
+    pub fn from_container(kind: ElementType, bytes: &[u8]) -> Self {
+        Self::of(kind, &[bytes])
+    }
+
+    pub fn from_element(element: &Element<'_>) -> Self {
         Self::from_container(element.element_type(), element.value_bytes())
     }
 
@@ -330,17 +339,18 @@ impl Value {
 
     pub fn as_ref(&self) -> RawBsonRef<'_> {
         // The document was made from one value, so the fallback is never taken.
-        self.0.iter().next().and_then(std::result::Result::ok).map_or(RawBsonRef::Null, |(_, v)| v)
+        let document = RawDocument::from_bytes(&self.0).ok();
+        let element = document.and_then(|document| document.iter().next()).and_then(std::result::Result::ok);
+        element.map_or(RawBsonRef::Null, |(_, value)| value)
     }
 
     pub fn element_type(&self) -> ElementType {
-        self.0.as_bytes().get(4).and_then(|b| ElementType::from(*b)).unwrap_or(ElementType::Null)
+        self.0.get(4).and_then(|b| ElementType::from(*b)).unwrap_or(ElementType::Null)
     }
 
     /// The value's encoding.
     pub fn bytes(&self) -> &[u8] {
-        let all = self.0.as_bytes();
-        all.get(Self::VALUE_OFFSET..all.len() - 1).unwrap_or_default()
+        self.0.get(Self::VALUE_OFFSET..self.0.len() - 1).unwrap_or_default()
     }
 
     pub fn same_as(&self, element: &Element<'_>) -> bool {
@@ -350,19 +360,25 @@ impl Value {
 
 impl From<RawBsonRef<'_>> for Value {
     fn from(value: RawBsonRef<'_>) -> Self {
-        if matches!(value, RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_)) {
-            // At once, for counters are changed all day.
-            let mut out = Vec::with_capacity(Self::VALUE_OFFSET + 8 + 1);
-            let start = begin(&mut out);
-            put_value(&mut out, "", value);
-            end(&mut out, start);
-            if let Ok(document) = RawDocumentBuf::from_bytes(out) {
-                return Self(document);
+        let kind = value.element_type();
+        match value {
+            RawBsonRef::Int32(n) => Self::of(kind, &[&n.to_le_bytes()]),
+            RawBsonRef::Int64(n) => Self::of(kind, &[&n.to_le_bytes()]),
+            RawBsonRef::Double(n) => Self::of(kind, &[&n.to_le_bytes()]),
+            RawBsonRef::Boolean(is_so) => Self::of(kind, &[&[u8::from(is_so)]]),
+            RawBsonRef::DateTime(at) => Self::of(kind, &[&at.timestamp_millis().to_le_bytes()]),
+            RawBsonRef::ObjectId(id) => Self::of(kind, &[&id.bytes()]),
+            RawBsonRef::String(text) => {
+                Self::of(kind, &[&(text.len() as i32 + 1).to_le_bytes(), text.as_bytes(), &[0]])
+            }
+            RawBsonRef::Document(document) => Self::of(kind, &[document.as_bytes()]),
+            RawBsonRef::Array(array) => Self::of(kind, &[array.as_bytes()]),
+            other => {
+                let mut document = RawDocumentBuf::new();
+                document.append(cstr!(""), other);
+                Self(SmallVec::from_vec(document.into_bytes()))
             }
         }
-        let mut document = RawDocumentBuf::new();
-        document.append(cstr!(""), value);
-        Self(document)
     }
 }
 
@@ -444,6 +460,23 @@ mod tests {
         }
         end(&mut out, start);
         assert_eq!(finish(out).unwrap(), doc);
+    }
+
+    #[test]
+    fn a_value_is_encoded_as_bson_encodes_it_whatever_its_size() {
+        let id = bson::oid::ObjectId::from_bytes([7; 12]);
+        let long = "x".repeat(100);
+        let doc = rawdoc! {
+            "i": 1, "l": 5_i64, "f": 2.5, "t": true, "at": bson::DateTime::from_millis(-5), "id": id, "s": "text", "long": long,
+            "d": { "c": "x" }, "a": [1, { "b": 2 }], "n": null, "r": bson::Regex { pattern: cstr!("a+").into(), options: cstr!("i").into() },
+        };
+        for element in elements(&doc) {
+            let element = element.unwrap();
+            let value = Value::from(element.value().unwrap());
+            assert_eq!((value.element_type(), value.bytes()), (element.element_type(), element.value_bytes()));
+            assert_eq!(value.as_ref(), element.value().unwrap());
+            assert!(value.same_as(&element) && value == Value::from_element(&element));
+        }
     }
 
     #[test]

@@ -293,11 +293,12 @@ impl<'a> Documents<'a> {
     }
 
     /// In order.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = &'a RawDocument> + '_> {
-        match self {
-            Self::Sequence(sequence) => Box::new(sequence.iter()),
-            Self::Array(documents) => Box::new(documents.iter().copied()),
-        }
+    pub fn iter(&self) -> impl Iterator<Item = &'a RawDocument> {
+        let (sequence, array) = match self {
+            Self::Sequence(sequence) => (Some(sequence.iter()), None),
+            Self::Array(documents) => (None, Some(documents.iter().copied())),
+        };
+        sequence.into_iter().flatten().chain(array.into_iter().flatten())
     }
 }
 

@@ -1,6 +1,7 @@
 //! `database.collection` names and the rules MongoDB sets for them.
 
 use crate::{Error, ErrorCode, Result};
+use smol_str::SmolStr;
 use std::fmt;
 
 /// Longest `database.collection` in bytes.
@@ -13,7 +14,7 @@ const DATABASE_BYTES_MAX: usize = 63;
 /// Invariant: both parts are valid by MongoDB's naming rules; the only way in is a constructor that checks them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace {
-    full: Box<str>,
+    full: SmolStr,
     dot: usize,
 }
 
@@ -39,7 +40,7 @@ impl Namespace {
         if db.len() + 1 + coll.len() > NAMESPACE_BYTES_MAX {
             return invalid("the full name is longer than 255 bytes");
         }
-        Ok(Self { full: [db, ".", coll].concat().into(), dot: db.len() })
+        Ok(Self { full: [db, ".", coll].into_iter().collect(), dot: db.len() })
     }
 
     /// Splits `db.coll` at its first dot.

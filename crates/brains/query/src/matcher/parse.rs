@@ -13,6 +13,7 @@ use baton_document::number::Number;
 use baton_document::path::Path;
 use baton_types::{Error, Result};
 use bson::{RawBson, RawBsonRef, RawDocument};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Most components of a path: as deep as the documents of clients may be nested.
@@ -82,7 +83,7 @@ impl Parser<'_> {
     pub(super) fn document(&self, doc: &RawDocument, depth: usize) -> Result<Node> {
         check_depth(depth, doc)?;
         // Most filters are about one field.
-        let mut children = Vec::with_capacity(1);
+        let mut children = SmallVec::<[Node; 1]>::new();
         for element in doc.iter_elements() {
             let element = element?;
             let (name, value) = (element.key().as_str(), element.value()?);
@@ -101,7 +102,10 @@ impl Parser<'_> {
                 }
             }
         }
-        Ok(Node::and(children))
+        match children.len() {
+            1 => Ok(children.remove(0)),
+            _ => Ok(Node::and(children.into_vec())),
+        }
     }
 
     /// An operator without a path.

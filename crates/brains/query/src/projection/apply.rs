@@ -192,7 +192,7 @@ impl Scope<'_> {
                     self.compute(expression, "", &mut element)?;
                     raw::end(&mut element, start);
                     match raw::elements(&raw::finish(element)?).next() {
-                        Some(element) => Computed::Value(Rc::new(raw::Value::from_element(&element?)?)),
+                        Some(element) => Computed::Value(Rc::new(raw::Value::from_element(&element?))),
                         None => Computed::Missing,
                     }
                 };

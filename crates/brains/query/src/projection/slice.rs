@@ -62,7 +62,7 @@ impl Slice {
         for item in &items[start as usize..end as usize] {
             array.push(item.element_type(), item.value_bytes());
         }
-        let array = array.finish()?;
+        let array = array.finish();
         raw::put_bytes(out, array.element_type(), key, array.bytes());
         Ok(())
     }

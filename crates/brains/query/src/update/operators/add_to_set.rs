@@ -65,7 +65,7 @@ impl AddToSet {
         let Some(element) = existing else {
             let mut array = ArrayBuilder::new();
             self.values.iter().for_each(|v| array.push(v.element_type(), v.bytes()));
-            return Ok(Outcome::Put(Cow::Owned(array.finish()?)));
+            return Ok(Outcome::Put(Cow::Owned(array.finish())));
         };
         if !element.is_array() {
             return Err(Error::bad_value(format!(
@@ -96,7 +96,7 @@ impl AddToSet {
         }
         match array {
             None => Ok(Outcome::Keep),
-            Some(array) => Ok(Outcome::Put(Cow::Owned(array.finish()?))),
+            Some(array) => Ok(Outcome::Put(Cow::Owned(array.finish()))),
         }
     }
 }

@@ -246,5 +246,5 @@ fn cull<'v>(
             rest.push(item.element_type(), item.value_bytes());
         }
     }
-    Ok(if removed { Outcome::Put(Cow::Owned(rest.finish()?)) } else { Outcome::Keep })
+    Ok(if removed { Outcome::Put(Cow::Owned(rest.finish())) } else { Outcome::Keep })
 }

@@ -41,6 +41,6 @@ impl Pop {
         for item in if self.first { &items[1..] } else { &items[..last] } {
             rest.push(item.element_type(), item.value_bytes());
         }
-        Ok(Outcome::Put(Cow::Owned(rest.finish()?)))
+        Ok(Outcome::Put(Cow::Owned(rest.finish())))
     }
 }

@@ -96,7 +96,7 @@ impl Push {
         } else {
             self.rebuild(existing)?
         };
-        Ok(Outcome::Put(Cow::Owned(array.finish()?)))
+        Ok(Outcome::Put(Cow::Owned(array.finish())))
     }
 
     /// The array with all clauses applied.
@@ -173,7 +173,7 @@ impl Sort {
 
     /// Sorts stably. Keys are decoded once, before the comparisons.
     fn sort(&self, items: &mut [Item<'_>]) -> Result<()> {
-        let values = items.iter().map(|i| Value::from_container(i.kind, i.bytes)).collect::<Result<Vec<_>>>()?;
+        let values = items.iter().map(|i| Value::from_container(i.kind, i.bytes)).collect::<Vec<_>>();
         let directions: Vec<bool> = match self {
             Self::Whole { descending } => vec![*descending],
             Self::Fields(fields) => fields.iter().map(|(_, d)| *d).collect(),

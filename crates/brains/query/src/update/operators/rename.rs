@@ -69,6 +69,6 @@ impl Rename {
         {
             return Err(error);
         }
-        Ok(Outcome::Put(Cow::Owned(Value::from_element(&source)?)))
+        Ok(Outcome::Put(Cow::Owned(Value::from_element(&source))))
     }
 }
