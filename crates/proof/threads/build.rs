@@ -94,18 +94,15 @@ const WAITERS: Part = Part {
             found_by: "an_era_ends",
         },
         Mutant {
-            name: "is_told_twice",
+            name: "says_so_before_it_has_ended_them",
             edits: &[(
                 "",
-                "Some((state.waiting.remove(&key)?, error))",
-                "{
-                    let Waiting::Left(left) = state.waiting.get_mut(&key)? else { return None };
-                    let then = std::mem::replace(&mut left.then, Box::new(|_| panic!(\"told twice\")));
-                    let of = Left { class: left.class, until: left.until, interrupted: Box::new(|| Ok(())), then };
-                    Some((Waiting::Left(of), error))
-                }",
+                "self.ended.lock().extend(waits.map(|waiting| (waiting, outcome.clone())));
+            self.has_ended.store(true, Ordering::Release);",
+                "self.has_ended.store(true, Ordering::Release);
+                self.ended.lock().extend(waits.map(|waiting| (waiting, outcome.clone())));",
             )],
-            found_by: "waits_end_by_their_time",
+            found_by: "two_bring_news",
         },
     ],
 };

@@ -52,4 +52,4 @@ pub use mirrors::MirrorFigures;
 pub use probe::{Probe, probe};
 pub use replication::{Order, Parts, Replication};
 pub use steps::{IndexBuildRings, StepsFile};
-pub use waiters::{Left, Then, Waiters};
+pub use waiters::{Left, Waiters, Waits};

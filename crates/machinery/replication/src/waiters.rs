@@ -35,9 +35,17 @@ struct Waiter {
     outcome: Mutex<Option<Result<()>>>,
 }
 
-/// What is left to be done when it is known how the wait ended. It is called by who brings the news to all: it is quick, and does not
-/// wait.
-pub type Then = Box<dyn FnOnce(Result<()>) + Send>;
+/// Whoever has left a wait to others.
+pub trait Waits: Send {
+    /// Asked now and then whether it is to go on.
+    ///
+    /// # Errors
+    /// Why not: the wait ends with that.
+    fn check(&self) -> Result<()>;
+
+    /// The wait has ended. It is called by who brings the news to all: it is quick, and does not wait.
+    fn ended(self: Box<Self>, outcome: Result<()>);
+}
 
 /// A wait that somebody has left.
 pub struct Left {
@@ -45,10 +53,8 @@ pub struct Left {
     pub class: Class,
     /// When it is over in any case.
     pub until: Option<Instant>,
-    /// Asked now and then whether it is to go on.
-    pub interrupted: Box<dyn Fn() -> Result<()> + Send>,
-    /// See [`Then`].
-    pub then: Then,
+    /// Whose it is.
+    pub of: Box<dyn Waits>,
 }
 
 enum Waiting {
@@ -71,7 +77,7 @@ impl Waiting {
                 *waiter.outcome.lock() = Some(outcome);
                 waiter.thread.unpark();
             }
-            Self::Left(left) => (left.then)(outcome),
+            Self::Left(left) => left.of.ended(outcome),
         }
     }
 }
@@ -187,7 +193,7 @@ impl Waiters {
                     Some(until) if until <= now => over.push((*key, timed_out())),
                     until => {
                         next = until.map_or(next, |until| next.min(until));
-                        over.extend((left.interrupted)().err().map(|error| (*key, error)));
+                        over.extend(left.of.check().err().map(|error| (*key, error)));
                     }
                 }
             }
@@ -288,17 +294,27 @@ mod tests {
         assert_eq!(waiting.join().unwrap().unwrap_err().code, ErrorCode::PrimarySteppedDown);
     }
 
+    /// Passes on what it is told.
+    struct Passes<F: FnOnce(Result<()>) + Send> {
+        is_killed: bool,
+        then: F,
+    }
+
+    impl<F: FnOnce(Result<()>) + Send> Waits for Passes<F> {
+        fn check(&self) -> Result<()> {
+            if self.is_killed { Err(Error::new(ErrorCode::Interrupted, "killed")) } else { Ok(()) }
+        }
+
+        fn ended(self: Box<Self>, outcome: Result<()>) {
+            (self.then)(outcome);
+        }
+    }
+
     /// A wait that is left; what it is told comes here.
-    fn left(until: Option<Instant>, interrupted: bool) -> (Left, std::sync::mpsc::Receiver<Result<()>>) {
+    fn left(until: Option<Instant>, is_killed: bool) -> (Left, std::sync::mpsc::Receiver<Result<()>>) {
         let (told, outcome) = std::sync::mpsc::channel();
-        let error = || Error::new(ErrorCode::Interrupted, "killed");
-        let left = Left {
-            class: Class::Normal,
-            until,
-            interrupted: Box::new(move || if interrupted { Err(error()) } else { Ok(()) }),
-            then: Box::new(move |outcome| told.send(outcome).unwrap()),
-        };
-        (left, outcome)
+        let then = move |outcome| told.send(outcome).unwrap();
+        (Left { class: Class::Normal, until, of: Box::new(Passes { is_killed, then }) }, outcome)
     }
 
     #[test]
@@ -308,8 +324,8 @@ mod tests {
         let classes = [Class::Low, Class::High, Class::Normal, Class::High];
         for (place, class) in (1_u32..).zip(classes) {
             let told = told.clone();
-            let then = Box::new(move |outcome: Result<()>| told.send((outcome.is_ok(), place)).unwrap());
-            let left = Left { class, until: None, interrupted: Box::new(|| Ok(())), then };
+            let then = move |outcome: Result<()>| told.send((outcome.is_ok(), place)).unwrap();
+            let left = Left { class, until: None, of: Box::new(Passes { is_killed: false, then }) };
             waiters.when_majority(0, at(place), left);
         }
         waiters.committed(at(3));

@@ -21,6 +21,9 @@ mod figures;
     dead_code,
     unused,
     clippy::all,
+    clippy::unwrap_used,
+    clippy::panic,
+    unused_qualifications,
     reason = "the parts are read where they stand, and not all of them is used here"
 )]
 mod parts {

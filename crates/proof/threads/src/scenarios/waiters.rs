@@ -12,19 +12,30 @@ fn stepped_down() -> Error {
 }
 
 /// A wait that is left, of that era.
-fn left(told: &ToldLeft, era: u64, until: Option<Instant>, interrupted: bool) -> Left {
-    let told = Arc::clone(told);
-    let asked = std::cell::Cell::new(0);
-    Left {
-        class: Class::Normal,
-        until,
-        interrupted: Box::new(move || match asked.replace(asked.get() + 1) {
-            0 => Ok(()),
-            _ if interrupted => Err(Error::new(ErrorCode::Interrupted, "killed")),
-            _ => Ok(()),
-        }),
-        then: Box::new(move |outcome| told.lock().push((era, outcome.is_ok()))),
+struct Leaver {
+    era: u64,
+    told: ToldLeft,
+    /// It is killed once it was asked.
+    is_killed: bool,
+    asked: std::sync::atomic::AtomicBool,
+}
+
+impl Waits for Leaver {
+    fn check(&self) -> Result<()> {
+        match self.asked.swap(true, std::sync::atomic::Ordering::Relaxed) && self.is_killed {
+            true => Err(Error::new(ErrorCode::Interrupted, "killed")),
+            false => Ok(()),
+        }
     }
+
+    fn ended(self: Box<Self>, outcome: Result<()>) {
+        self.told.lock().push((self.era, outcome.is_ok()));
+    }
+}
+
+fn left(told: &ToldLeft, era: u64, until: Option<Instant>, is_killed: bool) -> Left {
+    let asked = std::sync::atomic::AtomicBool::new(false);
+    Left { class: Class::Normal, until, of: Box::new(Leaver { era, told: Arc::clone(told), is_killed, asked }) }
 }
 
 fn assert_nothing_is_left(waiters: &Waiters) {

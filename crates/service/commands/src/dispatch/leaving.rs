@@ -18,9 +18,9 @@ use crate::call::{Call, Reply, Standing};
 use crate::server::failpoints::CommandFault;
 use crate::server::{Client, Operation, Server};
 use crate::table::{CommandSpec, Flags};
-use baton_replication::Left as LeftWait;
+use baton_replication::{Left as LeftWait, Waits};
 use baton_request::{Acknowledgement, WriteConcern};
-use baton_storage::{Placed, SessionHandle};
+use baton_storage::{Placed, SessionHandle, Then};
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use baton_wire::{ReplyBuilder, ReplyHead};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,16 +65,12 @@ pub(super) fn may_leave(call: &Call<'_>, reply: &Reply<'_>, fault: &CommandFault
         && matches!(call.server.topology.demand(&call.write_concern()), Ok(None))
 }
 
-/// What is left of a request whose thread goes on.
+/// What is left of a request whose thread goes on. It is handed from one who makes come true what it waits for to the next.
 pub struct Leaving {
-    left: Left,
-    rest: Rest,
-}
-
-/// Sends a reply, which is a whole message.
-type Deliver = Box<dyn FnOnce(Vec<u8>) + Send>;
-
-struct Rest {
+    /// Until it goes.
+    placed: Option<Placed>,
+    /// The session whose retryable write it is, until that is committed.
+    session: Option<SessionHandle>,
     server: Arc<Server>,
     client: Arc<Client>,
     operation: Operation,
@@ -82,13 +78,29 @@ struct Rest {
     concern: WriteConcern,
     standing: Standing,
     retryable: bool,
+    /// Once it goes.
+    answer: Option<Answer>,
+    /// Since when it waits for a majority.
+    began: Instant,
+}
+
+/// Sends a reply, which is a whole message.
+type Deliver = Box<dyn FnOnce(Vec<u8>) + Send>;
+
+/// The reply so far, of which `head` tells, and who sends it.
+struct Answer {
+    out: Vec<u8>,
+    head: ReplyHead,
+    deliver: Deliver,
 }
 
 impl Leaving {
     pub(super) fn new(mut call: Call<'_>, left: Left) -> Box<Self> {
         let (concern, retryable) = (call.write_concern(), call.is_retryable());
         call.operation.leave_thread();
-        let rest = Rest {
+        Box::new(Self {
+            placed: Some(left.placed),
+            session: left.session,
             server: Arc::clone(call.server),
             client: Arc::clone(call.client),
             operation: call.operation,
@@ -96,61 +108,22 @@ impl Leaving {
             concern,
             standing: call.standing,
             retryable,
-        };
-        Box::new(Self { left, rest })
+            answer: None,
+            began: Instant::now(),
+        })
     }
 
     /// Goes on without this thread. `out` has the reply so far, of which `head` tells; `deliver` sends it, and hangs up if it is dropped.
-    pub fn go(self, out: Vec<u8>, head: ReplyHead, deliver: Deliver) {
-        let Self { left: Left { placed, session }, rest } = self;
-        let server = Arc::clone(&rest.server);
-        placed.leave(Box::new(move |optime| {
-            guarded(&server, || {
-                if let Some(session) = session {
-                    session.committed(optime);
-                }
-                rest.committed(optime, out, head, deliver);
-            });
-        }));
-    }
-}
-
-/// A panic in `finish` is that of one request.
-fn guarded(server: &Server, finish: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(finish)).is_err() {
-        server.counters.panics.fetch_add(1, Relaxed);
-    }
-}
-
-impl Rest {
-    /// It is as safe on this member as was asked for.
-    fn committed(self, optime: OpTime, out: Vec<u8>, head: ReplyHead, deliver: Deliver) {
-        let is_own_majority = self.standing.is_own_majority && self.server.topology.is_own_majority();
-        let server = Arc::clone(&self.server);
-        let replication =
-            server.replication().filter(|_| self.concern.w == Acknowledgement::Majority && !is_own_majority);
-        let Some(replication) = replication else { return self.finish(None, out, head, deliver) };
-        self.operation.waits_for("waiting for a majority to have what was written");
-        let began = Instant::now();
-        let until = (self.concern.timeout_ms > 0).then(|| began + Duration::from_millis(self.concern.timeout_ms));
-        let (class, interrupted) = (self.operation.class, self.operation.check());
-        let (era, of) = (self.standing.era, Arc::clone(&server));
-        let then = move |outcome: Result<()>| {
-            guarded(&of, || {
-                if outcome.is_ok() {
-                    let [count, micros] = &self.server.counters.majority_waits;
-                    count.fetch_add(1, Relaxed);
-                    micros.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
-                }
-                self.finish(outcome.err(), out, head, deliver);
-            });
-        };
-        let left = LeftWait { class, until, interrupted: Box::new(move || interrupted()), then: Box::new(then) };
-        replication.waiters().when_majority(era, optime, left);
+    pub fn go(mut self: Box<Self>, out: Vec<u8>, head: ReplyHead, deliver: Deliver) {
+        self.answer = Some(Answer { out, head, deliver });
+        if let Some(placed) = self.placed.take() {
+            placed.leave(self);
+        }
     }
 
     /// Ends the reply, and sends it.
-    fn finish(self, unreplicated: Option<Error>, mut out: Vec<u8>, head: ReplyHead, deliver: Deliver) {
+    fn finish(self, unreplicated: Option<Error>) {
+        let Some(Answer { mut out, head, deliver }) = self.answer else { return };
         let error = unreplicated.map(|error| {
             let info = self.concern.error_info(error.code == ErrorCode::WriteConcernFailed);
             error.with_info(info)
@@ -163,6 +136,53 @@ impl Rest {
         // Before the client can send its next request.
         drop(self.operation);
         deliver(out);
+    }
+}
+
+/// A panic in it is that of one request.
+fn guarded(server: &Server, work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        server.counters.panics.fetch_add(1, Relaxed);
+    }
+}
+
+/// It is as safe on this member as was asked for.
+impl Then for Leaving {
+    fn is_safe(mut self: Box<Self>, optime: OpTime) {
+        let server = Arc::clone(&self.server);
+        guarded(&server, || {
+            if let Some(session) = self.session.take() {
+                session.committed(optime);
+            }
+            let is_own_majority = self.standing.is_own_majority && server.topology.is_own_majority();
+            let waits = self.concern.w == Acknowledgement::Majority && !is_own_majority;
+            let Some(replication) = server.replication().filter(|_| waits) else { return self.finish(None) };
+            self.operation.waits_for("waiting for a majority to have what was written");
+            self.began = Instant::now();
+            let timeout = Duration::from_millis(self.concern.timeout_ms);
+            let until = (self.concern.timeout_ms > 0).then(|| self.began + timeout);
+            let (era, class) = (self.standing.era, self.operation.class);
+            replication.waiters().when_majority(era, optime, LeftWait { class, until, of: self });
+        });
+    }
+}
+
+/// It waits for a majority.
+impl Waits for Leaving {
+    fn check(&self) -> Result<()> {
+        self.operation.check_interrupt()
+    }
+
+    fn ended(self: Box<Self>, outcome: Result<()>) {
+        let server = Arc::clone(&self.server);
+        guarded(&server, || {
+            if outcome.is_ok() {
+                let [count, micros] = &server.counters.majority_waits;
+                count.fetch_add(1, Relaxed);
+                micros.fetch_add(self.began.elapsed().as_micros() as u64, Relaxed);
+            }
+            self.finish(outcome.err());
+        });
     }
 }
 

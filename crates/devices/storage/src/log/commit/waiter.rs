@@ -22,12 +22,21 @@ pub(super) const LEAD_SYNC: u8 = 2;
 pub(super) const DONE: u8 = 3;
 
 /// What is left with the queue. It is called on the thread that writes or syncs for all: it is quick, and does not wait.
-pub type Then = Box<dyn FnOnce(OpTime) + Send>;
+pub trait Then: Send {
+    /// The transaction, whose last OpTime this is, is as safe as was asked for.
+    fn is_safe(self: Box<Self>, optime: OpTime);
+}
+
+impl<F: FnOnce(OpTime) + Send> Then for F {
+    fn is_safe(self: Box<Self>, optime: OpTime) {
+        self(optime);
+    }
+}
 
 enum End {
     /// The thread waits, or will.
     Open,
-    Left(Then),
+    Left(Box<dyn Then>),
     Done,
 }
 
@@ -122,14 +131,14 @@ impl Waiter {
     pub fn end(&self, is_own: bool) {
         let end = std::mem::replace(&mut *self.end.lock(), End::Done);
         match end {
-            End::Left(then) => then(self.optime()),
+            End::Left(then) => then.is_safe(self.optime()),
             End::Open | End::Done if is_own => self.state.store(DONE, Ordering::Release),
             End::Open | End::Done => self.signal(DONE),
         }
     }
 
     /// Leaves `then`; gives it back if the transaction is done. Under the queue's lock.
-    fn leave(&self, then: Then) -> Option<Then> {
+    fn leave(&self, then: Box<dyn Then>) -> Option<Box<dyn Then>> {
         let mut end = self.end.lock();
         match *end {
             End::Done => Some(then),
@@ -160,12 +169,12 @@ impl Placed {
 
     /// Goes on without it: `then` is called once it is as safe as was asked for. If nobody writes, this thread does so before it
     /// returns.
-    pub fn leave(self, then: Then) {
+    pub fn leave(self, then: Box<dyn Then>) {
         let _guard = must_not_unwind("the commit queue");
         let mut state = self.queue.state.lock();
         if let Some(then) = self.waiter.leave(then) {
             drop(state);
-            then(self.waiter.optime());
+            then.is_safe(self.waiter.optime());
             return;
         }
         let mut role = self.waiter.take_role();
