@@ -12,3 +12,16 @@ pub(crate) mod retention;
 pub mod tasks;
 pub(crate) mod vitals;
 pub(crate) mod warming;
+
+use crate::storage::Storage;
+
+/// What somebody has to do now and then, for as long as the storage is open: see [`Storage::chores`].
+#[derive(Clone, Copy)]
+pub struct Chores<'s>(pub(crate) &'s Storage);
+
+impl Storage {
+    /// Each of them is one thread's alone, and nobody's request waits for it.
+    pub fn chores(&self) -> Chores<'_> {
+        Chores(self)
+    }
+}

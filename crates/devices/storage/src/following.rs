@@ -10,3 +10,16 @@ pub(crate) mod incoming;
 pub(crate) mod incoming_file;
 pub(crate) mod replay;
 pub(crate) mod rollback;
+
+use crate::storage::Storage;
+
+/// What a member does that has the data of another: see [`Storage::follower`].
+#[derive(Clone, Copy)]
+pub struct Follower<'s>(pub(crate) &'s Storage);
+
+impl Storage {
+    /// Applying, copying and taking back what another member has logged.
+    pub fn follower(&self) -> Follower<'_> {
+        Follower(self)
+    }
+}

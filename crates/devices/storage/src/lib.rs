@@ -2,7 +2,8 @@
 //! goes through.
 //!
 //! Entry points: [`Storage::open`]; [`Storage::view`] for reads; [`Storage::by`], [`Transaction`] and [`Writer::commit`] for writes;
-//! [`Catalog`] for what exists. The format on disk is drawn in `docs/storage-format.md`.
+//! [`Catalog`] for what exists; [`Storage::oplog`] and [`Storage::facts`] for the log and what outlives a crash beside it;
+//! [`Storage::follower`] for what another member logged; [`Storage::chores`] for what is to be done now and then. The format on disk is drawn in `docs/storage-format.md`.
 //!
 //! Invariants:
 //! - One write path. Documents, index entries, oplog entry, counters and session record of one operation reach RocksDB
@@ -31,6 +32,7 @@ mod statistics;
 mod storage;
 mod upgrade;
 
+pub use background::Chores;
 pub use background::checkpoints::CheckpointInfo;
 pub use background::tasks;
 pub use background::vitals::Vitals;
@@ -53,6 +55,7 @@ pub use documents::transaction::Transaction;
 pub use documents::validate::{ValidateProgress, ValidateReport};
 pub use documents::view::{Bounds, DocumentCursor, IndexCursor, IndexEntry, Order, View, stored_document};
 pub use documents::write::{Inserted, Statement, id_of};
+pub use following::Follower;
 pub use following::entry_change::{CarriedOut, EntryChange, updated};
 pub use following::incoming::{Incoming, take_over};
 pub use following::incoming_file::IncomingFile;
@@ -63,6 +66,7 @@ pub use log::ends::LogFollower;
 pub use log::facts::Fact;
 pub use log::flow::{Begun, CREDIT_BYTES, FlowFigures, Throttle};
 pub use log::oplog::{OplogKind, RetryImage, class_of, optime_document, optime_of};
+pub use log::{Facts, Oplog};
 pub use options::StorageOptions;
 pub use spill::Spills;
 pub use statistics::StorageStatistics;

@@ -15,3 +15,25 @@ pub(crate) mod facts;
 pub(crate) mod flow;
 pub(crate) mod oplog;
 pub(crate) mod switch;
+
+use crate::storage::Storage;
+
+/// The log of what this member and those that it follows have changed: see [`Storage::oplog`].
+#[derive(Clone, Copy)]
+pub struct Oplog<'s>(pub(crate) &'s Storage);
+
+/// What a member must know after a crash, beside its documents: see [`Storage::facts`].
+#[derive(Clone, Copy)]
+pub struct Facts<'s>(pub(crate) &'s Storage);
+
+impl Storage {
+    /// Its ends, its entries, how long it may become, and how much of it the set has committed.
+    pub fn oplog(&self) -> Oplog<'_> {
+        Oplog(self)
+    }
+
+    /// Each by its name.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts(self)
+    }
+}

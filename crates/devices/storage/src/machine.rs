@@ -64,7 +64,7 @@ impl Storage {
     /// and who copied it must not keep it. A process that dies takes nothing along. Durable when it returns.
     pub(crate) fn note_machine_start(&self) -> Result<()> {
         let now = baton_machine::host::start_id();
-        let before = self.fact(Fact::MachineStart)?;
+        let before = self.facts().get(Fact::MachineStart)?;
         if !now.is_empty() && before.as_ref() == Some(&now) {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Storage {
         let mut transaction = Transaction::empty();
         transaction.put(family::META, Fact::MachineStart.key(), &now);
         if has_log {
-            transaction.put(family::META, Fact::RollbackId.key(), &(self.rollback_id()? + 1).to_le_bytes());
+            transaction.put(family::META, Fact::RollbackId.key(), &(self.follower().rollback_id()? + 1).to_le_bytes());
         }
         self.commit.commit_unasked(transaction, Durability::Synced);
         Ok(())

@@ -1,5 +1,6 @@
 //! One data directory, open: the database, the catalog, the commit queue, and what keeps them in order.
 
+use crate::background::Chores;
 use crate::background::checkpoints::{self, Checkpoints};
 use crate::background::governor::Governors;
 use crate::background::removal::Removal;
@@ -18,7 +19,7 @@ use crate::documents::record_cache::RecordCache;
 use crate::documents::sessions::{SessionHandle, SessionTable};
 use crate::documents::transaction::Transaction;
 use crate::log::check;
-use crate::log::commit::{CommitQueue, Durability, KeptStamps, ProgressListener};
+use crate::log::commit::{CommitQueue, Durability, KeptStamps};
 use crate::log::facts::Fact;
 use crate::log::flow::FlowControl;
 use crate::log::switch::LogSwitch;
@@ -265,37 +266,6 @@ impl Storage {
         self.commit.open_to_writes(term);
     }
 
-    /// Lets this member's own writes wait; returns the last OpTime once nothing more comes.
-    pub fn block_writes(&self) -> OpTime {
-        self.commit.block_writes()
-    }
-
-    /// Lets what [`Self::block_writes`] kept waiting go on.
-    pub fn unblock_writes(&self) {
-        self.commit.unblock_writes();
-    }
-
-    /// Lets this member write no entry of its own any more: it follows. Writes that wait fail with `NotWritablePrimary`
-    /// (10107); when this returns, none of them gets an OpTime.
-    pub fn close_to_writes(&self) {
-        self.commit.close_to_writes();
-    }
-
-    /// As [`Self::close_to_writes`], but writes that wait already fail only with [`Self::refuse_kept`].
-    pub fn close_and_keep(&self) {
-        self.commit.close_and_keep();
-    }
-
-    /// Lets the writes fail that [`Self::close_and_keep`] has kept waiting.
-    pub fn refuse_kept(&self) {
-        self.commit.refuse_kept();
-    }
-
-    /// Names who is told whenever the durable position advances; see [`CommitQueue::on_progress`].
-    pub fn on_progress(&self, listener: ProgressListener) {
-        self.commit.on_progress(listener);
-    }
-
     /// Ends a transaction that is not to be committed: its locks are given back.
     pub fn abandon(&self, transaction: Transaction) {
         drop(transaction);
@@ -306,28 +276,9 @@ impl Storage {
         &self.commit
     }
 
-    /// Forgets the retryable writes of sessions that have done none for `age_secs` seconds.
-    pub fn expire_sessions(&self, age_secs: u32) -> Result<()> {
-        let now = crate::log::commit::wall_clock_ms() / 1000;
-        let oldest = u32::try_from(now - i64::from(age_secs)).unwrap_or(0);
-        self.sessions.shrink();
-        self.sessions.expire(&self.db, oldest, |transaction| {
-            self.commit.commit_unasked(transaction, Durability::Applied);
-        })
-    }
-
     /// The memory it was given for blocks, memtables and hot documents, in bytes.
     pub fn cache_bytes(&self) -> usize {
         self.options.cache_bytes
-    }
-
-    /// Lends so many bytes of the cache's memory to somebody else, from now on; 0 takes all back.
-    pub fn lend_cache(&self, bytes: usize) {
-        let all = self.options.block_cache_bytes();
-        // A handle to the same cache: the crate asks for an exclusive one.
-        let capacity = all.saturating_sub(bytes).max(all / 4);
-        self.cache.clone().set_capacity(capacity);
-        self.cache_capacity.store(capacity, Ordering::Relaxed);
     }
 
     /// Whether a block that comes into the cache takes the place of another, or nearly.
@@ -411,6 +362,27 @@ impl Storage {
     /// Prefix of a collection in the documents family, for tools that estimate sizes.
     pub(crate) fn extent(id: u32) -> ([u8; 4], [u8; 4]) {
         (format::prefix(id), format::prefix_end(id))
+    }
+}
+
+impl Chores<'_> {
+    /// Forgets the retryable writes of sessions that have done none for `age_secs` seconds.
+    pub fn expire_sessions(&self, age_secs: u32) -> Result<()> {
+        let now = crate::log::commit::wall_clock_ms() / 1000;
+        let oldest = u32::try_from(now - i64::from(age_secs)).unwrap_or(0);
+        self.0.sessions.shrink();
+        self.0.sessions.expire(&self.0.db, oldest, |transaction| {
+            self.0.commit.commit_unasked(transaction, Durability::Applied);
+        })
+    }
+
+    /// Lends so many bytes of the cache's memory to somebody else, from now on; 0 takes all back.
+    pub fn lend_cache(&self, bytes: usize) {
+        let all = self.0.options.block_cache_bytes();
+        // A handle to the same cache: the crate asks for an exclusive one.
+        let capacity = all.saturating_sub(bytes).max(all / 4);
+        self.0.cache.clone().set_capacity(capacity);
+        self.0.cache_capacity.store(capacity, Ordering::Relaxed);
     }
 }
 

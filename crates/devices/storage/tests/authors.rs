@@ -13,7 +13,7 @@ fn an_author_tells_what_it_has_committed_and_nobody_elses() {
     let storage = open(folder.path());
     let (one, other) = (Author::default(), Author::default());
     let c = create_as(storage.by(&one), "c", [1; 16], &rawdoc! {}).expect("created");
-    assert_eq!(one.committed(), Committed { count: 1, last: storage.last_entry() });
+    assert_eq!(one.committed(), Committed { count: 1, last: storage.oplog().last_entry() });
     insert(&storage, &c, &rawdoc! { "_id": 1 }).expect("inserted");
     assert_eq!(one.committed().count, 1, "what the member does by itself is nobody's");
     // Parts of what one author writes may be written on several threads.
@@ -32,9 +32,9 @@ fn an_author_tells_what_it_has_committed_and_nobody_elses() {
         }
     });
     assert_eq!((one.committed().count, other.committed().count), (1, 4));
-    assert_eq!(other.committed().last, storage.last_entry());
+    assert_eq!(other.committed().last, storage.oplog().last_entry());
     // What the gate refuses is not committed.
-    storage.close_to_writes();
+    storage.queue().close_to_writes();
     let refused = create_as(storage.by(&other), "d", [2; 16], &rawdoc! {}).map(|_| ()).expect_err("closed");
     assert_eq!((refused.code, other.committed().count), (ErrorCode::NotWritablePrimary, 4));
 }
@@ -46,7 +46,7 @@ fn who_follows_has_no_entries_of_this_members_own_and_others_have_meanwhile() {
     create(&primary, "c", [1; 16], &rawdoc! {}).expect("created");
     let entry = common::log(&primary).pop().expect("an entry");
     let follower = open(folders[1].path());
-    follower.close_to_writes();
+    follower.queue().close_to_writes();
     let options = rawdoc! {};
     let refused = follower.replay(&entry, |writer| {
         create_as(writer, "c", [1; 16], &options)?;

@@ -278,15 +278,15 @@ fn a_rollback_brings_back_what_a_full_collection_dropped_for_what_is_rolled_back
         insert(&storage, &ring, 1_000..1_010);
         let some = ids(&storage.view(), &ring, Order::Forward);
         assert!(some[0] > before[0] && some.contains(before.last().unwrap()), "some are pushed out");
-        storage.close_to_writes();
-        storage.roll_back(common, removed.path()).unwrap();
+        storage.queue().close_to_writes();
+        storage.follower().roll_back(common, removed.path()).unwrap();
         assert_eq!(ids(&storage.view(), &ring, Order::Forward), before);
 
         storage.open_to_writes(common.term + 1);
         insert(&storage, &ring, 2_000..2_200);
         assert!(ids(&storage.view(), &ring, Order::Forward)[0] > 2_000, "all are pushed out");
-        storage.close_to_writes();
-        storage.roll_back(common, removed.path()).unwrap();
+        storage.queue().close_to_writes();
+        storage.follower().roll_back(common, removed.path()).unwrap();
         assert_eq!(ids(&storage.view(), &ring, Order::Forward), before);
         assert_eq!(ring.counts(), counts);
         storage.sync();
@@ -365,14 +365,14 @@ fn what_is_let_go_beside_those_who_change_it_is_gone_once_and_on_all_members() {
 /// Another member, which has applied what the primary logged of its collection of these options, many entries at a time.
 fn follow(path: &Path, primary: &Storage, options: &RawDocument) -> Arc<Storage> {
     let follower = open(path);
-    follower.close_to_writes();
+    follower.queue().close_to_writes();
     let of = CollectionOptions::parse(options).unwrap();
-    follower.unlogged(|writer| writer.create_collection(&name("ring"), of, [1; 16])).unwrap();
-    let log = primary.entries_from(Timestamp::ZERO, usize::MAX).unwrap();
+    follower.follower().unlogged(|writer| writer.create_collection(&name("ring"), of, [1; 16])).unwrap();
+    let log = primary.oplog().entries_from(Timestamp::ZERO, usize::MAX).unwrap();
     let entries: Vec<&RawDocument> =
         log.iter().map(|entry| &**entry).filter(|entry| entry.get_str("op").unwrap() != "c").collect();
     for part in entries.chunks(50) {
-        follower.apply_entries(part).unwrap();
+        follower.follower().apply_entries(part).unwrap();
     }
     follower
 }

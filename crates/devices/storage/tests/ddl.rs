@@ -186,7 +186,7 @@ fn what_is_held_is_neither_dropped_nor_altered_by_anybody_else() {
         drop(catalog);
     });
     assert!(names(&storage).is_empty());
-    let log = storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable");
+    let log = storage.oplog().entries_from(Timestamp::ZERO, usize::MAX).expect("readable");
     let commands: Vec<String> = log
         .iter()
         .filter_map(|entry| entry.get_document("o").ok()?.iter().next()?.ok().map(|(name, _)| name.as_str().to_owned()))
@@ -199,7 +199,7 @@ fn a_modification_makes_no_collection_of_another_kind_and_leaves_nothing_when_it
     let folder = tempfile::tempdir().expect("a folder");
     let storage = open(folder.path());
     create(&storage, "c", &rawdoc! {});
-    let before = storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable").len();
+    let before = storage.oplog().entries_from(Timestamp::ZERO, usize::MAX).expect("readable").len();
     let refused = |modification: &Modification| modify(&storage, "c", modification).map_err(|error| error.code);
     let capped = Modification { options: rawdoc! { "capped": true, "size": 4096 }, index: None };
     assert_eq!(refused(&capped), Err(ErrorCode::IllegalOperation));
@@ -209,7 +209,7 @@ fn a_modification_makes_no_collection_of_another_kind_and_leaves_nothing_when_it
     assert_eq!(refused(&unknown), Err(ErrorCode::FailedToParse));
     let c = storage.collection(&name("c")).expect("there");
     assert!(c.options.document.is_empty());
-    assert_eq!(storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable").len(), before);
+    assert_eq!(storage.oplog().entries_from(Timestamp::ZERO, usize::MAX).expect("readable").len(), before);
     assert_valid(&storage, "c");
 }
 

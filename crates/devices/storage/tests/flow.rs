@@ -22,7 +22,7 @@ fn open() -> (Arc<Storage>, Arc<Collection>, tempfile::TempDir) {
     let namespace = Namespace::new("test", "c").unwrap();
     let created = storage.by_member().create_collection(&namespace, CollectionOptions::default(), [7; 16]).unwrap();
     let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) = created;
-    storage.set_commit_point(storage.queue().applied());
+    storage.oplog().set_commit_point(storage.queue().applied());
     (storage, collection, directory)
 }
 
@@ -33,7 +33,7 @@ fn insert_many(documents: usize, commits: bool, each: impl Fn(&Storage, usize)) 
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while commits && !is_over.load(Ordering::Relaxed) {
-                storage.set_commit_point(storage.queue().durable());
+                storage.oplog().set_commit_point(storage.queue().durable());
                 // As far away as a majority is.
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -63,7 +63,7 @@ fn who_writes_much_waits_until_the_set_has_most_of_it() {
     let storage = insert_many(2000, true, |storage, _| {
         let mut optimes = written.take();
         optimes.push(storage.queue().applied().timestamp);
-        let committed = storage.commit_point().unwrap();
+        let committed = storage.oplog().commit_point().unwrap();
         worst.set(worst.get().max(optimes.iter().rev().take_while(|optime| **optime > committed).count()));
         written.set(optimes);
     });
@@ -200,7 +200,7 @@ fn ahead_max(class: Class, before: impl Fn(&Storage, usize)) -> (usize, u64) {
                     std::thread::sleep(Duration::from_millis(50));
                     // What is known to be written is in the log.
                     committed.store(written.load(Ordering::SeqCst), Ordering::SeqCst);
-                    storage.set_commit_point(storage.queue().applied());
+                    storage.oplog().set_commit_point(storage.queue().applied());
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -267,7 +267,7 @@ fn where_compactions_are_behind_the_low_class_writes_less_and_the_others_do_not(
         next(Class::Normal);
         storage.flush().unwrap();
     }
-    storage.tend_compaction().unwrap();
+    storage.chores().tend_compaction().unwrap();
     assert_eq!((next(Class::Normal), next(Class::High)), (0, 0));
     assert_eq!((next(Class::Low), next(Class::Low)), (1, 2));
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A member that follows.
 fn open_to_follow(path: &Path) -> Arc<Storage> {
     let storage = open(path);
-    storage.close_to_writes();
+    storage.queue().close_to_writes();
     storage
 }
 
@@ -64,14 +64,14 @@ fn follow(follower: &Storage, entries: &[RawDocumentBuf]) {
             }
         } else {
             let part: Vec<&RawDocument> = part.iter().map(AsRef::as_ref).collect();
-            follower.apply_entries(&part).expect("applied");
+            follower.follower().apply_entries(&part).expect("applied");
         }
     }
 }
 
 fn assert_same(primary: &Storage, follower: &Storage) {
     assert_eq!(log(primary), log(follower), "the logs are the same, byte for byte");
-    assert_eq!(primary.last_entry(), follower.last_entry());
+    assert_eq!(primary.oplog().last_entry(), follower.oplog().last_entry());
     let names = |storage: &Storage| -> Vec<_> {
         let catalog = storage.catalog();
         catalog
@@ -271,20 +271,20 @@ fn entries_keep_their_terms_and_own_ones_come_after_them() {
     assert_eq!(entries.iter().map(|e| optime_of(e).expect("an OpTime").term).collect::<Vec<_>>(), [1, 1, 7]);
     let follower = open_to_follow(folders[1].path());
     follow(&follower, &entries[..2]);
-    assert_eq!(follower.last_entry(), optime_of(&entries[1]).expect("an OpTime"));
+    assert_eq!(follower.oplog().last_entry(), optime_of(&entries[1]).expect("an OpTime"));
     // A clock of the set that is ahead is not taken for an entry's, whatever this member writes for itself.
     follower.queue().advance_floor(Timestamp { seconds: u32::MAX - 1, increment: 1 });
-    follower.put_fact(Fact::CommitPoint, b"somewhere");
+    follower.facts().put(Fact::CommitPoint, b"somewhere");
     follow(&follower, &entries[2..]);
-    assert_eq!(follower.last_entry(), seventh);
+    assert_eq!(follower.oplog().last_entry(), seventh);
     assert_eq!(follower.sync(), seventh);
     assert_eq!(follower.queue().durable(), seventh);
     follower.open_to_writes(9);
-    assert_eq!(follower.last_entry(), seventh, "a new term alone moves no position");
+    assert_eq!(follower.oplog().last_entry(), seventh, "a new term alone moves no position");
     let c = follower.collection(&name("c")).expect("there");
     let ninth = insert(&follower, &c, &rawdoc! { "_id": 3 }).expect("inserted");
     assert!(ninth.term == 9 && ninth.timestamp > seventh.timestamp && ninth.timestamp.seconds == u32::MAX - 1);
-    let refused = follower.apply_entries(&[&*entries[0]]).expect_err("it writes itself");
+    let refused = follower.follower().apply_entries(&[&*entries[0]]).expect_err("it writes itself");
     assert_eq!(refused.code, ErrorCode::IllegalOperation);
 }
 
@@ -294,7 +294,7 @@ fn whoever_listens_hears_of_what_is_synced() {
     let storage = open(folder.path());
     let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
     let heard = Arc::new(AtomicU64::new(0));
-    storage.on_progress(Box::new({
+    storage.queue().on_progress(Box::new({
         let (heard, storage) = (Arc::clone(&heard), Arc::downgrade(&storage));
         move || {
             // Positions can be asked for, and locks taken: none is held.
@@ -314,14 +314,14 @@ fn facts_survive_and_those_not_kept_are_not_there() {
     let folder = tempfile::tempdir().expect("a folder");
     {
         let storage = open_to_follow(folder.path());
-        storage.put_fact(Fact::LastVote, b"first");
-        storage.put_fact(Fact::LastVote, b"second");
-        storage.put_fact(Fact::RollbackId, &[3]);
+        storage.facts().put(Fact::LastVote, b"first");
+        storage.facts().put(Fact::LastVote, b"second");
+        storage.facts().put(Fact::RollbackId, &[3]);
     }
     let storage = open(folder.path());
-    assert_eq!(storage.fact(Fact::LastVote).expect("readable").as_deref(), Some(&b"second"[..]));
-    assert_eq!(storage.fact(Fact::RollbackId).expect("readable"), Some(vec![3]));
-    assert_eq!(storage.fact(Fact::Configuration).expect("readable"), None);
+    assert_eq!(storage.facts().get(Fact::LastVote).expect("readable").as_deref(), Some(&b"second"[..]));
+    assert_eq!(storage.facts().get(Fact::RollbackId).expect("readable"), Some(vec![3]));
+    assert_eq!(storage.facts().get(Fact::Configuration).expect("readable"), None);
 }
 
 #[test]
@@ -330,47 +330,47 @@ fn a_member_of_a_set_logs_nothing_when_it_opens() {
     let last = {
         let storage = open(folder.path());
         create(&storage, "left", [1; 16], &rawdoc! { "temp": true }).expect("created");
-        storage.put_fact(Fact::Configuration, b"a set's");
-        storage.last_entry()
+        storage.facts().put(Fact::Configuration, b"a set's");
+        storage.oplog().last_entry()
     };
     let storage = open(folder.path());
-    assert_eq!(storage.last_entry(), last);
+    assert_eq!(storage.oplog().last_entry(), last);
     storage.drop_temporary_collections().expect("dropped");
     assert!(storage.collection(&name("left")).is_none());
-    assert!(storage.last_entry() > last);
+    assert!(storage.oplog().last_entry() > last);
 }
 
 /// What this member acknowledged counts for the set: a start in the middle of a copy must not forget it.
 #[test]
 fn where_the_log_ended_that_was_given_up_is_known_until_a_copy_is_whole() {
     let folder = tempfile::tempdir().expect("a folder");
-    let given_up = |storage: &Storage| storage.given_up().expect("readable");
+    let given_up = |storage: &Storage| storage.follower().given_up().expect("readable");
     let (entries, last) = {
         let storage = open(folder.path());
         create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
         assert_eq!(given_up(&storage), None);
-        let last = storage.last_entry();
-        storage.note_not_whole(last);
+        let last = storage.oplog().last_entry();
+        storage.follower().note_not_whole(last);
         (log(&storage), last)
     };
     {
         let storage = open_to_follow(folder.path());
         assert_eq!(given_up(&storage), Some(last));
-        storage.begin_clone().expect("begun");
-        storage.begin_log_with(&entries[0]).expect("begun");
+        storage.follower().begin_clone().expect("begun");
+        storage.follower().begin_log_with(&entries[0]).expect("begun");
     }
     let storage = open_to_follow(folder.path());
-    storage.begin_clone().expect("begun anew");
-    storage.note_not_whole(OpTime::ZERO);
-    assert_eq!((given_up(&storage), storage.last_entry()), (Some(last), OpTime::ZERO));
-    storage.begin_log_with(&entries[0]).expect("begun");
-    storage.end_clone();
+    storage.follower().begin_clone().expect("begun anew");
+    storage.follower().note_not_whole(OpTime::ZERO);
+    assert_eq!((given_up(&storage), storage.oplog().last_entry()), (Some(last), OpTime::ZERO));
+    storage.follower().begin_log_with(&entries[0]).expect("begun");
+    storage.follower().end_clone();
     assert_eq!(given_up(&storage), None);
     // As a version wrote it that did not ask.
-    storage.put_fact(Fact::Cloning, b"");
+    storage.facts().put(Fact::Cloning, b"");
     assert_eq!(given_up(&storage), Some(OpTime::ZERO));
-    storage.put_fact(Fact::Cloning, b"12345678");
-    assert_eq!(storage.given_up().expect_err("damaged").code, ErrorCode::DataCorruptionDetected);
+    storage.facts().put(Fact::Cloning, b"12345678");
+    assert_eq!(storage.follower().given_up().expect_err("damaged").code, ErrorCode::DataCorruptionDetected);
 }
 
 /// What an entry of a write with this number in a session says, for documents of `c`.
@@ -408,8 +408,8 @@ fn what_a_rollback_takes_away_leaves_no_trace_and_the_new_primarys_entries_are_r
         // The old primary has all of it, and then writes what nobody else gets, its clock an hour ahead.
         let storage = open_to_follow(folder.path());
         follow(&storage, &log(&primary));
-        let common = storage.last_entry();
-        assert_eq!(common, primary.last_entry());
+        let common = storage.oplog().last_entry();
+        assert_eq!(common, primary.oplog().last_entry());
         storage.queue().advance_floor(Timestamp { seconds: common.timestamp.seconds + 3600, increment: 1 });
         storage.open_to_writes(2);
         let c = storage.collection(&name("c")).expect("there");
@@ -427,20 +427,20 @@ fn what_a_rollback_takes_away_leaves_no_trace_and_the_new_primarys_entries_are_r
         let lost = create(&storage, "lost", [9; 16], &rawdoc! {}).expect("created");
         insert(&storage, &lost, &rawdoc! { "_id": 1 }).expect("inserted");
         storage.sync();
-        let before = storage.last_entry();
+        let before = storage.oplog().last_entry();
         assert_eq!(
-            storage.roll_back(common, removed.path()).expect_err("it writes itself").code,
+            storage.follower().roll_back(common, removed.path()).expect_err("it writes itself").code,
             ErrorCode::IllegalOperation
         );
-        storage.close_to_writes();
-        let summary = storage.roll_back(common, removed.path()).expect("rolled back");
+        storage.queue().close_to_writes();
+        let summary = storage.follower().roll_back(common, removed.path()).expect("rolled back");
         assert_eq!((summary.from, summary.to, summary.documents), (before, common, 5));
-        assert_eq!((storage.last_entry(), storage.queue().durable()), (common, common));
+        assert_eq!((storage.oplog().last_entry(), storage.queue().durable()), (common, common));
         assert_eq!(documents(&storage, "c"), documents(&primary, "c"));
         assert!(storage.collection(&name("lost")).is_none());
         assert!(c.index("lost_1").is_none());
         assert!(answers_again(&storage, &[7; 16], 3), "the session's write before counts again");
-        assert_eq!(storage.rollback_id().expect("readable"), 2);
+        assert_eq!(storage.follower().rollback_id().expect("readable"), 2);
         let kept: usize = std::fs::read_dir(removed.path()).unwrap().count();
         assert_eq!(kept, 2, "one folder for each collection");
     }
@@ -466,7 +466,7 @@ fn what_a_rollback_takes_away_leaves_no_trace_and_the_new_primarys_entries_are_r
 #[test]
 fn a_start_of_the_machine_counts_as_a_rollback_and_one_of_the_process_does_not() {
     let folder = tempfile::tempdir().expect("a folder");
-    let number = |storage: &Storage| storage.rollback_id().expect("readable");
+    let number = |storage: &Storage| storage.follower().rollback_id().expect("readable");
     {
         let storage = open(folder.path());
         create(&storage, "c", [7; 16], &rawdoc! {}).expect("created");
@@ -475,7 +475,7 @@ fn a_start_of_the_machine_counts_as_a_rollback_and_one_of_the_process_does_not()
     {
         let storage = open(folder.path());
         assert_eq!(number(&storage), 1);
-        storage.put_fact(Fact::MachineStart, b"another start of the machine");
+        storage.facts().put(Fact::MachineStart, b"another start of the machine");
     }
     assert_eq!(number(&open(folder.path())), 2);
     assert_eq!(number(&open(folder.path())), 2, "told once");
@@ -504,7 +504,7 @@ fn a_second_rollback_soon_after_the_first_brings_back_what_was_there_in_between(
             |n: i32| move |was: &RawDocument| Some(rawdoc! { "_id": was.get_i32("_id").unwrap(), "n": n, "m": -n });
         let lose = |storage: &Storage, by: i32| {
             // Writes that nobody else gets, of a clock an hour ahead.
-            let ahead = storage.last_entry().timestamp.seconds + 3600;
+            let ahead = storage.oplog().last_entry().timestamp.seconds + 3600;
             storage.queue().advance_floor(Timestamp { seconds: ahead, increment: 1 });
             storage.open_to_writes(by.into());
             let c = storage.collection(&name("c")).expect("there");
@@ -518,16 +518,16 @@ fn a_second_rollback_soon_after_the_first_brings_back_what_was_there_in_between(
                 change(storage, &c, 3, None, set(7000 * by)).expect("changed");
                 change(storage, &c, 4, None, |_| None).expect("deleted");
             }
-            storage.close_to_writes();
+            storage.queue().close_to_writes();
         };
-        let mut common = storage.last_entry();
+        let mut common = storage.oplog().last_entry();
         for round in 2..5 {
             lose(&storage, round);
             for _ in 0..restarts {
                 drop(storage);
                 storage = open_to_follow(folder.path());
             }
-            storage.roll_back(common, removed.path()).expect("rolled back");
+            storage.follower().roll_back(common, removed.path()).expect("rolled back");
             let when = format!("{restarts} restarts, rollback {}", round - 1);
             for collection in ["c", "ring"] {
                 assert_eq!(documents(&storage, collection), documents(&primary, collection), "{collection}, {when}");
@@ -553,7 +553,7 @@ fn a_second_rollback_soon_after_the_first_brings_back_what_was_there_in_between(
             }
             assert_eq!(documents(&storage, "c"), documents(&primary, "c"), "{when}");
             assert_eq!(documents(&storage, "ring"), documents(&primary, "ring"), "{when}");
-            common = storage.last_entry();
+            common = storage.oplog().last_entry();
             // Nobody else reads by such a timestamp.
             let refused = storage.view_at(Some(common.timestamp)).map(|_| ()).expect_err("stamps are above timestamps");
             assert_eq!(refused.code, ErrorCode::SnapshotUnavailable, "{when}");
@@ -576,9 +576,9 @@ fn a_rollback_after_a_restart_ends_in_the_term_of_what_is_kept() {
         common
     };
     let storage = open_to_follow(folder.path());
-    assert_eq!(storage.last_entry().term, common.term + 1);
-    storage.roll_back(common, removed.path()).expect("rolled back");
-    assert_eq!((storage.last_entry(), storage.queue().durable()), (common, common));
+    assert_eq!(storage.oplog().last_entry().term, common.term + 1);
+    storage.follower().roll_back(common, removed.path()).expect("rolled back");
+    assert_eq!((storage.oplog().last_entry(), storage.queue().durable()), (common, common));
 }
 
 #[test]
@@ -587,21 +587,24 @@ fn a_rollback_that_the_log_forbids_changes_nothing() {
     let storage = open(folder.path());
     let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
     insert(&storage, &c, &rawdoc! { "_id": 1 }).expect("inserted");
-    let common = storage.last_entry();
+    let common = storage.oplog().last_entry();
     insert(&storage, &c, &rawdoc! { "_id": 2 }).expect("inserted");
-    storage.close_to_writes();
+    storage.queue().close_to_writes();
     // A command that says nothing of what was before.
     let uuid = Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![1; 16] };
     let entry = rawdoc! {
         "op": "c", "ns": "test.$cmd", "ui": uuid, "o": { "collMod": "c", "validationLevel": "off" },
-        "ts": bson::Timestamp::from(Timestamp::from_u64(storage.last_entry().timestamp.as_u64() + 1)), "t": 1_i64, "v": 2_i64,
+        "ts": bson::Timestamp::from(Timestamp::from_u64(storage.oplog().last_entry().timestamp.as_u64() + 1)), "t": 1_i64, "v": 2_i64,
         "wall": bson::DateTime::now(),
     };
     storage.replay(&entry, |_| Ok(())).expect("logged");
     let all = log(&storage);
-    assert_eq!(storage.roll_back(common, removed.path()).expect_err("a collMod").code, ErrorCode(127));
+    assert_eq!(storage.follower().roll_back(common, removed.path()).expect_err("a collMod").code, ErrorCode(127));
     let elsewhere = OpTime { term: 9, ..common };
-    assert_eq!(storage.roll_back(elsewhere, removed.path()).expect_err("no such entry").code, ErrorCode(127));
+    assert_eq!(
+        storage.follower().roll_back(elsewhere, removed.path()).expect_err("no such entry").code,
+        ErrorCode(127)
+    );
     assert_eq!(log(&storage), all);
 }
 
@@ -610,7 +613,7 @@ fn a_drop_that_is_rolled_back_after_a_restart_brings_back_all_there_was() {
     let (folder, removed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (common, then) = {
         let storage = open(folder.path());
-        storage.put_fact(Fact::Configuration, &rawdoc! { "_id": "set" }.into_bytes());
+        storage.facts().put(Fact::Configuration, &rawdoc! { "_id": "set" }.into_bytes());
         let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
         let ring = rawdoc! { "capped": true, "size": 4096, "max": 3 };
         let ring = create(&storage, "ring", [2; 16], &ring).expect("created");
@@ -622,8 +625,8 @@ fn a_drop_that_is_rolled_back_after_a_restart_brings_back_all_there_was() {
             insert(&storage, &ring, &rawdoc! { "_id": id }).expect("inserted");
         }
         create(&storage, "scratch", [4; 16], &rawdoc! { "temp": true }).expect("created");
-        let common = storage.last_entry();
-        storage.set_commit_point(common);
+        let common = storage.oplog().last_entry();
+        storage.oplog().set_commit_point(common);
         let then = (documents(&storage, "c"), documents(&storage, "ring"));
         change(&storage, &c, 7, None, |_| Some(rawdoc! { "_id": 7, "n": 1000 })).expect("changed");
         // The index that comes back has an entry of the version in the middle, which is of no document then or now.
@@ -642,12 +645,12 @@ fn a_drop_that_is_rolled_back_after_a_restart_brings_back_all_there_was() {
         (common, then)
     };
     let storage = open_to_follow(folder.path());
-    storage.set_commit_point(common);
+    storage.oplog().set_commit_point(common);
     for _ in 0..10 {
-        storage.free_dropped(&|| true).expect("nothing may go");
+        storage.chores().free_dropped(&|| true).expect("nothing may go");
         std::thread::sleep(Duration::from_millis(100));
     }
-    let summary = storage.roll_back(common, removed.path()).expect("rolled back");
+    let summary = storage.follower().roll_back(common, removed.path()).expect("rolled back");
     assert_eq!(summary.documents, 8);
     let restored = |storage: &Storage| {
         assert_eq!((documents(storage, "c"), documents(storage, "ring")), then);
@@ -675,9 +678,9 @@ fn a_drop_that_is_rolled_back_after_a_restart_brings_back_all_there_was() {
 fn the_log_is_read_from_a_place_in_portions() {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = open(folder.path());
-    assert_eq!(storage.last_entry(), OpTime::ZERO);
-    assert_eq!(storage.oldest_entry().expect("readable"), None);
-    assert_eq!(storage.entry_until(Timestamp::from_u64(u64::MAX)).expect("readable"), OpTime::ZERO);
+    assert_eq!(storage.oplog().last_entry(), OpTime::ZERO);
+    assert_eq!(storage.oplog().oldest_entry().expect("readable"), None);
+    assert_eq!(storage.oplog().entry_until(Timestamp::from_u64(u64::MAX)).expect("readable"), OpTime::ZERO);
     let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
     for id in 0..10 {
         insert(&storage, &c, &rawdoc! { "_id": id }).expect("inserted");
@@ -685,12 +688,12 @@ fn the_log_is_read_from_a_place_in_portions() {
     let all = log(&storage);
     assert_eq!(all.len(), 11);
     let optimes: Vec<OpTime> = all.iter().map(|entry| optime_of(entry).expect("an OpTime")).collect();
-    assert_eq!(storage.oldest_entry().expect("readable"), Some(optimes[0]));
-    assert_eq!(storage.last_entry(), optimes[10]);
-    assert_eq!(storage.entries_from(optimes[4].timestamp, 1).expect("readable"), all[4..5], "at least one");
+    assert_eq!(storage.oplog().oldest_entry().expect("readable"), Some(optimes[0]));
+    assert_eq!(storage.oplog().last_entry(), optimes[10]);
+    assert_eq!(storage.oplog().entries_from(optimes[4].timestamp, 1).expect("readable"), all[4..5], "at least one");
     let two = all[4].as_bytes().len() + all[5].as_bytes().len();
-    assert_eq!(storage.entries_from(optimes[4].timestamp, two).expect("readable"), all[4..6]);
+    assert_eq!(storage.oplog().entries_from(optimes[4].timestamp, two).expect("readable"), all[4..6]);
     let after = Timestamp::from_u64(optimes[10].timestamp.as_u64() + 1);
-    assert!(storage.entries_from(after, 1).expect("readable").is_empty());
-    assert_eq!(storage.entry_until(after).expect("readable"), optimes[10]);
+    assert!(storage.oplog().entries_from(after, 1).expect("readable").is_empty());
+    assert_eq!(storage.oplog().entry_until(after).expect("readable"), optimes[10]);
 }

@@ -85,9 +85,9 @@ fn what_can_wait_asks_the_gate_and_is_registered() {
         .unwrap();
     storage.by_member().drop_collection(&Namespace::new("test", "gone").unwrap()).unwrap();
     let work = || {
-        storage.tend_compaction().unwrap();
-        storage.free_dropped(&|| true).unwrap();
-        storage.truncate_oplog()
+        storage.chores().tend_compaction().unwrap();
+        storage.chores().free_dropped(&|| true).unwrap();
+        storage.chores().truncate_oplog()
     };
     for _ in 0..40 {
         assert_eq!(work(), 0, "nothing is truncated while the gate is closed");
@@ -145,7 +145,7 @@ fn what_somebody_waits_for_asks_how_hard_it_may_work() {
         && !gate.asked.lock().unwrap().contains(&TaskKind::DropCleanup)
         && Instant::now() < deadline
     {
-        storage.free_dropped(&|| true).unwrap();
+        storage.chores().free_dropped(&|| true).unwrap();
         std::thread::sleep(Duration::from_millis(10));
     }
     let asked: BTreeSet<TaskKind> =
@@ -168,7 +168,7 @@ fn a_commit_does_not_truncate_the_oplog() {
         }
     }
     assert_eq!(ended(&storage, TaskKind::OplogTruncation), 0, "a client's commit truncated");
-    assert!(storage.truncate_oplog() > 0, "whoever is there for it does");
+    assert!(storage.chores().truncate_oplog() > 0, "whoever is there for it does");
     assert_eq!(ended(&storage, TaskKind::OplogTruncation), 1);
 }
 
@@ -183,7 +183,7 @@ fn bytes_until_flushed(storage: &Storage, collection: &Arc<Collection>, ids: &mu
         insert(storage, collection, &rawdoc! { "_id": *ids, "text": text.as_str() });
         bytes += 1000;
         if bytes % 100_000 == 0 {
-            storage.tend_flushes().unwrap();
+            storage.chores().tend_flushes().unwrap();
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -80,7 +80,7 @@ fn commit(storage: &Storage) -> bool {
 }
 
 fn commands(storage: &Storage) -> Vec<String> {
-    let log = storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable");
+    let log = storage.oplog().entries_from(Timestamp::ZERO, usize::MAX).expect("readable");
     let of = |entry: &RawDocument| match entry.get_str("op") {
         Ok("c") => Some(entry.get_document("o").ok()?.iter().next()?.ok()?.0.as_str().to_owned()),
         _ => None,
@@ -196,7 +196,7 @@ fn a_build_that_is_given_up_leaves_nothing_and_a_pass_under_way_ends() {
     assert_eq!(ended.map_err(|error| error.code), Err(ErrorCode::IndexBuildAborted));
     assert!(collection(&storage).indexes().is_empty());
     assert!(!storage.by_member().abort_build(of.collection, BUILD, &cause).expect("asked"));
-    let log = storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable");
+    let log = storage.oplog().entries_from(Timestamp::ZERO, usize::MAX).expect("readable");
     let last = log.last().expect("an entry").get_document("o").expect("o");
     let cause = last.get_document("cause").expect("a cause");
     assert_eq!(cause.get_i32("code").expect("a code"), ErrorCode::Interrupted.0);

@@ -139,10 +139,10 @@ fn assert_nothing_left(storage: &Storage, path: &Path) {
     let builds = std::fs::read_dir(path.with_extension("builds")).into_iter().flatten();
     assert_eq!(builds.count(), 0, "the folder of the build is there");
     assert_eq!(storage.build_file_figures(), (0, 0));
-    storage.forget_history();
+    storage.chores().forget_history();
     let is_free = |_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        storage.free_dropped(&|| true).expect("freed");
+        storage.chores().free_dropped(&|| true).expect("freed");
         storage.dropped_extents().expect("readable") == 0
     };
     assert!((0..1000).any(is_free), "something keeps its space");

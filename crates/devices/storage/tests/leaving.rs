@@ -28,7 +28,7 @@ fn a_lone_writer_writes_by_itself_and_is_called_before_it_is_back() {
         assert!(!documents(&storage, "c").iter().any(|document| document.get_i32("_id").ok() == Some(id)), "not yet");
         placed.leave(Box::new(move |optime| told.send(optime).unwrap()));
         let optime: OpTime = optime.try_recv().expect("called by the thread that left it");
-        assert_eq!(optime, storage.last_entry());
+        assert_eq!(optime, storage.oplog().last_entry());
         assert!(durability != Durability::Synced || storage.queue().durable() >= optime);
         assert!(documents(&storage, "c").iter().any(|document| document.get_i32("_id").ok() == Some(id)));
     }
@@ -103,11 +103,11 @@ fn who_changes_the_catalog_and_who_drains_the_queue_see_what_had_its_place_befor
     assert_eq!(documents(&storage, "c").len(), 1);
     let report = storage.validate(&storage.collection(&common::name("c")).unwrap(), &mut |_, _| Ok(())).unwrap();
     assert!(report.errors.is_empty() && report.missing_entries == 0, "{report:?}");
-    assert!(placed.wait() < storage.last_entry());
+    assert!(placed.wait() < storage.oplog().last_entry());
     let placed = place(&storage, &c, 2, Durability::Applied);
     storage.queue().drain();
     assert_eq!(documents(&storage, "c").len(), 2);
-    assert_eq!(placed.wait(), storage.last_entry());
+    assert_eq!(placed.wait(), storage.oplog().last_entry());
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn what_is_dropped_is_waited_for_and_what_the_gate_refuses_has_no_place() {
     let storage = open(folder.path());
     let c = create(&storage, "c", [1; 16], &rawdoc! {}).unwrap();
     drop(place(&storage, &c, 1, Durability::Synced));
-    assert_eq!((documents(&storage, "c").len(), storage.queue().durable()), (1, storage.last_entry()));
+    assert_eq!((documents(&storage, "c").len(), storage.queue().durable()), (1, storage.oplog().last_entry()));
     let placed = place(&storage, &c, 2, Durability::Applied);
-    storage.close_to_writes();
+    storage.queue().close_to_writes();
     assert_eq!(documents(&storage, "c").len(), 2, "what had its place is written before the gate is closed");
     drop(placed);
     let mut transaction = storage.by_member().transaction();

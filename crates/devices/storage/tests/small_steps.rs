@@ -186,6 +186,6 @@ fn what_a_build_has_sorted_is_removed_when_nobody_waits_for_it() {
     let files = storage.build_file_figures();
     storage.by_member().drop_collection(&name()).unwrap();
     assert_eq!(storage.build_file_figures(), files, "files were removed while the catalog was held");
-    storage.free_dropped(&|| true).unwrap();
+    storage.chores().free_dropped(&|| true).unwrap();
     assert_eq!(storage.build_file_figures(), (0, 0));
 }

@@ -192,7 +192,7 @@ fn dropping_and_renaming_leave_no_keys_behind() {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !documents(&storage, &collection).is_empty() {
         assert!(std::time::Instant::now() < until, "the keys are not given back");
-        storage.free_dropped(&|| true).expect("freed");
+        storage.chores().free_dropped(&|| true).expect("freed");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     storage.flush().expect("flushed");
@@ -275,10 +275,10 @@ fn what_a_session_did_is_known_after_a_restart_until_it_expires() {
         assert_eq!(record.statement(2), None, "a row of an older write does not count");
         assert_eq!(record.last, storage.queue().applied());
     }
-    storage.expire_sessions(60).expect("looked");
+    storage.chores().expire_sessions(60).expect("looked");
     assert!(storage.session(b"session").expect("readable").begin(7).expect("known").statement(0).is_some());
     std::thread::sleep(std::time::Duration::from_millis(1100));
-    storage.expire_sessions(0).expect("expired");
+    storage.chores().expire_sessions(0).expect("expired");
     assert!(storage.session(b"session").expect("readable").begin(6).expect("forgotten").statement(0).is_none());
 }
 
@@ -315,14 +315,14 @@ fn automatic_compaction_waits_for_the_gate() {
         totals.iter().find(|(kind, _)| *kind == TaskKind::Compaction).map_or(0, |(_, totals)| totals.count)
     };
     for _ in 0..10 {
-        storage.tend_compaction().expect("looked");
+        storage.chores().tend_compaction().expect("looked");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(compactions(), 0, "nothing is merged while the gate is closed");
     gate.0.store(true, std::sync::atomic::Ordering::Relaxed);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while compactions() == 0 && std::time::Instant::now() < deadline {
-        storage.tend_compaction().expect("looked");
+        storage.chores().tend_compaction().expect("looked");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert!(compactions() > 0, "once it is open, what is due is merged");
@@ -457,7 +457,7 @@ fn a_follower_finds_every_entry_once_whether_it_reads_in_memory_or_on_disk() {
     const WRITERS: i32 = 4;
     let directory = tempfile::tempdir().expect("a folder");
     let storage = open(directory.path());
-    let begin = storage.last_entry().timestamp;
+    let begin = storage.oplog().last_entry().timestamp;
     let next = |seen: Timestamp| Timestamp::from_u64(seen.as_u64() + 1);
     let mut found: Vec<Vec<u8>> = Vec::new();
     let mut in_memory = 0;
@@ -474,7 +474,7 @@ fn a_follower_finds_every_entry_once_whether_it_reads_in_memory_or_on_disk() {
                 found.extend(entries.iter().map(|(_, entry)| Vec::clone(entry)));
                 in_memory += entries.len();
             } else {
-                let entries = storage.entries_from(next(seen), 10_000).expect("readable");
+                let entries = storage.oplog().entries_from(next(seen), 10_000).expect("readable");
                 found.extend(entries.into_iter().map(RawDocumentBuf::into_bytes));
             }
             if let Some(last) = found.last() {
@@ -487,7 +487,7 @@ fn a_follower_finds_every_entry_once_whether_it_reads_in_memory_or_on_disk() {
             }
         }
     });
-    let on_disk = storage.entries_from(next(begin), usize::MAX).expect("readable");
+    let on_disk = storage.oplog().entries_from(next(begin), usize::MAX).expect("readable");
     assert!(found.iter().map(Vec::as_slice).eq(on_disk.iter().map(|entry| entry.as_bytes())));
     assert!(in_memory > 0, "nothing of {} was found in memory", on_disk.len());
 }
@@ -512,7 +512,7 @@ fn the_oplogs_limits_are_those_it_was_made_with_or_given_since() {
     drop(storage);
     let (storage, bytes, secs) = open(3 << 30, None);
     assert_eq!((bytes, secs), (7 << 30, 60), "the disk of the day counts for nothing");
-    storage.resize_oplog(Some(5 << 30), Some(90));
+    storage.oplog().resize(Some(5 << 30), Some(90));
     drop(storage);
     let (storage, bytes, secs) = open(3 << 30, None);
     assert_eq!((bytes, secs), (5 << 30, 90));

@@ -89,17 +89,17 @@ fn what_a_follower_applies_stays_in_its_memory_in_the_newest_version() {
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [primary, follower] = directories.each_ref().map(|directory| open(directory.path()));
     let (collection, copy) = (create(&primary, "c", 7), create(&follower, "c", 7));
-    follower.close_to_writes();
+    follower.queue().close_to_writes();
     insert(&primary, &collection, 0..10);
     let mut applied = Timestamp::ZERO;
     let mut follow = || {
-        let entries = primary.entries_from(applied, usize::MAX).unwrap();
+        let entries = primary.oplog().entries_from(applied, usize::MAX).unwrap();
         let entries: Vec<&RawDocument> = entries
             .iter()
             .map(AsRef::as_ref)
             .filter(|entry: &&RawDocument| entry.get_str("op").unwrap() != "c")
             .collect();
-        follower.apply_entries(&entries).unwrap();
+        follower.follower().apply_entries(&entries).unwrap();
         applied = entries.last().unwrap().get_timestamp("ts").unwrap().into();
     };
     follow();

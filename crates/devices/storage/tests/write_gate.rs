@@ -39,10 +39,10 @@ fn a_closed_gate_lets_nothing_through_and_loses_nothing() {
                 std::thread::yield_now();
             }
             if round % 2 == 1 {
-                let blocked = storage.block_writes();
+                let blocked = storage.queue().block_writes();
                 assert_eq!(storage.queue().applied(), blocked);
             }
-            storage.close_to_writes();
+            storage.queue().close_to_writes();
             storage.queue().applied()
         });
         assert_eq!(storage.queue().applied(), at_close, "nothing got an OpTime after the gate was closed");
@@ -61,7 +61,7 @@ fn a_refused_change_of_the_catalog_or_of_an_index_leaves_memory_and_disk_as_they
         let storage = open(folder.path());
         let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
         index(&storage, "c", &rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }).expect("built");
-        storage.close_to_writes();
+        storage.queue().close_to_writes();
         let not_primary = |code: Option<ErrorCode>| assert_eq!(code, Some(ErrorCode::NotWritablePrimary));
         not_primary(create(&storage, "other", [2; 16], &rawdoc! {}).err().map(|e| e.code));
         not_primary(storage.by_member().drop_collection(&name("c")).err().map(|e| e.code));
@@ -109,7 +109,7 @@ fn a_refused_statement_of_a_retryable_write_counts_as_not_carried_out() {
         if is_open {
             storage.open_to_writes(2)
         } else {
-            storage.close_to_writes()
+            storage.queue().close_to_writes()
         }
         let mut transaction = Transaction::default();
         storage.insert(&mut transaction, &c, &rawdoc! { "_id": stmt_id }, None).expect("added");
@@ -136,18 +136,18 @@ fn a_blocked_write_waits_and_a_local_one_does_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = open(folder.path());
     let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
-    let last = storage.block_writes();
-    assert_eq!(last, storage.last_entry());
+    let last = storage.queue().block_writes();
+    assert_eq!(last, storage.oplog().last_entry());
     let (done, outcome) = std::sync::mpsc::channel();
     let waiting = std::thread::spawn({
         let (storage, c) = (Arc::clone(&storage), Arc::clone(&c));
         move || done.send(insert(&storage, &c, &rawdoc! { "_id": 1 })).expect("awaited")
     });
     assert!(outcome.recv_timeout(Duration::from_millis(100)).is_err(), "it waits");
-    storage.put_fact(Fact::LastVote, b"somebody");
-    assert_eq!(storage.last_entry(), last);
+    storage.facts().put(Fact::LastVote, b"somebody");
+    assert_eq!(storage.oplog().last_entry(), last);
     assert!(documents(&storage, "c").is_empty());
-    storage.unblock_writes();
+    storage.queue().unblock_writes();
     let optime = outcome.recv().expect("an answer").expect("inserted");
     assert!(optime > last);
     waiting.join().expect("done");
@@ -160,7 +160,7 @@ fn a_change_of_the_catalog_that_comes_while_writes_are_blocked_waits_without_its
     let folder = tempfile::tempdir().expect("a folder");
     let storage = open(folder.path());
     create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
-    storage.block_writes();
+    storage.queue().block_writes();
     let (done, outcome) = std::sync::mpsc::channel();
     let waiting: Vec<_> = (2..5_u8)
         .map(|i| {
@@ -176,16 +176,16 @@ fn a_change_of_the_catalog_that_comes_while_writes_are_blocked_waits_without_its
     storage.settle_catalog();
     drop(storage.freeze_catalog());
     assert_eq!(storage.catalog().database("test").count(), 1);
-    storage.unblock_writes();
+    storage.queue().unblock_writes();
     for _ in &waiting {
         outcome.recv().expect("an answer").expect("created");
     }
-    storage.block_writes();
+    storage.queue().block_writes();
     let refused = std::thread::spawn({
         let storage = Arc::clone(&storage);
         move || storage.by_member().drop_collection(&name("c")).err().map(|error| error.code)
     });
-    storage.close_to_writes();
+    storage.queue().close_to_writes();
     assert_eq!(refused.join().expect("done"), Some(ErrorCode::NotWritablePrimary));
     waiting.into_iter().for_each(|thread| thread.join().expect("done"));
     assert_eq!(storage.catalog().database("test").count(), 4);
@@ -198,24 +198,24 @@ fn a_write_that_waited_when_the_gate_closed_may_be_kept_waiting_and_one_that_com
     let storage = open(folder.path());
     let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
     for (id, leads_again) in [(1, false), (2, true)] {
-        let last = storage.block_writes();
+        let last = storage.queue().block_writes();
         let (done, outcome) = std::sync::mpsc::channel();
         let waiting = std::thread::spawn({
             let (storage, c) = (Arc::clone(&storage), Arc::clone(&c));
             move || done.send(insert(&storage, &c, &rawdoc! { "_id": id })).expect("awaited")
         });
         assert!(outcome.recv_timeout(Duration::from_millis(100)).is_err(), "it waits");
-        storage.close_and_keep();
+        storage.queue().close_and_keep();
         assert_eq!(storage.queue().write_gate(), WriteGate::Closed);
         assert!(outcome.recv_timeout(Duration::from_millis(100)).is_err(), "it has not been told");
         let comes = insert(&storage, &c, &rawdoc! { "_id": 9 }).expect_err("refused at once");
         assert_eq!(comes.code, ErrorCode::NotWritablePrimary);
-        assert_eq!(storage.last_entry(), last);
+        assert_eq!(storage.oplog().last_entry(), last);
         if leads_again {
             storage.open_to_writes(2);
             assert!(outcome.recv().expect("an answer").expect("inserted") > last);
         } else {
-            storage.refuse_kept();
+            storage.queue().refuse_kept();
             assert_eq!(outcome.recv().expect("an answer").expect_err("told").code, ErrorCode::NotWritablePrimary);
             storage.open_to_writes(1);
         }

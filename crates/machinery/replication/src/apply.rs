@@ -23,7 +23,7 @@ pub(crate) fn apply(
                 storage.replay(entry, |writer| command(writer, entry))?;
             }
             run => {
-                storage.apply_entries(run)?;
+                storage.follower().apply_entries(run)?;
             }
         }
     }

@@ -151,7 +151,7 @@ impl Rocks {
         let options = CollectionOptions::parse(&rawdoc! {}).expect("valid options");
         let created = storage.by_member().create_collection(&namespace(), options, COLLECTION).expect("created");
         assert!(matches!(created, CreateOutcome::Created(_)));
-        let beginning = storage.last_entry();
+        let beginning = storage.oplog().last_entry();
         let mut rocks = Self {
             folder,
             rolled_back: tempfile::tempdir().expect("a folder"),
@@ -166,8 +166,8 @@ impl Rocks {
     }
 
     fn begin_to_follow(&self) {
-        self.storage().close_to_writes();
-        self.storage().set_commit_point(self.committed);
+        self.storage().queue().close_to_writes();
+        self.storage().oplog().set_commit_point(self.committed);
     }
 
     fn storage(&self) -> &Storage {
@@ -224,7 +224,7 @@ impl Store for Rocks {
     fn apply(&mut self, entries: &[Logged]) {
         let entries: Vec<_> = entries.iter().copied().map(oplog_entry).collect();
         let entries: Vec<&RawDocument> = entries.iter().map(AsRef::as_ref).collect();
-        self.storage().apply_entries(&entries).expect("applied");
+        self.storage().follower().apply_entries(&entries).expect("applied");
     }
 
     fn sync(&mut self) {
@@ -234,11 +234,11 @@ impl Store for Rocks {
 
     fn commit(&mut self, point: OpTime) {
         self.committed = point;
-        self.storage().set_commit_point(point);
+        self.storage().oplog().set_commit_point(point);
     }
 
     fn roll_back(&mut self, common: OpTime) {
-        self.storage().roll_back(common, self.rolled_back.path()).expect("rolled back");
+        self.storage().follower().roll_back(common, self.rolled_back.path()).expect("rolled back");
         self.note_synced();
     }
 
@@ -259,7 +259,7 @@ impl Store for Rocks {
     }
 
     fn log(&self) -> Vec<OpTime> {
-        let entries = self.storage().entries_from(self.beginning.timestamp, usize::MAX).expect("readable");
+        let entries = self.storage().oplog().entries_from(self.beginning.timestamp, usize::MAX).expect("readable");
         let optimes = entries.iter().map(|entry| baton_storage::optime_of(entry).expect("an OpTime"));
         optimes.filter(|optime| *optime != self.beginning).collect()
     }

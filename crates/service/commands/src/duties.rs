@@ -62,7 +62,7 @@ impl Stop {
     pub fn ask(&self, server: &Server) {
         *self.asked.lock() = true;
         self.changed.notify_all();
-        server.storage.stop_freeing();
+        server.storage.chores().stop_freeing();
         server.priority.door.stop();
     }
 }
@@ -134,17 +134,17 @@ fn acknowledge(server: &Arc<Server>, stop: &Stop) {
 fn tend_storage(server: &Arc<Server>, stop: &Stop) {
     let (mut history_seen, mut sessions_seen) = (Instant::now(), Instant::now());
     while stop.wait(TRUNCATION_INTERVAL) {
-        server.storage.truncate_oplog();
+        server.storage.chores().truncate_oplog();
         if history_seen.elapsed() < STORAGE_INTERVAL {
             continue;
         }
         history_seen = Instant::now();
-        server.storage.forget_history();
-        server.storage.expire_checkpoints();
+        server.storage.chores().forget_history();
+        server.storage.chores().expire_checkpoints();
         if sessions_seen.elapsed() >= SESSION_INTERVAL {
             sessions_seen = Instant::now();
             let age_secs = 60 * TIMEOUT_MINUTES as u32;
-            if let Err(error) = server.storage.expire_sessions(age_secs) {
+            if let Err(error) = server.storage.chores().expire_sessions(age_secs) {
                 tracing::warn!(target: "STORAGE", %error, "Could not look for sessions that have expired");
             }
         }
@@ -184,10 +184,12 @@ fn tend_resources(server: &Arc<Server>, stop: &Stop) {
         let wanted = server.stage_memory.bytes().saturating_sub(STAGE_MEMORY_BYTES);
         if wanted != lent {
             lent = wanted;
-            server.storage.lend_cache(lent);
+            server.storage.chores().lend_cache(lent);
         }
         server.operations.help_those_who_last(server.priority.policy().settings.worst_wait);
-        if let Err(error) = server.storage.tend_compaction().and_then(|()| server.storage.tend_flushes()) {
+        if let Err(error) =
+            server.storage.chores().tend_compaction().and_then(|()| server.storage.chores().tend_flushes())
+        {
             tracing::warn!(target: "STORAGE", %error, "Could not look after compaction and flushes");
         }
     }
@@ -199,13 +201,13 @@ fn build_indexes(server: &Arc<Server>, stop: &Stop) {
 
 fn free_dropped(server: &Arc<Server>, stop: &Stop) {
     give_back(stop, DROPS_INTERVAL, "Space of what was dropped", || {
-        server.storage.free_dropped(&|| !*stop.asked.lock())
+        server.storage.chores().free_dropped(&|| !*stop.asked.lock())
     });
 }
 
 fn remove_files(server: &Arc<Server>, stop: &Stop) {
     give_back(stop, REMOVALS_INTERVAL, "Space of removed files", || {
-        server.storage.remove_files(&|pause| stop.wait(pause))
+        server.storage.chores().remove_files(&|pause| stop.wait(pause))
     });
 }
 

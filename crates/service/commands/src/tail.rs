@@ -91,8 +91,13 @@ pub fn append_oplog_query_data(server: &Server, body: &mut DocumentWriter<'_>) {
         body.end();
     }
     // Whoever cannot tell how far back it reaches is of no use to one that is far behind.
-    let oldest =
-        server.storage.oldest_entry().ok().flatten().map_or(Timestamp::from_u64(u64::MAX), |oldest| oldest.timestamp);
+    let oldest = server
+        .storage
+        .oplog()
+        .oldest_entry()
+        .ok()
+        .flatten()
+        .map_or(Timestamp::from_u64(u64::MAX), |oldest| oldest.timestamp);
     body.append(cstr!("oldestOp"), bson::Timestamp::from(oldest));
     body.append(cstr!("term"), set.term());
     body.end();

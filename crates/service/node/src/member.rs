@@ -249,9 +249,9 @@ fn open_storage(options: &Options, descriptors: Descriptors) -> Result<Arc<Stora
     let storage = Storage::open(&path, storage_options).map_err(|e| StartError::new(100, e.message))?;
     // Before anything else runs: what this member logged of its own would have the OpTime of another entry that its primary logs.
     if options.replica_set.is_some() {
-        storage.close_to_writes();
+        storage.queue().close_to_writes();
     }
-    let bytes = storage.oplog_bytes_max();
+    let bytes = storage.oplog().bytes_max();
     if let Some(wanted) = options.oplog_size_bytes.filter(|wanted| *wanted != bytes) {
         warn!(
             target: "STORAGE", startupWarning = true, oplogSizeMB = wanted >> 20, existingMB = bytes >> 20,
@@ -420,7 +420,7 @@ fn advertised_host(bind_ip: &[String], port: u16) -> String {
 /// said would pass for the set's, and could win an election.
 fn begin_as_standalone(storage: &Storage) -> Result<(), StartError> {
     storage.forget_builds_of_set().map_err(|e| StartError::new(100, e.message))?;
-    if storage.fact(Fact::Configuration).map_err(|e| StartError::new(100, e.message))?.is_some() {
+    if storage.facts().get(Fact::Configuration).map_err(|e| StartError::new(100, e.message))?.is_some() {
         for line in [
             "** WARNING: started without --replSet, yet there is a replica set configuration in local.system.replset",
             "**          What is written now is not logged: the other members of the set will not have it",

@@ -11,6 +11,7 @@
 //!
 //! What it deliberately does not do: say what is in the files ([`crate::following::incoming`] makes a member's own of them).
 
+use crate::background::Chores;
 use crate::background::tasks::{TaskGuard, TaskKind};
 use crate::machine::read_failure;
 use crate::storage::Storage;
@@ -84,6 +85,20 @@ pub(crate) fn clean_up(database: &Path) {
     }
 }
 
+impl Chores<'_> {
+    /// Removes checkpoints that nobody reads from. Called now and then.
+    pub fn expire_checkpoints(&self) {
+        let mut expired = Vec::new();
+        let mut held = self.0.checkpoints.0.lock();
+        let ids: Vec<i64> = held.iter().filter(|(_, held)| held.used.elapsed() > IDLE_MAX).map(|(id, _)| *id).collect();
+        for id in ids {
+            expired.extend(held.remove(&id));
+        }
+        drop(held);
+        drop(expired);
+    }
+}
+
 impl Storage {
     /// Makes a checkpoint for somebody.
     pub fn begin_checkpoint(&self, reader: &str) -> Result<CheckpointInfo> {
@@ -99,9 +114,9 @@ impl Storage {
         // Its reader comes on whichever connection.
         let task = self.tasks().admit_now(TaskKind::InitialSyncSource, reader, 0).charged(Spent::NOTHING);
         let stretch = self.log_stretch()?;
-        let newest = self.last_entry();
+        let newest = self.oplog().last_entry();
         let gathered = self.gather_files(&directory).and_then(|sizes| {
-            let has_newest = newest == OpTime::ZERO || self.entry_at(newest)?.is_some();
+            let has_newest = newest == OpTime::ZERO || self.oplog().entry_at(newest)?.is_some();
             if has_newest && self.log_stretch()? == stretch {
                 Ok(sizes)
             } else {
@@ -117,7 +132,7 @@ impl Storage {
 
     /// Changes when the log does anything but grow: when a rollback cuts it off, or a copy that begins.
     fn log_stretch(&self) -> Result<(i32, bool)> {
-        Ok((self.rollback_id()?, self.is_cloning()?))
+        Ok((self.follower().rollback_id()?, self.follower().is_cloning()?))
     }
 
     /// Puts everything into a new folder that makes the database what it is now; tells the files' sizes. Memtables are written
@@ -163,18 +178,6 @@ impl Storage {
     pub fn end_checkpoint(&self, id: i64) {
         let ended = self.checkpoints.0.lock().remove(&id);
         drop(ended);
-    }
-
-    /// Removes checkpoints that nobody reads from. Called now and then.
-    pub fn expire_checkpoints(&self) {
-        let mut expired = Vec::new();
-        let mut held = self.checkpoints.0.lock();
-        let ids: Vec<i64> = held.iter().filter(|(_, held)| held.used.elapsed() > IDLE_MAX).map(|(id, _)| *id).collect();
-        for id in ids {
-            expired.extend(held.remove(&id));
-        }
-        drop(held);
-        drop(expired);
     }
 }
 

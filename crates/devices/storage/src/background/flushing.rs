@@ -5,9 +5,9 @@
 //!
 //! Invariant: nothing here makes anybody wait. Whatever the gate answers, a full memtable is flushed.
 
+use crate::background::Chores;
 use crate::documents::format::family;
 use crate::machine::read_failure;
-use crate::storage::Storage;
 use baton_types::Result;
 use rust_rocksdb::{FlushOptions, properties};
 
@@ -23,21 +23,23 @@ fn soon_full(sizes: &[(&'static str, u64)], family_max: u64) -> Option<(&'static
     is_soon.then_some((name, largest))
 }
 
-impl Storage {
+impl Chores<'_> {
     /// Flushes a memtable that will be full soon, if the gate says that now is better. To be called several times a second.
     pub fn tend_flushes(&self) -> Result<()> {
         let mut sizes = [("", 0); FAMILIES.len()];
         for (size, name) in sizes.iter_mut().zip(FAMILIES) {
-            let bytes = self.db().property_int_value_cf(self.family(name), properties::CUR_SIZE_ACTIVE_MEM_TABLE);
+            let bytes = self.0.db().property_int_value_cf(self.0.family(name), properties::CUR_SIZE_ACTIVE_MEM_TABLE);
             *size = (name, bytes.map_err(read_failure)?.unwrap_or(0));
         }
-        let Some((name, bytes)) = soon_full(&sizes, self.options.family_memtable_bytes() as u64) else { return Ok(()) };
-        if !self.tasks().may_flush_early(name, bytes) {
+        let Some((name, bytes)) = soon_full(&sizes, self.0.options.family_memtable_bytes() as u64) else {
+            return Ok(());
+        };
+        if !self.0.tasks().may_flush_early(name, bytes) {
             return Ok(());
         }
         let mut options = FlushOptions::default();
         options.set_wait(false);
-        self.db().flush_cf_opt(self.family(name), &options).map_err(read_failure)
+        self.0.db().flush_cf_opt(self.0.family(name), &options).map_err(read_failure)
     }
 }
 

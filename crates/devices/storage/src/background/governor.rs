@@ -11,6 +11,7 @@
 //! near the point where RocksDB slows writers down.
 //! What it deliberately does not do: choose what is merged; RocksDB does.
 
+use crate::background::Chores;
 use crate::background::tasks::{Asked, Permit, TaskKind, WaitingTask};
 use crate::background::vitals::bytes_by_level;
 use crate::documents::format::family;
@@ -158,15 +159,15 @@ impl Governors {
     }
 }
 
-impl Storage {
+impl Chores<'_> {
     /// Lets compactions that are due begin, if they may. To be called several times a second.
     pub fn tend_compaction(&self) -> Result<()> {
-        let mut governors = self.governors.families.lock();
-        let running = self.tasks().running();
+        let mut governors = self.0.governors.families.lock();
+        let running = self.0.tasks().running();
         let mut is_pressed = false;
         for (Governed { governor, waiting, permit }, name) in governors.iter_mut().zip(FAMILIES) {
             let property = |property: &properties::PropName| -> Result<u64> {
-                let value = self.db().property_int_value_cf(self.family(name), property).map_err(read_failure)?;
+                let value = self.0.db().property_int_value_cf(self.0.family(name), property).map_err(read_failure)?;
                 Ok(value.unwrap_or(0))
             };
             let runs = |is_it: fn(&str, &str) -> bool| {
@@ -186,7 +187,7 @@ impl Storage {
             let may_begin = || {
                 let asked = match asked_before {
                     Some(waiting) => waiting.ask_again(),
-                    None => self.tasks().admit(TaskKind::Compaction, name, self.bytes_to_merge(name, sight.debt)),
+                    None => self.0.tasks().admit(TaskKind::Compaction, name, self.0.bytes_to_merge(name, sight.debt)),
                 };
                 match asked {
                     // RocksDB's jobs are registered themselves.
@@ -200,17 +201,19 @@ impl Storage {
                     }
                 }
             };
-            if let Some(switch) = governor.step(self.governors.started.elapsed(), sight, may_begin) {
-                self.switch_compaction(name, switch)?;
+            if let Some(switch) = governor.step(self.0.governors.started.elapsed(), sight, may_begin) {
+                self.0.switch_compaction(name, switch)?;
                 if switch == Switch::Off {
                     *permit = None;
                 }
             }
         }
-        self.note_pressure(is_pressed);
+        self.0.note_pressure(is_pressed);
         Ok(())
     }
+}
 
+impl Storage {
     /// About how much a compaction of the family will read: what RocksDB thinks, and at least what is in the levels that it begins with.
     /// Never 0, which would say that nobody knows.
     fn bytes_to_merge(&self, name: &str, debt: Debt) -> u64 {

@@ -11,6 +11,7 @@
 //! - Nothing in the folder is needed, and nobody waits for it to go. What a crash leaves there goes after the next start.
 //! - If there cannot be a second name, RocksDB removes the file whole, as it always has.
 
+use crate::background::Chores;
 use crate::documents::format::beside;
 use crate::machine::check_room;
 use crate::storage::Storage;
@@ -111,16 +112,18 @@ impl Removal {
     }
 }
 
+impl Chores<'_> {
+    /// Removes files that nobody has any more, piece by piece. To be called about once a second by one thread; after each piece `rest`
+    /// waits for so long, and says whether to go on.
+    pub fn remove_files(&self, rest: &dyn Fn(Duration) -> bool) -> io::Result<()> {
+        self.0.removal.remove(rest)
+    }
+}
+
 impl Storage {
     /// Of a table that RocksDB is about to be told to remove.
     pub(crate) fn keep_for_removal(&self, table: &LiveFile) {
         self.removal.keep(&Path::new(&table.directory).join(table.name.trim_start_matches('/')));
-    }
-
-    /// Removes files that nobody has any more, piece by piece. To be called about once a second by one thread; after each piece `rest`
-    /// waits for so long, and says whether to go on.
-    pub fn remove_files(&self, rest: &dyn Fn(Duration) -> bool) -> io::Result<()> {
-        self.removal.remove(rest)
     }
 }
 

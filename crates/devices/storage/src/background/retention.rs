@@ -3,8 +3,10 @@
 //! Invariant: an entry younger than the minimum retention stays; and what goes is a prefix of the log, so no reader
 //! ever meets a gap, only an end. Cursors that stood in the dropped part get `CappedPositionLost` (136).
 
+use crate::background::Chores;
 use crate::background::tasks::{Asked, TaskGuard, TaskKind, WaitingTask};
 use crate::documents::format::{family, oplog_key};
+use crate::log::Oplog;
 use crate::log::facts::Fact;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
@@ -116,36 +118,49 @@ impl Retention {
     }
 }
 
-impl Storage {
+impl Oplog<'_> {
     /// Notes what the set has committed: no rollback goes back behind it, so history is kept from there on.
     pub fn set_commit_point(&self, optime: OpTime) {
-        self.retention.commit_point.store(optime.timestamp.as_u64(), Ordering::Release);
-        self.queue().note_committed(optime.timestamp);
-        self.flow.advanced();
-    }
-
-    /// Whether no rollback takes this entry away: the set has committed it, or there is no set.
-    pub(crate) fn is_committed(&self, optime: OpTime) -> bool {
-        optime.timestamp.as_u64() <= self.retention.commit_point.load(Ordering::Acquire)
+        self.0.retention.commit_point.store(optime.timestamp.as_u64(), Ordering::Release);
+        self.0.queue().note_committed(optime.timestamp);
+        self.0.flow.advanced();
     }
 
     /// What the set is known to have committed; nothing, if no set has said so.
     pub fn commit_point(&self) -> Option<Timestamp> {
-        let known = self.retention.commit_point.load(Ordering::Acquire);
+        let known = self.0.retention.commit_point.load(Ordering::Acquire);
         (known != u64::MAX).then_some(Timestamp::from_u64(known))
     }
 
+    /// The oldest timestamp a reader of the oplog may begin at.
+    pub fn readable_from(&self) -> Timestamp {
+        self.0.retention.oldest()
+    }
+
+    /// The size that the oplog is truncated at, in bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.0.retention.bytes_max()
+    }
+
+    /// Sets new limits for the oplog (`replSetResizeOplog`), and keeps them.
+    pub fn resize(&self, bytes_max: Option<u64>, retention_secs_min: Option<u64>) {
+        let limits = self.0.retention.resize(bytes_max, retention_secs_min);
+        self.0.facts().put(Fact::OplogLimits, &limits.encode());
+    }
+}
+
+impl Chores<'_> {
     /// Lets compaction drop versions of documents older than the history window. Called now and then.
     pub fn forget_history(&self) {
         let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let seconds = now_secs.saturating_sub(u64::from(self.options.history_secs)) as u32;
+        let seconds = now_secs.saturating_sub(u64::from(self.0.options.history_secs)) as u32;
         let low = Timestamp { seconds, increment: 0 }
             .as_u64()
-            .min(self.queue().applied().timestamp.as_u64())
-            .min(self.retention.commit_point.load(Ordering::Acquire));
-        self.retention.history_from.fetch_max(low, Ordering::AcqRel);
+            .min(self.0.queue().applied().timestamp.as_u64())
+            .min(self.0.retention.commit_point.load(Ordering::Acquire));
+        self.0.retention.history_from.fetch_max(low, Ordering::AcqRel);
         for name in [family::DOCUMENTS, family::INDEXES] {
-            if let Err(error) = self.db().increase_full_history_ts_low(self.family(name), low.to_le_bytes()) {
+            if let Err(error) = self.0.db().increase_full_history_ts_low(self.0.family(name), low.to_le_bytes()) {
                 tracing::debug!(component = "STORAGE", error = %error, family = name, "History window not moved");
             }
         }
@@ -154,26 +169,33 @@ impl Storage {
     /// Drops the oplog's oldest files while it is larger than it may be. Returns the bytes dropped. To be called about once a
     /// second, by a thread on which no client waits: nobody's commit truncates.
     pub fn truncate_oplog(&self) -> u64 {
-        let Some(mut waiting) = self.retention.waiting.try_lock() else { return 0 };
+        let Some(mut waiting) = self.0.retention.waiting.try_lock() else { return 0 };
         let asked_before = waiting.take();
-        let excess = self.oplog_bytes().saturating_sub(self.retention.bytes_max());
+        let excess = self.0.oplog_bytes().saturating_sub(self.0.retention.bytes_max());
         if excess == 0 {
             return 0;
         }
         let asked = match asked_before {
             Some(waiting) => waiting.ask_again(),
-            None => self.tasks().admit(TaskKind::OplogTruncation, "local.oplog.rs", excess),
+            None => self.0.tasks().admit(TaskKind::OplogTruncation, "local.oplog.rs", excess),
         };
         match asked {
             Asked::Admitted(task) => {
                 let _guard = must_not_unwind("truncating the oplog");
-                self.drop_oldest_files(excess, &task)
+                self.0.drop_oldest_files(excess, &task)
             }
             Asked::Waits(again) => {
                 *waiting = Some(again);
                 0
             }
         }
+    }
+}
+
+impl Storage {
+    /// Whether no rollback takes this entry away: the set has committed it, or there is no set.
+    pub(crate) fn is_committed(&self, optime: OpTime) -> bool {
+        optime.timestamp.as_u64() <= self.retention.commit_point.load(Ordering::Acquire)
     }
 
     fn drop_oldest_files(&self, mut excess: u64, task: &TaskGuard) -> u64 {
@@ -215,21 +237,5 @@ impl Storage {
             task.progress(dropped, total);
         }
         dropped
-    }
-
-    /// The oldest timestamp a reader of the oplog may begin at.
-    pub fn oplog_oldest(&self) -> Timestamp {
-        self.retention.oldest()
-    }
-
-    /// The size that the oplog is truncated at, in bytes.
-    pub fn oplog_bytes_max(&self) -> u64 {
-        self.retention.bytes_max()
-    }
-
-    /// Sets new limits for the oplog (`replSetResizeOplog`), and keeps them.
-    pub fn resize_oplog(&self, bytes_max: Option<u64>, retention_secs_min: Option<u64>) {
-        let limits = self.retention.resize(bytes_max, retention_secs_min);
-        self.put_fact(Fact::OplogLimits, &limits.encode());
     }
 }

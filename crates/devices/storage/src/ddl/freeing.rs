@@ -17,6 +17,7 @@
 //! - The gate is asked before anything goes; between two steps it rests as long as its pace wants.
 
 use super::dropped::Dropped;
+use crate::background::Chores;
 use crate::background::tasks::{Asked, TaskGuard, TaskKind, WaitingTask};
 use crate::documents::format::{dropped_key, family, prefix, prefix_end};
 use crate::documents::transaction::{DeletedRange, Transaction};
@@ -84,6 +85,39 @@ enum Outcome {
     Later,
 }
 
+impl Chores<'_> {
+    /// Gives space of what was dropped back, as far as that may be now. To be called several times a second by one thread; between
+    /// steps `goes_on` is asked.
+    pub fn free_dropped(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        if self.0.freeing.has_build_files.swap(false, Ordering::AcqRel) {
+            self.0.remove_build_files();
+        }
+        let dropped = self.0.dropped()?;
+        let mut known = self.0.freeing.known.lock();
+        known.retain(|id, _| dropped.iter().any(|dropped| dropped.id == *id));
+        for dropped in &dropped {
+            if !goes_on() {
+                break;
+            }
+            let state = known.entry(dropped.id).or_insert_with(|| {
+                let now = Instant::now();
+                let bytes = self.0.extent_bytes(dropped.id);
+                Known { step: Step::Settling { since: now, seen: None }, bytes, waiting: None }
+            });
+            if let Outcome::Gone = self.0.free(dropped, state, goes_on)? {
+                known.remove(&dropped.id);
+            }
+        }
+        self.0.freeing.bytes.store(known.values().map(|known| known.bytes).sum(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets the step under way end soon, and no other be of use: before the database is closed.
+    pub fn stop_freeing(&self) {
+        self.0.db().disable_manual_compaction();
+    }
+}
+
 impl Storage {
     /// Bytes of what was dropped that were not given back yet: RocksDB's estimate when it was dropped.
     pub fn dropped_bytes(&self) -> u64 {
@@ -93,37 +127,6 @@ impl Storage {
     /// How many ids that were dropped have their range still.
     pub fn dropped_extents(&self) -> Result<usize> {
         Ok(self.dropped()?.len())
-    }
-
-    /// Gives space of what was dropped back, as far as that may be now. To be called several times a second by one thread; between
-    /// steps `goes_on` is asked.
-    pub fn free_dropped(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
-        if self.freeing.has_build_files.swap(false, Ordering::AcqRel) {
-            self.remove_build_files();
-        }
-        let dropped = self.dropped()?;
-        let mut known = self.freeing.known.lock();
-        known.retain(|id, _| dropped.iter().any(|dropped| dropped.id == *id));
-        for dropped in &dropped {
-            if !goes_on() {
-                break;
-            }
-            let state = known.entry(dropped.id).or_insert_with(|| {
-                let now = Instant::now();
-                let bytes = self.extent_bytes(dropped.id);
-                Known { step: Step::Settling { since: now, seen: None }, bytes, waiting: None }
-            });
-            if let Outcome::Gone = self.free(dropped, state, goes_on)? {
-                known.remove(&dropped.id);
-            }
-        }
-        self.freeing.bytes.store(known.values().map(|known| known.bytes).sum(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Lets the step under way end soon, and no other be of use: before the database is closed.
-    pub fn stop_freeing(&self) {
-        self.db().disable_manual_compaction();
     }
 
     /// Asks the gate for what is done next; what it does not let begin yet shows as waiting.

@@ -75,8 +75,8 @@ fn keys(storage: &Storage, collection: &Collection) -> (usize, usize) {
 fn free(storage: &Storage) -> bool {
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
-        storage.forget_history();
-        storage.free_dropped(&|| true).unwrap();
+        storage.chores().forget_history();
+        storage.chores().free_dropped(&|| true).unwrap();
         if storage.dropped().unwrap().is_empty() {
             assert_eq!(storage.dropped_bytes(), 0);
             return true;
@@ -114,17 +114,17 @@ fn what_a_rollback_may_bring_back_stays_until_it_is_committed() {
     let directory = tempfile::tempdir().unwrap();
     let storage = open(directory.path());
     let collection = fill(&storage, "c", 300, 8);
-    storage.set_commit_point(storage.queue().applied());
+    storage.oplog().set_commit_point(storage.queue().applied());
     storage.by_member().drop_collection(&name("c")).unwrap();
     assert!(!free(&storage));
     assert_eq!(keys(&storage, &collection), (300, 300));
-    storage.put_fact(crate::Fact::Configuration, &rawdoc! { "_id": "set" }.into_bytes());
+    storage.facts().put(crate::Fact::Configuration, &rawdoc! { "_id": "set" }.into_bytes());
     drop(storage);
     // Nor does a start take for committed what the set has not said is.
     let storage = open(directory.path());
     assert!(!free(&storage));
     assert_eq!(keys(&storage, &collection), (300, 300));
-    storage.set_commit_point(storage.queue().applied());
+    storage.oplog().set_commit_point(storage.queue().applied());
     assert!(free(&storage));
     assert_eq!(keys(&storage, &collection), (0, 0));
 }
@@ -154,7 +154,7 @@ fn a_stop_after_any_step_is_gone_on_from() {
         let left = Cell::new(steps);
         let goes_on = || left.replace(left.get().saturating_sub(1)) > 0;
         for _ in 0..60 {
-            storage.free_dropped(&goes_on).unwrap();
+            storage.chores().free_dropped(&goes_on).unwrap();
             std::thread::sleep(Duration::from_millis(10));
         }
         drop(storage);
@@ -251,7 +251,7 @@ fn tables_of_compactions_and_of_drops_are_kept_until_nobody_has_them_and_go_then
     // RocksDB removes its names on a thread of its own.
     while kept(&storage).iter().any(|table| table.nlink() == 1) || storage.statistics().removed_bytes > 0 {
         assert!(Instant::now() < until, "{:?}", kept(&storage));
-        storage.remove_files(&|_| true).unwrap();
+        storage.chores().remove_files(&|_| true).unwrap();
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(keys(&storage, &stays), (500, 500));

@@ -13,7 +13,7 @@ impl Storage {
         self.remove_unfinished_indexes()?;
         self.remove_build_files();
         // A member of a set does so when it is primary: until then its log is another's.
-        if self.fact(Fact::Configuration)?.is_none() {
+        if self.facts().get(Fact::Configuration)?.is_none() {
             self.drop_temporary_collections()?;
         }
         Ok(())

@@ -240,7 +240,7 @@ mod tests {
             storage.by_member().commit(transaction, Durability::Applied).unwrap_or_else(|e| panic!("{e}"));
         }
         for fact in Fact::ALL {
-            storage.put_fact(fact, b"12345678");
+            storage.facts().put(fact, b"12345678");
         }
         let mut seen = BTreeSet::new();
         let names = meta_names();

@@ -13,6 +13,7 @@ use crate::catalog::Collection;
 use crate::critical::Critical;
 use crate::documents::sessions::SessionHandle;
 use crate::documents::transaction::Transaction;
+use crate::following::Follower;
 use crate::following::entry_change::{CarriedOut, EntryChange};
 use crate::log::commit::{Durability, WriteGate};
 use crate::log::oplog::{RetryImage, optime_of};
@@ -153,37 +154,39 @@ struct Batch {
     sessions: Vec<SessionHandle>,
 }
 
-impl Storage {
+impl Follower<'_> {
     /// Carries out entries of documents (`i`, `u`, `d`) and messages (`n`) from another member's oplog, given in order, and
     /// puts them into this one's. Returns the last OpTime of the log. They are readable then, and durable once synced.
     ///
     /// On an error the log ends with the last entry that could be carried out, or before it. `IllegalOperation` (20) unless
     /// the gate is closed to this member's own writes.
     pub fn apply_entries(&self, entries: &[&RawDocument]) -> Result<OpTime> {
-        let _turn = self.follow()?;
+        let _turn = self.0.follow()?;
         // No command may stand half way through a change of the catalog, not even one that will be refused.
-        let _catalog = self.freeze_catalog();
+        let _catalog = self.0.freeze_catalog();
         let mut batch = Batch {
             transaction: Transaction::replicating(),
-            last: self.commit.applied(),
+            last: self.0.commit.applied(),
             has_changes: false,
             collections: Vec::new(),
             sessions: Vec::new(),
         };
         for entry in entries {
-            if let Err(error) = self.apply_entry(&mut batch, entry) {
-                self.abandon(batch.transaction);
-                batch.sessions.iter().for_each(|session| self.sessions().forget(session.key()));
+            if let Err(error) = self.0.apply_entry(&mut batch, entry) {
+                self.0.abandon(batch.transaction);
+                batch.sessions.iter().for_each(|session| self.0.sessions().forget(session.key()));
                 return Err(error);
             }
         }
-        self.commit_batch(&mut batch);
+        self.0.commit_batch(&mut batch);
         if batch.has_changes {
-            self.company().note_entry(Instant::now());
+            self.0.company().note_entry(Instant::now());
         }
         Ok(batch.last)
     }
+}
 
+impl Storage {
     /// Takes the turn of the one who applies.
     pub(crate) fn follow(&self) -> Result<Critical<LendingGuard<'_, ()>>> {
         let turn = self.following.lock();

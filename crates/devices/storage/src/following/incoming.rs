@@ -147,8 +147,8 @@ fn carry_facts_over(from: &Path, to: &Path, options: &StorageOptions) -> Result<
     let (own, rollbacks) = {
         let own = open(from)?;
         let facts = [Fact::LastVote, Fact::Configuration, Fact::Incarnation, Fact::OplogLimits]
-            .map(|fact| own.fact(fact).map(|value| (fact, value)));
-        (facts, own.rollback_id()?)
+            .map(|fact| own.facts().get(fact).map(|value| (fact, value)));
+        (facts, own.follower().rollback_id()?)
     };
     let copy = open(to)?;
     let mut transaction = Transaction::empty();
@@ -186,24 +186,24 @@ mod tests {
 
     /// What a member has, told by its vote and its notes.
     fn vote_of(storage: &Storage) -> Vec<u8> {
-        storage.fact(Fact::LastVote).unwrap().unwrap_or_default()
+        storage.facts().get(Fact::LastVote).unwrap().unwrap_or_default()
     }
 
     /// A source with a checkpoint whose files have come to another member's folder, not yet said to be whole; and an entry that it has.
     fn gather(directory: &Path) -> (PathBuf, OpTime) {
         let (source, member) = (directory.join("source"), directory.join("member"));
         let from = open(&source);
-        from.put_fact(Fact::LastVote, b"theirs");
-        from.put_fact(Fact::Incarnation, b"theirs");
-        from.put_fact(Fact::WholeFrom, &[7; 8]);
-        from.put_fact(Fact::CommitPoint, b"theirs");
+        from.facts().put(Fact::LastVote, b"theirs");
+        from.facts().put(Fact::Incarnation, b"theirs");
+        from.facts().put(Fact::WholeFrom, &[7; 8]);
+        from.facts().put(Fact::CommitPoint, b"theirs");
         from.by_member().note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "theirs" }).unwrap();
         let storage = open(&member);
-        storage.put_fact(Fact::LastVote, b"ours");
-        storage.put_fact(Fact::Incarnation, b"ours");
-        storage.put_fact(Fact::Cloning, b"");
-        storage.put_fact(Fact::CommitPoint, b"ours");
-        let before = from.last_entry();
+        storage.facts().put(Fact::LastVote, b"ours");
+        storage.facts().put(Fact::Incarnation, b"ours");
+        storage.facts().put(Fact::Cloning, b"");
+        storage.facts().put(Fact::CommitPoint, b"ours");
+        let before = from.oplog().last_entry();
         let checkpoint = from.begin_checkpoint("a test").unwrap();
         // After it: not in the copy.
         from.by_member().note(&Namespace::new("admin", "$cmd").unwrap(), &rawdoc! { "msg": "later" }).unwrap();
@@ -232,16 +232,16 @@ mod tests {
         assert!(take_over(&member, &options()).unwrap());
         let storage = open(&member);
         assert_eq!(vote_of(&storage), b"ours");
-        assert_eq!(storage.fact(Fact::Incarnation).unwrap().unwrap(), b"ours");
-        assert_eq!(storage.fact(Fact::WholeFrom).unwrap().unwrap(), [7; 8]);
+        assert_eq!(storage.facts().get(Fact::Incarnation).unwrap().unwrap(), b"ours");
+        assert_eq!(storage.facts().get(Fact::WholeFrom).unwrap().unwrap(), [7; 8]);
         assert_eq!(
-            storage.fact(Fact::CommitPoint).unwrap().unwrap(),
+            storage.facts().get(Fact::CommitPoint).unwrap().unwrap(),
             b"theirs",
             "what they knew to be committed is in this log"
         );
-        assert!(!storage.is_cloning().unwrap());
-        assert_eq!(storage.entries_from(baton_types::Timestamp::ZERO, usize::MAX).unwrap().len(), 1);
-        assert_eq!(storage.last_entry(), newest, "the log that was told of");
+        assert!(!storage.follower().is_cloning().unwrap());
+        assert_eq!(storage.oplog().entries_from(baton_types::Timestamp::ZERO, usize::MAX).unwrap().len(), 1);
+        assert_eq!(storage.oplog().last_entry(), newest, "the log that was told of");
         drop(storage);
         let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 3, "source, its folder of checkpoints, member: {left:?}");
@@ -256,8 +256,8 @@ mod tests {
         assert!(!incoming_of(&member).exists());
         let storage = open(&member);
         assert_eq!(vote_of(&storage), b"ours");
-        assert!(storage.is_cloning().unwrap());
-        assert_eq!(storage.last_entry(), OpTime::ZERO);
+        assert!(storage.follower().is_cloning().unwrap());
+        assert_eq!(storage.oplog().last_entry(), OpTime::ZERO);
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
             assert!(take_over(&member, &options()).unwrap());
             let storage = open(&member);
             assert_eq!(vote_of(&storage), b"ours", "step {step}");
-            assert_ne!(storage.last_entry(), OpTime::ZERO, "step {step}");
+            assert_ne!(storage.oplog().last_entry(), OpTime::ZERO, "step {step}");
             assert!(!outgoing_of(&member).exists() && !arrived_of(&member).exists());
         }
     }

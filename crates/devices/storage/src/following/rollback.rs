@@ -31,6 +31,7 @@ use crate::documents::index::entries_of_fact;
 use crate::documents::sessions::SessionRecord;
 use crate::documents::transaction::{Transaction, Truncation};
 use crate::documents::view::{Bounds, Order, View, stored_document};
+use crate::following::Follower;
 use crate::following::apply::Entry;
 use crate::following::entry_change::EntryChange;
 use crate::log::commit::{Durability, StampTeller};
@@ -82,7 +83,7 @@ struct Touched {
     sessions: HashMap<Vec<u8>, OpTime>,
 }
 
-impl Storage {
+impl Follower<'_> {
     /// Takes away all entries after `common` and what they did. What documents were until then is appended to files below
     /// `directory`, one for each collection, as MongoDB names them.
     ///
@@ -90,63 +91,65 @@ impl Storage {
     /// `IllegalOperation` (20) unless the gate is closed to this member's own writes; `UnrecoverableRollbackError` (127) if history does not
     /// reach back so far or an entry cannot be undone: nothing has changed then.
     pub fn roll_back(&self, common: OpTime, directory: &Path) -> Result<RolledBack> {
-        let turn = self.follow()?;
-        let from = self.commit.applied();
-        let kept = self.entry_until(common.timestamp)?;
+        let turn = self.0.follow()?;
+        let from = self.0.commit.applied();
+        let kept = self.0.oplog().entry_until(common.timestamp)?;
         if kept != common {
             let message = format!("the log has no entry {common:?} to roll back to; the newest until then is {kept:?}");
             return Err(Error::new(UNRECOVERABLE_ROLLBACK, message));
         }
-        if common.timestamp < self.retention.history_from() {
+        if common.timestamp < self.0.retention.history_from() {
             return Err(Error::new(UNRECOVERABLE_ROLLBACK, format!("history does not reach back to {common:?}")));
         }
-        if common.timestamp < self.whole_from()? {
+        if common.timestamp < self.0.whole_from()? {
             return Err(Error::new(UNRECOVERABLE_ROLLBACK, format!("this member's data were not whole at {common:?}")));
         }
-        let catalog = self.freeze_catalog();
-        let (entries, change) = self.catalog_at(common)?;
-        let (then, stamps) = self.stamps_until(common)?;
-        let touched = self.touched_after(common, &change, &then, stamps)?;
+        let catalog = self.0.freeze_catalog();
+        let (entries, change) = self.0.catalog_at(common)?;
+        let (then, stamps) = self.0.stamps_until(common)?;
+        let touched = self.0.touched_after(common, &change, &then, stamps)?;
         let mut files = Files::below(directory);
         let mut summary = RolledBack { from, to: common, entries, documents: 0 };
         for collection in &change.gone {
-            self.keep_all(collection, &mut files)?;
+            self.0.keep_all(collection, &mut files)?;
         }
         // Who writes yet has looked his collection up before, and will be refused.
-        let mut affected = self.affected(&change);
+        let mut affected = self.0.affected(&change);
         affected.sort_by_key(|collection| collection.id);
         // Whoever comes to read or write waits for this thread, of whatever class he is.
         let _loan = baton_machine::bearer().lend_as(Class::High);
         let _no_writers: Vec<_> = affected.iter().map(|collection| collection.shared.ddl.write()).collect();
-        let _unreadable = self.begin_catalog_change();
+        let _unreadable = self.0.begin_catalog_change();
         let mut transaction = Transaction::replicating();
         change.put(&mut transaction, &catalog);
-        self.store_next_id(&mut transaction);
-        let outcome = self.restore(&mut transaction, &touched, &change, (common, &then), &mut files, &mut summary);
+        self.0.store_next_id(&mut transaction);
+        let outcome = self.0.restore(&mut transaction, &touched, &change, (common, &then), &mut files, &mut summary);
         if let Err(error) = outcome.and_then(|()| files.sync()) {
-            self.abandon(transaction);
+            self.0.abandon(transaction);
             return Err(error);
         }
-        transaction.truncation = Some(Truncation { to: common, committed: self.retention.history_from() });
+        transaction.truncation = Some(Truncation { to: common, committed: self.0.retention.history_from() });
         transaction.put(family::META, Fact::RollbackId.key(), &(self.rollback_id()? + 1).to_le_bytes());
         crash_point!("rollback-before-commit");
-        self.commit.commit_unasked(transaction, Durability::Synced);
+        self.0.commit.commit_unasked(transaction, Durability::Synced);
         crash_point!("rollback-after-commit");
         catalog.publish(|catalog| change.publish(catalog));
-        self.freeing.leave_build_files();
-        change.restored.iter().try_for_each(|collection| self.load_capped_position(collection))?;
-        self.stable_again();
-        self.sessions().forget_all();
+        self.0.freeing.leave_build_files();
+        change.restored.iter().try_for_each(|collection| self.0.load_capped_position(collection))?;
+        self.0.stable_again();
+        self.0.sessions().forget_all();
         drop(turn);
         Ok(summary)
     }
 
     /// How often this member has rolled back: whoever reads its log sees by this that what it read may be gone.
     pub fn rollback_id(&self) -> Result<i32> {
-        let bytes = self.fact(Fact::RollbackId)?;
+        let bytes = self.0.facts().get(Fact::RollbackId)?;
         Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map_or(1, i32::from_le_bytes))
     }
+}
 
+impl Storage {
     /// Reads of a time at which stamps and timestamps differ are refused.
     fn stable_again(&self) {
         let stable_from = self.commit.stamps_settle_at();
@@ -384,7 +387,7 @@ impl Storage {
         // The rows of the write before are gone since this one replaced them: the log has its entries still.
         let mut chain = Vec::new();
         let (mut at, mut number) = (before, None);
-        while let Some(entry) = self.entry_at(at)? {
+        while let Some(entry) = self.oplog().entry_at(at)? {
             let Some(statement) = Entry::parse(&entry)?.statement.map(|statement| statement.txn_number) else { break };
             if *number.get_or_insert(statement) != statement {
                 break;

@@ -51,6 +51,7 @@ use outstanding::Outstanding;
 use parking_lot::{Condvar, Mutex};
 use roles::Roles;
 use rust_rocksdb::{DB, WriteOptions};
+use smallvec::SmallVec;
 use stamps::Stamps;
 pub(crate) use stamps::{KeptStamps, StampTeller};
 use std::collections::VecDeque;
@@ -78,7 +79,7 @@ struct State {
     keeps_refused: bool,
     pending: VecDeque<Arc<Waiter>>,
     /// Applied, and waiting for a sync that has not begun.
-    awaiting_sync: Vec<Arc<Waiter>>,
+    awaiting_sync: SmallVec<[Arc<Waiter>; 4]>,
     roles: Roles,
     writer: Lead,
     syncer: Lead,
@@ -170,7 +171,7 @@ impl CommitQueue {
             gate: WriteGate::Open { term },
             keeps_refused: false,
             pending: VecDeque::new(),
-            awaiting_sync: Vec::new(),
+            awaiting_sync: SmallVec::new(),
             roles: Roles::default(),
             writer: Lead::default(),
             syncer: Lead::default(),

@@ -12,9 +12,9 @@ use crate::documents::format::{family, record_key};
 use crate::documents::transaction::Transaction;
 use crate::documents::write::id_of;
 use crate::following::entry_change::{CarriedOut, EntryChange};
+use crate::log::Facts;
 use crate::log::commit::Durability;
 use crate::machine::read_failure;
-use crate::storage::Storage;
 use baton_types::{Namespace, Result};
 use bson::RawDocument;
 
@@ -83,13 +83,13 @@ impl Fact {
     }
 }
 
-impl Storage {
+impl Facts<'_> {
     /// Keeps a fact in place of what was known; durable when it returns. The gate is not asked.
-    pub fn put_fact(&self, fact: Fact, bytes: &[u8]) {
+    pub fn put(&self, fact: Fact, bytes: &[u8]) {
         let mut transaction = Transaction::empty();
         transaction.put(family::META, fact.key(), bytes);
         crash_point!("fact-before-commit");
-        self.commit.commit_unasked(transaction, Durability::Synced);
+        self.0.commit.commit_unasked(transaction, Durability::Synced);
         crash_point!("fact-after-commit");
     }
 
@@ -98,16 +98,16 @@ impl Storage {
     pub fn put_configuration(&self, configuration: &RawDocument, uuid: [u8; 16]) -> Result<()> {
         let namespace = Namespace::new("local", CONFIGURATION_COLLECTION)?;
         let (CreateOutcome::Created(collection) | CreateOutcome::Exists(collection)) =
-            self.by_member().create_collection(&namespace, CollectionOptions::default(), uuid)?;
+            self.0.by_member().create_collection(&namespace, CollectionOptions::default(), uuid)?;
         loop {
             let mut transaction = Transaction::replicating();
             let change = EntryChange::Put(configuration);
-            if let CarriedOut::CommitFirst = self.carry_out(&mut transaction, &collection, change, None)? {
+            if let CarriedOut::CommitFirst = self.0.carry_out(&mut transaction, &collection, change, None)? {
                 continue;
             }
             transaction.put(family::META, Fact::Configuration.key(), configuration.as_bytes());
             crash_point!("fact-before-commit");
-            self.commit.commit_unasked(transaction, Durability::Synced);
+            self.0.commit.commit_unasked(transaction, Durability::Synced);
             crash_point!("fact-after-commit");
             return Ok(());
         }
@@ -115,21 +115,21 @@ impl Storage {
 
     /// Sees to it that clients read the configuration that was kept: a copy of another member's files has no such document.
     pub fn show_configuration(&self, uuid: [u8; 16]) -> Result<()> {
-        let Some(bytes) = self.fact(Fact::Configuration)? else { return Ok(()) };
+        let Some(bytes) = self.get(Fact::Configuration)? else { return Ok(()) };
         let configuration = RawDocument::from_bytes(&bytes)?;
         let is_shown = |collection: &Collection| -> Result<bool> {
             let record = record_key(id_of(configuration)?)?;
-            Ok(self.get(collection, &record)?.is_some_and(|shown| *shown == *configuration.as_bytes()))
+            Ok(self.0.get(collection, &record)?.is_some_and(|shown| *shown == *configuration.as_bytes()))
         };
-        match self.collection(&Namespace::new("local", CONFIGURATION_COLLECTION)?) {
+        match self.0.collection(&Namespace::new("local", CONFIGURATION_COLLECTION)?) {
             Some(collection) if is_shown(&collection)? => Ok(()),
             Some(_) | None => self.put_configuration(configuration, uuid),
         }
     }
 
     /// What was kept last.
-    pub fn fact(&self, fact: Fact) -> Result<Option<Vec<u8>>> {
-        let stored = self.db().get_pinned_cf(self.family(family::META), fact.key()).map_err(read_failure)?;
+    pub fn get(&self, fact: Fact) -> Result<Option<Vec<u8>>> {
+        let stored = self.0.db().get_pinned_cf(self.0.family(family::META), fact.key()).map_err(read_failure)?;
         Ok(stored.map(|value| value.to_vec()))
     }
 }

@@ -164,7 +164,7 @@ impl FlowControl {
     }
 
     fn await_commit(&self, storage: &Storage, step: Timestamp, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
-        let is_behind = || storage.commit_point().is_some_and(|committed| committed < step);
+        let is_behind = || storage.oplog().commit_point().is_some_and(|committed| committed < step);
         self.await_moves(&is_behind, Some(STALLED_AFTER), interrupt)
     }
 
@@ -330,7 +330,7 @@ impl Throttle {
             }
             return interrupt();
         }
-        if storage.commit_point().is_some_and(|committed| committed < step) {
+        if storage.oplog().commit_point().is_some_and(|committed| committed < step) {
             storage.queue().settle(Durability::Wanted);
         }
         storage.flow.await_commit(storage, step, interrupt)
@@ -340,7 +340,7 @@ impl Throttle {
 impl Storage {
     /// Whether there is a set that commits what is written here, and operations are to wait for it.
     fn has_pace(&self) -> bool {
-        self.flow.is_on.load(Ordering::Relaxed) && self.commit_point().is_some()
+        self.flow.is_on.load(Ordering::Relaxed) && self.oplog().commit_point().is_some()
     }
 
     /// Says whether this member is the whole set.

@@ -90,5 +90,5 @@ pub fn documents(storage: &Storage, collection: &str) -> Vec<RawDocumentBuf> {
 }
 
 pub fn log(storage: &Storage) -> Vec<RawDocumentBuf> {
-    storage.entries_from(Timestamp::ZERO, usize::MAX).expect("readable")
+    storage.oplog().entries_from(Timestamp::ZERO, usize::MAX).expect("readable")
 }

@@ -122,11 +122,11 @@ impl Driver {
                 if let Some(attempt) = &mut self.handing_over {
                     attempt.blocked = Some(Instant::now());
                 }
-                self.storage.block_writes();
+                self.storage.queue().block_writes();
                 Some(Input::WritesBlocked(self.position()))
             }
             Effect::UnblockWrites => {
-                self.storage.unblock_writes();
+                self.storage.queue().unblock_writes();
                 None
             }
             Effect::Resign { reason } => {
@@ -267,10 +267,10 @@ impl Driver {
     fn persist_configuration(&mut self, configuration: Configuration) {
         self.settle_host(&configuration);
         let is_told = self.consensus.configuration().is_none() && self.reconfiguring.is_none();
-        if is_told && self.storage.last_entry() != OpTime::ZERO {
+        if is_told && self.storage.oplog().last_entry() != OpTime::ZERO {
             // Its log is of no set, or of another one: it must not count for anything here, and nobody here need have that.
             tracing::warn!(target: "REPL", "This member has data that is not of the set it is told to join; copying the set's");
-            self.storage.note_not_whole(OpTime::ZERO);
+            self.storage.follower().note_not_whole(OpTime::ZERO);
             self.inputs.push_back(Input::Data(DataState::InitialSync));
         }
         self.lanes.retain(|id| configuration.member(id).is_some());
@@ -319,17 +319,17 @@ impl Driver {
     fn close_to_writes(&mut self, reason: ResignReason) {
         match reason {
             ResignReason::Request => {
-                self.storage.close_and_keep();
+                self.storage.queue().close_and_keep();
                 self.keeps_refused_until = Some(Instant::now() + KEPT_MAX);
             }
-            _ => self.storage.close_to_writes(),
+            _ => self.storage.queue().close_to_writes(),
         }
     }
 
     /// The writes that wait since this member resigned are refused now, if there are any.
     pub(super) fn refuse_kept(&mut self) {
         if self.keeps_refused_until.take().is_some() {
-            self.storage.refuse_kept();
+            self.storage.queue().refuse_kept();
         }
     }
 
@@ -375,7 +375,7 @@ impl Driver {
             self.shared.figures.committed(optime.term);
         }
         // Those who wait are told afterwards, out of the worker.
-        self.storage.set_commit_point(optime);
+        self.storage.oplog().set_commit_point(optime);
         self.shared.waiters.committed(optime);
     }
 

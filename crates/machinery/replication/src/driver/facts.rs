@@ -14,21 +14,21 @@ use std::time::SystemTime;
 /// What the step machine begins with.
 pub(super) fn start_of(parts: &Parts) -> Result<Start> {
     let storage = &parts.storage;
-    storage.show_configuration(rand::random())?;
-    let configuration = match storage.fact(Fact::Configuration)? {
+    storage.facts().show_configuration(rand::random())?;
+    let configuration = match storage.facts().get(Fact::Configuration)? {
         Some(bytes) => Some(Configuration::parse(RawDocument::from_bytes(&bytes)?)?),
         None => None,
     };
-    let vote = match storage.fact(Fact::LastVote)? {
+    let vote = match storage.facts().get(Fact::LastVote)? {
         Some(bytes) => vote_from(RawDocument::from_bytes(&bytes)?)?,
         None => LastVote::default(),
     };
-    let commit_point = match storage.fact(Fact::CommitPoint)? {
+    let commit_point = match storage.facts().get(Fact::CommitPoint)? {
         Some(bytes) => optime_from(RawDocument::from_bytes(&bytes)?)?,
         None => OpTime::ZERO,
     };
-    let last = storage.last_entry();
-    let given_up = storage.given_up()?;
+    let last = storage.oplog().last_entry();
+    let given_up = storage.follower().given_up()?;
     let is_whole = last != OpTime::ZERO && given_up.is_none();
     let data = if is_whole { DataState::Ready } else { DataState::InitialSync };
     if let Some(theirs) =
@@ -59,7 +59,7 @@ pub(super) fn start_of(parts: &Parts) -> Result<Start> {
 
 /// Numbers this process, and keeps the number.
 pub(super) fn next_incarnation(storage: &Storage) -> Result<u64> {
-    let before = match storage.fact(Fact::Incarnation)? {
+    let before = match storage.facts().get(Fact::Incarnation)? {
         Some(bytes) => {
             let damaged =
                 |_| Error::new(ErrorCode::DataCorruptionDetected, "the number of the process before is damaged");
@@ -69,23 +69,23 @@ pub(super) fn next_incarnation(storage: &Storage) -> Result<u64> {
     };
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let incarnation = baton_leadership::Start::next_incarnation(before, clock);
-    storage.put_fact(Fact::Incarnation, &incarnation.to_le_bytes());
+    storage.facts().put(Fact::Incarnation, &incarnation.to_le_bytes());
     Ok(incarnation)
 }
 
 pub(super) fn put_vote(storage: &Storage, vote: LastVote) {
     let candidate = vote.candidate.map_or(-1, |candidate| candidate.0);
     let document = rawdoc! { "term": vote.term, "candidate": candidate };
-    storage.put_fact(Fact::LastVote, document.as_bytes());
+    storage.facts().put(Fact::LastVote, document.as_bytes());
 }
 
 pub(super) fn put_configuration(storage: &Storage, configuration: &Configuration) {
     match RawDocumentBuf::try_from(&configuration.to_document()) {
         Ok(document) => {
-            if let Err(error) = storage.put_configuration(&document, rand::random()) {
+            if let Err(error) = storage.facts().put_configuration(&document, rand::random()) {
                 // What clients read of it is the lesser part.
                 tracing::error!(target: "REPL", error = %error, "local.system.replset cannot be written");
-                storage.put_fact(Fact::Configuration, document.as_bytes());
+                storage.facts().put(Fact::Configuration, document.as_bytes());
             }
         }
         Err(error) => unreachable!("a configuration is a document: {error}"),
@@ -96,7 +96,7 @@ pub(super) fn put_commit_point(storage: &Storage, commit_point: OpTime) {
     let mut document = RawDocumentBuf::new();
     document.append(cstr!("ts"), bson::Timestamp::from(commit_point.timestamp));
     document.append(cstr!("t"), commit_point.term);
-    storage.put_fact(Fact::CommitPoint, document.as_bytes());
+    storage.facts().put(Fact::CommitPoint, document.as_bytes());
 }
 
 fn vote_from(document: &RawDocument) -> Result<LastVote> {
@@ -127,9 +127,9 @@ mod tests {
         let first = next_incarnation(&storage).unwrap();
         assert!(first > 1 << 48, "the clock's, for a member that has lost its data: {first}");
         assert!(next_incarnation(&storage).unwrap() > first);
-        storage.put_fact(Fact::Incarnation, &(first * 2).to_le_bytes());
+        storage.facts().put(Fact::Incarnation, &(first * 2).to_le_bytes());
         assert_eq!(next_incarnation(&storage).unwrap(), first * 2 + 1);
-        storage.put_fact(Fact::Incarnation, b"torn");
+        storage.facts().put(Fact::Incarnation, b"torn");
         assert_eq!(next_incarnation(&storage).unwrap_err().code, ErrorCode::DataCorruptionDetected);
         drop(storage);
         std::fs::remove_dir_all(directory).unwrap();

@@ -226,9 +226,9 @@ impl Driver {
         let shared = Shared::new(consensus.view(), waiters, leadership, |leadership| {
             Rings::new(host.clone(), &parts.data_directory, inbox, following.clone(), leadership, parts.index_builds)
         });
-        parts.storage.close_to_writes();
+        parts.storage.queue().close_to_writes();
         // Before history is trimmed for the first time: however long this member was away, it can go back to there.
-        parts.storage.set_commit_point(commit_point);
+        parts.storage.oplog().set_commit_point(commit_point);
         let meter = Meter::new(Arc::clone(&parts.storage));
         let mut driver = Self {
             progress: listen_to_storage(&parts.storage, inbox),
@@ -439,7 +439,7 @@ impl Driver {
 
     /// Who initiates a set begins its log, if there is none: the others have no data until they have fetched this.
     fn begin_log(&mut self) {
-        if self.storage.last_entry() == OpTime::ZERO {
+        if self.storage.oplog().last_entry() == OpTime::ZERO {
             self.storage.open_to_writes(0);
             let o = rawdoc! { "msg": "initiating set" };
             let noted =
@@ -447,7 +447,7 @@ impl Driver {
             if let Err(error) = noted {
                 tracing::error!(target: "REPL", error = %error, "The first entry of the log was refused");
             }
-            self.storage.close_to_writes();
+            self.storage.queue().close_to_writes();
             self.storage.sync();
         }
         self.inputs.extend([Input::Log(self.position()), Input::Data(DataState::Ready)]);

@@ -36,7 +36,7 @@ pub(super) fn listen_to_storage(storage: &Arc<Storage>, inbox: &Inbox) -> Arc<Pr
     let inbox = Arc::downgrade(inbox);
     let progress = Arc::new(Progress::default());
     let listener = Arc::clone(&progress);
-    storage.on_progress(Box::new(move || {
+    storage.queue().on_progress(Box::new(move || {
         if listener.is_wanted()
             && !listener.is_told.swap(true, Ordering::AcqRel)
             && inbox.upgrade().is_none_or(|inbox| inbox.post(Letter::Progress).is_err())

@@ -32,8 +32,8 @@ impl OwnTerm {
     /// This member now.
     pub fn here(&self, storage: &Storage) -> Here {
         let (term, leads) = self.get();
-        let committed = storage.commit_point().unwrap_or(Timestamp::from_u64(0));
-        Here { last: storage.last_entry(), term, leads, committed, wall: wall() }
+        let committed = storage.oplog().commit_point().unwrap_or(Timestamp::from_u64(0));
+        Here { last: storage.oplog().last_entry(), term, leads, committed, wall: wall() }
     }
 }
 

@@ -114,7 +114,7 @@ impl<'a> Worker<'a> {
             Effect::TakeAway { common } => Some(self.take_away(common)),
             Effect::NoteNotWhole => {
                 let storage = &shared.parts.storage;
-                storage.note_not_whole(storage.last_entry());
+                storage.follower().note_not_whole(storage.oplog().last_entry());
                 None
             }
             Effect::Tell(told) => {
@@ -155,8 +155,8 @@ impl<'a> Worker<'a> {
         self.shared.opened(closings, None, connection.closer());
         self.stream = Some(Stream::new(connection));
         let storage = &self.shared.parts.storage;
-        let given_up = storage.given_up()?;
-        let is_whole = storage.last_entry() != OpTime::ZERO && given_up.is_none();
+        let given_up = storage.follower().given_up()?;
+        let is_whole = storage.oplog().last_entry() != OpTime::ZERO && given_up.is_none();
         Ok(Input::Connected { here: self.here(), is_whole, given_up: given_up.unwrap_or(OpTime::ZERO) })
     }
 
@@ -290,10 +290,11 @@ impl<'a> Worker<'a> {
     /// This member's newest entry of an earlier second than the one that is so far before the last.
     fn look_back(&self, secs: u32) -> Result<Input> {
         let storage = &self.shared.parts.storage;
-        let last = storage.last_entry().timestamp;
-        let before = storage.entry_until(Timestamp { seconds: last.seconds.saturating_sub(secs), increment: 0 })?;
+        let last = storage.oplog().last_entry().timestamp;
+        let before =
+            storage.oplog().entry_until(Timestamp { seconds: last.seconds.saturating_sub(secs), increment: 0 })?;
         let is_oldest = before == OpTime::ZERO;
-        let own = if is_oldest { storage.oldest_entry()?.unwrap_or(OpTime::ZERO) } else { before };
+        let own = if is_oldest { storage.oplog().oldest_entry()?.unwrap_or(OpTime::ZERO) } else { before };
         Ok(Input::LookedBack { own, is_oldest })
     }
 
@@ -307,7 +308,7 @@ impl<'a> Worker<'a> {
         self.pages = Some(connection);
         let mut known = 0;
         for optime in &theirs {
-            if self.shared.parts.storage.entry_at(*optime)?.is_none() {
+            if self.shared.parts.storage.oplog().entry_at(*optime)?.is_none() {
                 break;
             }
             known += 1;
@@ -323,7 +324,7 @@ impl<'a> Worker<'a> {
         let interrupted = Error::new(ErrorCode::InterruptedDueToReplStateChange, "This member rolls back");
         parts.waiters.fail_all(&interrupted);
         parts.waiters.tell();
-        let outcome = parts.storage.roll_back(common, &parts.rollback_directory);
+        let outcome = parts.storage.follower().roll_back(common, &parts.rollback_directory);
         parts.waiters.fail_all(&interrupted);
         parts.waiters.tell();
         let queue = parts.storage.queue();

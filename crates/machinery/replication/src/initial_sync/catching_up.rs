@@ -66,7 +66,7 @@ impl LaneWorker {
 
     pub(super) fn pass_over(&mut self, context: &Context<'_>, at: usize) -> Result<Answer> {
         if let Some(entry) = self.hand.get(at) {
-            context.storage.pass_over(entry)?;
+            context.storage.follower().pass_over(entry)?;
         }
         Ok(Answer::Done)
     }

@@ -23,14 +23,14 @@ impl LaneWorker {
                 "lsid": { "$exists": true },
             },
         };
-        self.source()?.each_batch(find, |entries| context.storage.put_statements(entries))?;
+        self.source()?.each_batch(find, |entries| context.storage.follower().put_statements(entries))?;
         Ok(Answer::Done)
     }
 
     pub(super) fn begin_log(&mut self, context: &Context<'_>) -> Result<Answer> {
         let begin = self.begin.as_ref();
         let begin = begin.ok_or_else(|| Error::new(ErrorCode::InitialSyncFailure, "the source has no log"))?;
-        context.storage.begin_log_with(begin)?;
+        context.storage.follower().begin_log_with(begin)?;
         Ok(Answer::Done)
     }
 
@@ -38,7 +38,7 @@ impl LaneWorker {
     pub(super) fn drop_own(&mut self, context: &Context<'_>) -> Result<Answer> {
         let (storage, uuid) = (context.storage, self.uuid()?);
         if let Some(own) = storage.catalog().iter().find(|collection| collection.uuid == uuid) {
-            storage.unlogged(|writer| writer.drop_collection(&own.namespace))?;
+            storage.follower().unlogged(|writer| writer.drop_collection(&own.namespace))?;
         }
         Ok(Answer::Done)
     }
@@ -146,7 +146,7 @@ impl LaneWorker {
         let Some(collection) = context.storage.collection(&listed.namespace) else {
             return Err(Error::new(ErrorCode::InitialSyncFailure, format!("{} is gone", listed.namespace)));
         };
-        context.storage.put_cloned(&collection, &documents)?;
+        context.storage.follower().put_cloned(&collection, &documents)?;
         if let Some(last) = documents.last() {
             self.last_id = last.get("_id")?.map(Into::into);
         }
@@ -163,7 +163,7 @@ fn command(context: &Context<'_>, listed: &Listed, o: RawDocumentBuf) -> Result<
         entry.append(cstr!("ui"), uuid.clone());
     }
     entry.append(cstr!("o"), o);
-    context.storage.unlogged(|writer| (context.apply_command)(writer, &entry))
+    context.storage.follower().unlogged(|writer| (context.apply_command)(writer, &entry))
 }
 
 fn create(context: &Context<'_>, listed: &Listed) -> Result<()> {

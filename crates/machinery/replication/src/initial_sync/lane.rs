@@ -122,7 +122,7 @@ impl LaneWorker {
             Task::AskBytes => self.ask(|source| Ok(Answer::Bytes(source.bytes()?))),
             Task::Hold(HoldPoint::BeforeCopying) => hold(context, "initialSyncHangBeforeCopyingDatabases"),
             Task::Hold(HoldPoint::AfterCopying) => hold(context, "initialSyncHangAfterDataCloning"),
-            Task::BeginClone => context.storage.begin_clone().map(|()| Answer::Done),
+            Task::BeginClone => context.storage.follower().begin_clone().map(|()| Answer::Done),
             Task::CopyStatements { until, secs } => self.copy_statements(context, until, secs),
             Task::BeginLog => self.begin_log(context),
             Task::DropOwn => self.drop_own(context),
@@ -144,10 +144,12 @@ impl LaneWorker {
             Task::Take { bytes_max } => self.take(bytes_max),
             Task::Apply { from, until } => Ok(self.apply(context, from..until)),
             Task::PassOver { at } => self.pass_over(context, at),
-            Task::LookUp { optime } => context.storage.entry_at(optime).map(|entry| Answer::Found(entry.is_some())),
+            Task::LookUp { optime } => {
+                context.storage.oplog().entry_at(optime).map(|entry| Answer::Found(entry.is_some()))
+            }
             Task::EndClone => {
                 context.storage.sync();
-                context.storage.end_clone();
+                context.storage.follower().end_clone();
                 Ok(Answer::Done)
             }
             Task::BeginCheckpoint => self.begin_checkpoint(),

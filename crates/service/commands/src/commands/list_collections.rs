@@ -57,7 +57,7 @@ fn as_it_is(storage: &Storage, collection: &Collection) -> RawDocumentBuf {
         let mut options = RawDocumentBuf::new();
         for (name, value) in collection.options.document.iter().flatten() {
             match name.as_str() {
-                "size" => options.append(name, storage.oplog_bytes_max() as i64),
+                "size" => options.append(name, storage.oplog().bytes_max() as i64),
                 _ => options.append(name, value),
             }
         }

@@ -18,6 +18,6 @@ pub const SPEC: CommandSpec = CommandSpec {
 fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     set_of(call)?;
     call.fields.finish()?;
-    reply.append(cstr!("rbid"), call.server.storage.rollback_id()?);
+    reply.append(cstr!("rbid"), call.server.storage.follower().rollback_id()?);
     Ok(())
 }

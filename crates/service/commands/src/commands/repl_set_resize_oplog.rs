@@ -47,7 +47,7 @@ fn run(call: &mut Call<'_>, _: &mut Reply<'_>) -> Result<()> {
     }
     let bytes = size_mb.map(|size| (size * 1024.0 * 1024.0) as u64);
     let secs = retention_hours.map(|hours| (hours * 3600.0) as u64);
-    call.server.storage.resize_oplog(bytes, secs);
-    call.server.storage.truncate_oplog();
+    call.server.storage.oplog().resize(bytes, secs);
+    call.server.storage.chores().truncate_oplog();
     Ok(())
 }

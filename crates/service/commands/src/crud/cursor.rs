@@ -210,7 +210,7 @@ impl Tail {
             (Some(last), CollectionKind::Oplog) => {
                 let seen = last.as_slice().try_into().map_or(0, u64::from_be_bytes);
                 // A rollback takes what was seen away; what is written then does not follow it.
-                Timestamp::from_u64(seen) < self.storage.oplog_oldest()
+                Timestamp::from_u64(seen) < self.storage.oplog().readable_from()
                     || self.storage.queue().truncations() != self.truncations
             }
             (Some(last), _) => self.storage.get(&self.collection, last)?.is_none(),

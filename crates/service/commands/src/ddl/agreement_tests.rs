@@ -269,7 +269,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let (follower, primary) = (Member::new(), Member::new());
-        follower.server.storage.close_to_writes();
+        follower.server.storage.queue().close_to_writes();
         let last = follower.server.storage.queue().applied().timestamp;
         primary.server.storage.queue().advance_floor(last);
         let carried = primary.server.storage.queue().applied().timestamp.max(last);
@@ -279,7 +279,7 @@ impl Pair {
     /// Lets the follower carry out what the primary has logged since.
     fn carry(&mut self) -> Result<(), String> {
         let from = Timestamp::from_u64(self.carried.as_u64() + 1);
-        let entries = self.primary.server.storage.entries_from(from, usize::MAX).unwrap();
+        let entries = self.primary.server.storage.oplog().entries_from(from, usize::MAX).unwrap();
         let follower = &self.follower.server;
         for entry in &entries {
             let outcome = if entry.get_str("op").unwrap() == "c" {
@@ -293,7 +293,7 @@ impl Pair {
                     }
                 }
             } else {
-                follower.storage.apply_entries(&[entry]).map(|_| ())
+                follower.storage.follower().apply_entries(&[entry]).map(|_| ())
             };
             outcome.map_err(|error| format!("{error} for {}", shown(entry)))?;
         }
@@ -403,7 +403,7 @@ fn a_copy_builds_no_second_index_on_id_beside_one_with_a_name_of_its_own() {
         let uuid = pair.primary.server.storage.collection(&Namespace::new("db", "c").unwrap()).unwrap().uuid;
         let entry = doc! { "op": "c", "ns": "db.$cmd", "ui": bson::Uuid::from_bytes(uuid), "o": o };
         let entry = RawDocumentBuf::try_from(&entry).unwrap();
-        follower.storage.unlogged(|writer| apply_command(follower, writer, &entry)).unwrap();
+        follower.storage.follower().unlogged(|writer| apply_command(follower, writer, &entry)).unwrap();
     }
     assert_eq!(catalog(&pair.primary.server.storage), catalog(&pair.follower.server.storage));
 }

@@ -86,14 +86,14 @@ fn whatever_a_primary_did_is_taken_away_by_a_rollback() {
         let mut grammar = Grammar(StdRng::seed_from_u64(seed));
         for round in 0..ROUNDS {
             draw(&member, &mut grammar, 30, &mut Vec::new());
-            let common = storage.last_entry();
+            let common = storage.oplog().last_entry();
             let then = noted(&member);
             let mut done = Vec::new();
             let commands = grammar.0.random_range(1..30);
             draw(&member, &mut grammar, commands, &mut done);
             let when = format!("seed {seed}, round {round}, after {done:#?}");
-            storage.close_to_writes();
-            storage.roll_back(common, removed.path()).unwrap_or_else(|error| panic!("{error}: {when}"));
+            storage.queue().close_to_writes();
+            storage.follower().roll_back(common, removed.path()).unwrap_or_else(|error| panic!("{error}: {when}"));
             let now = noted(&member);
             assert_eq!(then, now, "{when}");
             check(storage, &when);
@@ -106,9 +106,9 @@ fn whatever_a_primary_did_is_taken_away_by_a_rollback() {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
             // The set has all that is there now.
-            storage.set_commit_point(storage.queue().applied());
-            storage.forget_history();
-            storage.free_dropped(&|| true).unwrap();
+            storage.oplog().set_commit_point(storage.queue().applied());
+            storage.chores().forget_history();
+            storage.chores().free_dropped(&|| true).unwrap();
             if storage.dropped_extents().unwrap() == 0 {
                 break;
             }

@@ -70,7 +70,7 @@ pub fn storage_fields(
     out.append(cstr!("capped"), capped.is_some());
     if let Some((bytes_max, documents_max)) = capped {
         let is_oplog = collection.as_ref().is_some_and(|collection| collection.kind == CollectionKind::Oplog);
-        let bytes_max = if is_oplog { storage.oplog_bytes_max() as i64 } else { bytes_max };
+        let bytes_max = if is_oplog { storage.oplog().bytes_max() as i64 } else { bytes_max };
         append_number(&mut out, "max", documents_max.unwrap_or(0))?;
         append_number(&mut out, "maxSize", bytes_max / scale)?;
     }

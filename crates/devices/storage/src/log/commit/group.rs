@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering;
 
 impl CommitQueue {
     pub(super) fn write_group(&self, group: &[Arc<Waiter>]) {
-        let mut transactions: Vec<Transaction> = Vec::with_capacity(group.len());
-        transactions.extend(group.iter().filter_map(|waiter| waiter.transaction.lock().take()));
+        let taken = group.iter().filter_map(|waiter| waiter.transaction.lock().take());
+        let mut transactions: SmallVec<[Transaction; 1]> = taken.collect();
         let bytes: usize = transactions.iter().map(Transaction::bytes).sum();
         if bytes > 0 {
             let mut batch = WriteBatch::with_capacity_bytes(bytes + 64 * transactions.len() + 64);
