@@ -22,6 +22,7 @@ import contextlib
 import ctypes
 import fcntl
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -39,6 +40,8 @@ HELD = pathlib.Path("/sys/fs/cgroup/memory/baton-lab")
 # A disk for each machine where the host's one disk must not be what is measured: in its memory.
 MEMORY = pathlib.Path("/dev/shm/baton-lab")
 PERIOD_US = 5_000
+# The kernel takes no less.
+QUOTA_US_MIN = 1_000
 # The lab's part of the CPUs goes before that of whatever else runs on the host.
 SHARES = 20 * 1024
 # Set aside for benchmarks of networks (RFC 2544): nobody's own.
@@ -112,7 +115,6 @@ class Machine:
         self.groups = []
         for root in (CPU, ACCOUNT):
             self._join(root)
-        (CPU / name / "cpu.cfs_period_us").write_text(str(PERIOD_US))
         self.limit_cpu(cores)
 
     def _join(self, root):
@@ -138,15 +140,19 @@ class Machine:
 
     def limit_cpu(self, cores):
         """How much CPU its processes have from now on; none is as much as there is."""
-        if cores is None:
-            (CPU / self.name / "cpu.cfs_quota_us").write_text("-1")
-            return
-        quota = str(int(cores * PERIOD_US))
-        (CPU / self.name / "cpu.cfs_quota_us").write_text(quota)
-        # What is left of one period may be used in the next, where the kernel knows that (5.14): work comes in bursts.
-        burst = CPU / self.name / "cpu.cfs_burst_us"
+        quota, burst = CPU / self.name / "cpu.cfs_quota_us", CPU / self.name / "cpu.cfs_burst_us"
+        # What is left of one period may be used in the next, where the kernel knows that (5.14): work comes in bursts. It is never more than
+        # the quota, and so goes before a lower one comes.
         if burst.exists():
-            burst.write_text(quota)
+            burst.write_text("0")
+        quota.write_text("-1")
+        if cores is None:
+            return
+        period_us = max(PERIOD_US, math.ceil(QUOTA_US_MIN / cores))
+        (CPU / self.name / "cpu.cfs_period_us").write_text(str(period_us))
+        quota.write_text(str(int(cores * period_us)))
+        if burst.exists():
+            burst.write_text(str(int(cores * period_us)))
 
     def start(self, command, log=None, **options):
         """Starts a process on it, which dies with this one."""
