@@ -151,7 +151,7 @@ def test_arbiters_that_leave_no_voter_to_spare_make_the_default_one_member():
         with members.direct(0) as direct:
             assert direct.admin.command("getDefaultRWConcern")["defaultWriteConcern"] == {"w": 1, "wtimeout": 0}
             with Stopped(members, 1):
-                assert direct.shop.command("insert", "carts", documents=[{"_id": 1}])["n"] == 1
+                assert direct.shop.command("insert", "carts", documents=[{"_id": next(_numbers)}])["n"] == 1
                 assert concern_error(direct, {"w": "majority", "wtimeout": 200})["code"] == 64
             assert concern_error(direct, {"w": 3})["code"] == 100
 

@@ -3,7 +3,8 @@
 //!
 //! Everything is brought to one unit, seconds of the member's full service: processor time over its processors, bytes over what its
 //! disk can do, and what is evicted from the cache as the time that reading it again takes. What clients feel of it is its product
-//! with the load.
+//! with the load; or with what they were seen to lose beside earlier tasks, if that was more. It is where processors are given by a quota:
+//! there a task takes them from everybody until the quota's next period, however little the others ask for.
 //!
 //! Invariants:
 //! - Predictions are finite and not negative, whatever was measured.
@@ -144,6 +145,8 @@ pub struct CostModel {
     lessons: u64,
     /// Smoothed seconds without a primary per move, once there was one.
     gap_secs: Option<f64>,
+    /// Smoothed share of their requests that clients lost beside tasks on this member while it was primary.
+    felt: f64,
 }
 
 /// The gap of a move before any was measured.
@@ -195,6 +198,11 @@ impl CostModel {
         self.gap_secs = Some(self.gap_secs.map_or(new, |old| old + WEIGHT * (new - old)));
     }
 
+    /// Takes how much fewer requests were answered beside a task than before it, of 1.
+    pub fn learn_felt(&mut self, share: f64) {
+        self.felt += WEIGHT * (within(share, 0.0, 1.0, 0.0) - self.felt);
+    }
+
     /// What a task will cost.
     pub fn predict(&self, work: &Work) -> Cost {
         let cost = self.per_unit(work).times(Self::units(work));
@@ -216,7 +224,7 @@ impl CostModel {
     /// What clients here will lose if the task runs here: seconds of service.
     pub fn staying_secs(&self, work: &Work, here: &Figures) -> f64 {
         let here = here.bounded();
-        here.load * self.predict(work).disturbance_secs(&here)
+        here.load.max(self.felt) * self.predict(work).disturbance_secs(&here)
     }
 
     /// What clients will lose if leadership moves to a member with these figures: the gap, what the successor has to read that is in
@@ -311,6 +319,24 @@ mod tests {
         (0..20).for_each(|_| model.learn(&compaction, Cost::default()));
         assert!(!model.is_heavy(&compaction, &loaded()));
         assert!(model.is_heavy(&work(TaskKind::Compaction, 0), &loaded()), "of an unknown amount nothing was learnt");
+    }
+
+    #[test]
+    fn what_clients_lose_beside_tasks_counts_where_it_is_more_than_the_load() {
+        let mut model = CostModel::default();
+        let idle = Figures { load: 0.1, ..loaded() };
+        let compaction = work(TaskKind::Compaction, 1 << 30);
+        let (of_idle, of_loaded) = (model.staying_secs(&compaction, &idle), model.staying_secs(&compaction, &loaded()));
+        [f64::NAN, -3.0, 0.0].into_iter().for_each(|share| model.learn_felt(share));
+        assert_eq!(model.staying_secs(&compaction, &idle), of_idle, "they have lost nothing");
+        model.learn_felt(0.6);
+        let once = model.staying_secs(&compaction, &idle);
+        assert!((once - of_idle * 1.5).abs() < 1e-6, "one time is not believed at once: {once} after {of_idle}");
+        (0..20).for_each(|_| model.learn_felt(0.6));
+        assert!((model.staying_secs(&compaction, &idle) - of_loaded * 0.6).abs() < 0.01 * of_loaded);
+        assert_eq!(model.staying_secs(&compaction, &loaded()), of_loaded);
+        (0..20).for_each(|_| model.learn_felt(9.0));
+        assert!(model.staying_secs(&compaction, &idle) <= of_loaded, "nobody loses more than all");
     }
 
     /// They were learnt as one: tables of the oplog that only change their level made a collection's compaction look cheap, and it ran on

@@ -56,6 +56,7 @@ impl Machine for Leadership {
                 | Input::Wanted { .. }
                 | Input::Begun { .. }
                 | Input::Ended { .. }
+                | Input::Felt { .. }
                 | Input::WallClock(_)
                 | Input::Handoff(_),
             ) => 0,
