@@ -3,13 +3,11 @@
 //!
 //! Everything is brought to one unit, seconds of the member's full service: processor time over its processors, bytes over what its
 //! disk can do, and what is evicted from the cache as the time that reading it again takes. What clients feel of it is its product
-//! with the load; or with what they were seen to lose beside earlier tasks, if that was more. It is where processors are given by a quota:
-//! there a task takes them from everybody until the quota's next period, however little the others ask for.
+//! with the load.
 //!
 //! Invariants:
 //! - Predictions are finite and not negative, whatever was measured.
-//! - One measurement changes a prediction by a quarter of the difference, and no more; but the first of what is the member's rather than a
-//!   task's, of the gap and of what clients have felt, is taken as it is.
+//! - One measurement changes a prediction by a quarter of the difference, and no more.
 //! - What is learnt of one subject says of another of its kind no more than one voice among all, however often it was learnt: tables of
 //!   the oplog that only change their level cost next to nothing, and come every few seconds.
 //! - A move needs an absolute gain and a relative one, so that of a move and the opposite one, with the same figures, at most one
@@ -146,8 +144,6 @@ pub struct CostModel {
     lessons: u64,
     /// Smoothed seconds without a primary per move, once there was one.
     gap_secs: Option<f64>,
-    /// Smoothed share of their requests that clients lost beside tasks on this member while it was primary, once there was one.
-    felt: Option<f64>,
 }
 
 /// The gap of a move before any was measured.
@@ -199,12 +195,6 @@ impl CostModel {
         self.gap_secs = Some(self.gap_secs.map_or(new, |old| old + WEIGHT * (new - old)));
     }
 
-    /// Takes how much fewer requests were answered beside a task than before it, of 1.
-    pub fn learn_felt(&mut self, share: f64) {
-        let new = within(share, 0.0, 1.0, 0.0);
-        self.felt = Some(self.felt.map_or(new, |old| old + WEIGHT * (new - old)));
-    }
-
     /// What a task will cost.
     pub fn predict(&self, work: &Work) -> Cost {
         let cost = self.per_unit(work).times(Self::units(work));
@@ -226,7 +216,7 @@ impl CostModel {
     /// What clients here will lose if the task runs here: seconds of service.
     pub fn staying_secs(&self, work: &Work, here: &Figures) -> f64 {
         let here = here.bounded();
-        here.load.max(self.felt.unwrap_or(0.0)) * self.predict(work).disturbance_secs(&here)
+        here.load * self.predict(work).disturbance_secs(&here)
     }
 
     /// What clients will lose if leadership moves to a member with these figures: the gap, what the successor has to read that is in
@@ -321,26 +311,6 @@ mod tests {
         (0..20).for_each(|_| model.learn(&compaction, Cost::default()));
         assert!(!model.is_heavy(&compaction, &loaded()));
         assert!(model.is_heavy(&work(TaskKind::Compaction, 0), &loaded()), "of an unknown amount nothing was learnt");
-    }
-
-    #[test]
-    fn what_clients_lose_beside_tasks_counts_where_it_is_more_than_the_load() {
-        let mut model = CostModel::default();
-        let idle = Figures { load: 0.1, ..loaded() };
-        let compaction = work(TaskKind::Compaction, 1 << 30);
-        let (of_idle, of_loaded) = (model.staying_secs(&compaction, &idle), model.staying_secs(&compaction, &loaded()));
-        let mut calm = CostModel::default();
-        [f64::NAN, -3.0, 0.0].into_iter().for_each(|share| calm.learn_felt(share));
-        assert_eq!(calm.staying_secs(&compaction, &idle), of_idle, "they have lost nothing");
-        model.learn_felt(0.6);
-        let of_lost =
-            |share: f64, model: &CostModel| (model.staying_secs(&compaction, &idle) - of_loaded * share).abs();
-        assert!(of_lost(0.6, &model) < 1e-6);
-        model.learn_felt(0.2);
-        assert!(of_lost(0.5, &model) < 1e-6, "one time more is not believed at once");
-        assert_eq!(model.staying_secs(&compaction, &loaded()), of_loaded);
-        (0..20).for_each(|_| model.learn_felt(9.0));
-        assert!(model.staying_secs(&compaction, &idle) <= of_loaded, "nobody loses more than all");
     }
 
     /// They were learnt as one: tables of the oplog that only change their level made a collection's compaction look cheap, and it ran on

@@ -173,7 +173,6 @@ impl Leadership {
                 let mut others = self.fresh_sync_latencies();
                 self.disk.measure(self.now, self.figures.sync_latency, &mut others);
             }
-            Input::Felt { share } => self.costs.learn_felt(share),
             Input::WallClock(wall) => self.wall_ahead = Some(wall.saturating_sub(self.now)),
             Input::Gossip { from, gossip, heard_at } => self.take_gossip(from, *gossip, heard_at),
             Input::Followers(followers) => self.followers = followers,

@@ -39,7 +39,6 @@
 //!   and [`Effect::Release`] are for logs: gossip carries claims, and what the primary has confirmed.
 //! - [`Effect::HandOver`] and [`Effect::Resume`] are a step-down with handoff to that member: consensus waits until it has every
 //!   entry, blocks writes for a bounded time, and moves or gives up. Either is told as [`Input::Handoff`].
-//! - It tells what clients have felt of a task, [`Input::Felt`], if it knows.
 //! - It measures [`Input::Figures`] and brings [`Input::WallClock`] once a second, and steps with [`Input::Tick`] at [`Leadership::next_deadline`].
 //! - It tells consensus whether [`Leadership::standing_obstacle`] and [`Leadership::takeover_obstacle`] keep this member from leading,
 //!   whenever that changes.

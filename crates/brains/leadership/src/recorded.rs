@@ -56,7 +56,6 @@ impl Machine for Leadership {
                 | Input::Wanted { .. }
                 | Input::Begun { .. }
                 | Input::Ended { .. }
-                | Input::Felt { .. }
                 | Input::WallClock(_)
                 | Input::Handoff(_),
             ) => 0,

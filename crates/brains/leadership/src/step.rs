@@ -125,11 +125,6 @@ pub enum Input {
     },
     /// What this member measures of itself. To be brought at least every few seconds.
     Figures(Box<Figures>),
-    /// This member was primary throughout a heavy task of its own, and so much fewer requests were answered meanwhile than before, of 1.
-    Felt {
-        /// That share.
-        share: f64,
-    },
     /// The time since 1970-01-01 by the wall clock, for the windows. To be brought at least every few seconds, too.
     WallClock(Duration),
     /// Another member says something of itself.

@@ -15,11 +15,6 @@ impl Meter {
         Self(storage)
     }
 
-    /// How many small requests of clients were answered here since the start.
-    pub fn answered(&self) -> u64 {
-        self.0.company().served()
-    }
-
     /// The figures of now. To be asked for by nobody else: what storage smooths it smooths from call to call.
     pub fn measure(&self) -> Figures {
         let vitals = self.0.vitals();

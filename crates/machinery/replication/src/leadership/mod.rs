@@ -18,7 +18,6 @@
 //!
 //! What it deliberately does not do: decide. When, who and how often are the brain's, elections consensus's.
 
-mod felt;
 mod figures;
 mod gate;
 mod moves;
@@ -29,13 +28,10 @@ use crate::driver::Letter;
 use crate::messages::leadership as words;
 use crate::steps::{Gathered, Rings};
 use baton_consensus::{self as consensus, Input as ToConsensus, Occupation};
-use baton_leadership::{
-    Call, CallOutcome, Decision, Effect, Gossip, Input, Leadership, MemberId, Moment, Rule, Start, State as BrainState,
-};
+use baton_leadership::{Call, CallOutcome, Decision, Effect, Gossip, Input, Leadership, MemberId, Moment, Rule, Start};
 use baton_replay::{Bounds, Recorder, Recording};
 use baton_types::{Pace, must_not_unwind};
 use bson::{RawDocument, RawDocumentBuf};
-use felt::{Felt, Standing};
 pub(crate) use figures::Meter;
 pub(crate) use moves::{Hands, Moves};
 use parking_lot::{Condvar, Mutex};
@@ -138,15 +134,6 @@ impl Steward {
         })
     }
 
-    /// What this member is to its clients.
-    fn standing(&self) -> Standing {
-        self.look(|brain, _| match brain.state() {
-            BrainState::PrimaryFree => Standing::LeadsFree,
-            BrainState::PrimaryBusy => Standing::LeadsBusy,
-            _ => Standing::Follows,
-        })
-    }
-
     /// The other members that say that they run heavy tasks.
     fn busy_others(&self) -> BTreeSet<consensus::MemberId> {
         self.look(|brain, _| {
@@ -196,16 +183,12 @@ impl Steward {
 
     fn run(&self, meter: &Meter, hands: &Hands) {
         let mut measure_at = Moment::ZERO;
-        let mut felt = Felt::default();
         let mut occupation = Occupation::default();
         let mut busy = BTreeSet::new();
         loop {
             if measure_at <= self.begun.elapsed() {
                 measure_at = self.begun.elapsed() + MEASURE_INTERVAL;
                 self.tell(Input::Figures(Box::new(meter.measure())));
-                if let Some(share) = felt.look(self.begun.elapsed(), meter.answered(), self.standing()) {
-                    self.tell(Input::Felt { share });
-                }
                 // A clock from before 1970 knows no windows.
                 if let Ok(wall) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
                     self.tell(Input::WallClock(wall));

@@ -7,7 +7,6 @@
 
 use super::Share;
 use crate::background::lately::Lately;
-use baton_types::Striped;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,37 +14,18 @@ use std::time::{Duration, Instant};
 const STAYS: Duration = Duration::from_secs(1);
 
 /// See the file's header.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Company {
     served: Lately,
-    count: Striped<AtomicU64>,
     followed: Lately,
     rests: AtomicU64,
     rest_micros: AtomicU64,
-}
-
-impl Default for Company {
-    fn default() -> Self {
-        Self {
-            served: Lately::default(),
-            count: Striped::new(AtomicU64::default),
-            followed: Lately::default(),
-            rests: AtomicU64::new(0),
-            rest_micros: AtomicU64::new(0),
-        }
-    }
 }
 
 impl Company {
     /// A small request has ended.
     pub fn note(&self, now: Instant) {
         self.served.note(now);
-        self.count.mine().fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many small requests have ended since the start.
-    pub fn served(&self) -> u64 {
-        self.count.all().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// An entry of one has come from the primary.
@@ -98,6 +78,5 @@ mod tests {
         company.note(now);
         assert_eq!(company.share_beside(now), Some(Share::Eighth));
         assert!(company.is_there(now) && !company.is_there(now + 2 * STAYS));
-        assert_eq!(company.served(), 1, "an entry is no request");
     }
 }
