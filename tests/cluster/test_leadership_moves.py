@@ -80,11 +80,21 @@ class Writers:
         number = 0
         while not self.stop.is_set():
             try:
-                self.carts.insert_one({"_id": f"{worker}-{number}"})
+                self._insert({"_id": f"{worker}-{number}"})
                 self.written.append(f"{worker}-{number}")
             except pymongo.errors.PyMongoError as error:
                 self.failures.append(error)
             number += 1
+
+    def _insert(self, document):
+        try:
+            self.carts.insert_one(document)
+        except pymongo.errors.NotPrimaryError as error:
+            # The driver asks twice what it knows of a member that it has chosen: who has ceased to be primary in between is asked without a
+            # number to retry by, and what that refuses comes to its caller, without this label.
+            if error.has_error_label("RetryableWriteError"):
+                raise
+            self.carts.insert_one(document)
 
     def __enter__(self):
         for thread in self.threads:
