@@ -140,8 +140,14 @@ const DOOR: Part = Part {
             found_by: "some_give_up",
         },
         Mutant {
-            name: "leaves_as_if_it_had_not_paused",
-            edits: &[("", "let paused = *self.paused.get_mut();", "let paused = false;")],
+            // Of faults that panic in a destructor the process would end.
+            name: "does_not_leave_if_it_has_paused",
+            edits: &[(
+                "",
+                "let paused = *self.paused.get_mut();",
+                "let paused = *self.paused.get_mut();
+                if paused { return; }",
+            )],
             found_by: "the_lower_wait",
         },
     ],
