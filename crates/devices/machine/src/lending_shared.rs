@@ -4,16 +4,13 @@
 //! of his own niceness, and so does everybody who comes meanwhile, for whoever wants it alone goes first.
 //!
 //! Invariants: to share it costs two stores more than a lock without lending, in the thread's own memory, as long as nobody wants it alone;
-//! who shares it has his own niceness again soon after nobody waits for him. A thread that shares more than
-//! [`SHARED_MAX`](crate::niceness::SHARED_MAX) things at once is lent nothing for what is beyond.
+//! who shares it has his own niceness again soon after nobody waits for him; and who wants it alone gets it once those who share it then
+//! have given it back, however many come meanwhile. A thread that shares more than [`SHARED_MAX`](crate::niceness::SHARED_MAX) things at
+//! once is lent nothing for what is beyond; nor is one that comes in the moment in which it is looked who shares the lock.
 
 use crate::lending::Holder;
 use crate::niceness::{Sharing, lend_to_sharers, share};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
-
-/// Who waits looks so often who shares the lock by now.
-const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
 /// See the file's header.
 #[derive(Debug, Default)]
@@ -43,16 +40,10 @@ impl LendingRwLock {
         LendingWriteGuard { _holds: Holds(&self.holder), _inner: inner }
     }
 
+    /// Waits in one go: who gave up his place now and then to look again would be overtaken by those who come to share it.
     fn await_sharers(&self) -> RwLockWriteGuard<'_, ()> {
-        let mut lent = Vec::new();
-        loop {
-            // What is lent anew is lent before it is given back.
-            let still = [self.holder.lend()].into_iter().flatten().chain(lend_to_sharers(self)).collect();
-            drop(std::mem::replace(&mut lent, still));
-            if let Some(inner) = self.inner.try_write_for(LOOKS_EVERY) {
-                return inner;
-            }
-        }
+        let _loans = (self.holder.lend(), lend_to_sharers(self));
+        self.inner.write()
     }
 }
 
@@ -89,7 +80,7 @@ mod tests {
     use crate::{Right, as_class, right};
     use baton_types::Class;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     /// Until that is so.
     fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -145,6 +136,28 @@ mod tests {
             shares.join().unwrap();
             await_that("it is given back", || niceness() == own);
             as_class(Class::Normal);
+        });
+    }
+
+    #[test]
+    fn who_wants_it_alone_gets_it_though_others_never_leave_it_free() {
+        let (lock, is_over) = (LendingRwLock::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            // Each holds it for longer than it is free of the others.
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let began = Instant::now();
+                    while !is_over.load(SeqCst) && began.elapsed() < Duration::from_secs(20) {
+                        let _guard = lock.read();
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(30));
+            let began = Instant::now();
+            drop(lock.write());
+            is_over.store(true, SeqCst);
+            assert!(began.elapsed() < Duration::from_secs(10), "it was overtaken for {:?}", began.elapsed());
         });
     }
 
