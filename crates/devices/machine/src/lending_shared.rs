@@ -143,17 +143,19 @@ mod tests {
     fn who_wants_it_alone_gets_it_though_others_never_leave_it_free() {
         let (lock, is_over) = (LendingRwLock::default(), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            // Each holds it for longer than it is free of the others.
-            for _ in 0..4 {
-                scope.spawn(|| {
+            // One after the other, so that some have just begun while others end.
+            let (lock, is_over) = (&lock, &is_over);
+            for turn in 0..4 {
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(10 * turn));
                     let began = Instant::now();
                     while !is_over.load(SeqCst) && began.elapsed() < Duration::from_secs(20) {
                         let _guard = lock.read();
-                        std::thread::sleep(Duration::from_millis(20));
+                        std::thread::sleep(Duration::from_millis(40));
                     }
                 });
             }
-            std::thread::sleep(Duration::from_millis(30));
+            std::thread::sleep(Duration::from_millis(60));
             let began = Instant::now();
             drop(lock.write());
             is_over.store(true, SeqCst);
