@@ -338,6 +338,7 @@ def measure(name, part, rounds, folder, output):
         clients, operator = machines.machine("clients", site, CLIENT_CORES), machines.machine("operator", site, OPERATOR_CORES)
         machines.observe_from(site)
         members = Members(own, folder, cache_gb=CACHE_GB).start({**TIMERS, "leadership": {**SETTINGS, "mode": "off"}})
+        members.check_limits(CORES * 3 / part.members, DISK_MBYTE_PER_SECOND)
         members.fill(part.records, VALUE_BYTES)
         rows = {variant: [] for variant in part.variants}
         for turn in range(rounds):

@@ -57,7 +57,7 @@ def require():
     """Says clearly what is missing, if something is."""
     if os.geteuid() != 0:
         raise CannotRun("lab: this needs root, for network namespaces and cgroups: sudo make lab")
-    for tool, package in (("ip", "iproute2"), ("tc", "iproute2"), ("setpriv", "util-linux")):
+    for tool, package in (("ip", "iproute2"), ("tc", "iproute2"), ("setpriv", "util-linux"), ("nsenter", "util-linux")):
         if not shutil.which(tool):
             raise CannotRun(f"lab: there is no {tool}; on Debian: apt-get install {package}")
     for folder in (CPU.parent / "cpu.cfs_quota_us", ACCOUNT.parent / "cpuacct.usage", BLKIO.parent / "blkio.throttle.read_bps_device",
@@ -157,8 +157,9 @@ class Machine:
     def start(self, command, log=None, **options):
         """Starts a process on it, which dies with this one."""
         enter_groups = " && ".join(f"echo $$ >> '{group}/cgroup.procs'" for group in self.groups)
+        # `ip netns exec` would mount another /sys, in which a member finds no control groups, and so takes the host for its own.
         full = ["sh", "-c", enter_groups + ' && exec "$@"', "sh", "setpriv", "--pdeathsig", "KILL",
-                "ip", "netns", "exec", self.namespace, *map(str, command)]
+                "nsenter", f"--net=/run/netns/{self.namespace}", *map(str, command)]
         if log is not None:
             with open(log, "ab") as output:
                 process = subprocess.Popen(full, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **options)

@@ -133,6 +133,17 @@ class Members:
         self.await_that(lambda: self.states()[index] == "SECONDARY", f"member {index} as a secondary", timeout_seconds)
         return time.monotonic()
 
+    def check_limits(self, cores, disk_mbyte_per_second):
+        """Sees to it that every member knows what its machine gives it: who decides by that must not take the host for its own."""
+        def of(index):
+            own = next(m for m in self.status(index)["members"] if m.get("self"))
+            return own["processors"], own["diskBytesPerSec"] / 1e6
+
+        for index in range(len(self.machines)):
+            given, taken = (cores, disk_mbyte_per_second), of(index)
+            if any(abs(a - b) > 0.02 * b for a, b in zip(taken, given)):
+                raise RuntimeError(f"lab: member {index} has (processors, MB/s) {given}, and believes that it has {taken}")
+
     def await_level(self, timeout_seconds):
         """Waits until every member has what the primary has."""
         def is_level():

@@ -41,7 +41,8 @@ pub fn append_peer(writer: &mut DocumentWriter<'_>, status: &LeadershipStatus, m
     writer.append(cstr!("tasksHeardMs"), millis(*age));
 }
 
-/// Of any member, this one too: `lastTaskEnd`, `compactionDebtBytes`, `servedAsPrimarySecs`, `cacheHitRatio`.
+/// Of any member, this one too: `lastTaskEnd`, `compactionDebtBytes`, `servedAsPrimarySecs`, `cacheHitRatio`, `load`, `processors`,
+/// `diskBytesPerSec`.
 pub fn append_figures(writer: &mut DocumentWriter<'_>, status: &LeadershipStatus, member: MemberId) {
     let Some((gossip, age)) = status.members.get(&member.0) else { return };
     if let Some(ago) = gossip.last_task_end {
@@ -53,6 +54,9 @@ pub fn append_figures(writer: &mut DocumentWriter<'_>, status: &LeadershipStatus
     let served_secs = i64::try_from(gossip.served_as_primary.as_secs()).unwrap_or(i64::MAX);
     writer.append(cstr!("servedAsPrimarySecs"), served_secs);
     writer.append(cstr!("cacheHitRatio"), gossip.figures.cache_hit_ratio);
+    writer.append(cstr!("load"), gossip.figures.load);
+    writer.append(cstr!("processors"), gossip.figures.cpus);
+    writer.append(cstr!("diskBytesPerSec"), gossip.figures.disk_bytes_per_sec);
 }
 
 /// `handoffs`: the last times that this member handed leadership over, and those that came to nothing; by date.
