@@ -62,6 +62,8 @@ TIMERS = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
 MODES = {mode: {"mode": mode} for mode in ("off", "always", "costBased")}
 # Where it is to be seen what the mechanism brings, or costs.
 ON_AND_OFF = {mode: MODES[mode] for mode in ("off", "costBased")}
+# A compaction of a machine that lags takes longer than a task may be postponed for here, which is scaled where the compaction is not.
+PATIENT = {mode: {"mode": mode, "maxPostponeSecs": 40} for mode in MODES}
 # What compares with the others at random is for labs alone.
 RANKINGS = {name: {"mode": "always", "ranking": name, **({"isLab": True} if name == "random" else {})}
             for name in ("mrc", "lsp", "preferred", "score", "random")}
@@ -118,7 +120,7 @@ PARTS = {
     "rankings": Part(RANKINGS, compactions),
     "two-at-once": Part(MODES, both),
     "together": Part(MODES, together),
-    "lagging": Part(MODES, lagging, reads=0.5),
+    "lagging": Part(PATIENT, lagging, reads=0.5),
     "five": Part(MODES, compactions, members=5),
     "nothing": Part(ON_AND_OFF, none, reads=1.0),
 }
