@@ -25,6 +25,10 @@ const DISK_FREE_FACTOR: f64 = 2.0;
 const SYNC_FACTOR_MAX: u32 = 3;
 /// Syncs faster than this are fast, whatever the others' are.
 const SYNC_FAST: Duration = Duration::from_millis(20);
+/// What of its processors a smaller member may come to use for what clients ask of this one.
+const FILLED_MAX: f64 = 0.9;
+/// A member with nearly as many processors is no smaller.
+const SMALLER: f64 = 0.95;
 /// How long a member is not asked again after a handoff to it failed.
 pub(crate) const AVOIDED_FOR: Duration = Duration::from_secs(60);
 
@@ -75,6 +79,7 @@ pub enum Obstacle {
     WaitsForTask(TaskKind),
     HoldsSlot,
     Lags,
+    TooSmall,
     DiskNearlyFull,
     DiskSlow,
     ScoreWorse,
@@ -95,6 +100,7 @@ impl fmt::Display for Obstacle {
             Self::WaitsForTask(kind) => write!(f, "it waits for a task ({})", kind.name()),
             Self::HoldsSlot => f.write_str("it may begin a task at any moment"),
             Self::Lags => f.write_str("it lags"),
+            Self::TooSmall => f.write_str("it has too few processors for what clients ask for"),
             Self::DiskNearlyFull => f.write_str("its disk is nearly full"),
             Self::DiskSlow => f.write_str("its disk syncs more slowly"),
             Self::ScoreWorse => f.write_str("its score is worse than the primary's by the bound"),
@@ -212,6 +218,12 @@ impl Leadership {
         };
         if there.sync_latency > sync_max {
             return Some(Obstacle::DiskSlow);
+        }
+        // A disk that fails is worse than a small machine.
+        let is_for_disk = matches!(for_rule, Some(Rule::DiskSlow | Rule::DiskNearlyFull));
+        let is_smaller = there.cpus < SMALLER * here.cpus;
+        if is_smaller && here.load * here.cpus > FILLED_MAX * there.cpus && !is_for_disk {
+            return Some(Obstacle::TooSmall);
         }
         let debt_bytes_max = set.settings.debt_bytes_max;
         let (mine, theirs) = (score(here, Duration::ZERO, debt_bytes_max), score(there, lag, debt_bytes_max));

@@ -222,6 +222,7 @@ impl Script {
             figures: Figures {
                 cache_hit_ratio: words.number("hits").unwrap_or(0.95),
                 sync_latency: words.secs("sync").unwrap_or(Duration::from_millis(1)),
+                cpus: words.number("cpus").unwrap_or(Figures::default().cpus),
                 ..Figures::default()
             },
             heard_primary: (!words.0.contains(&"deaf"))
@@ -311,6 +312,7 @@ scripts! {
     disk_fills_while_others_work
     limits
     priorities
+    smaller_members
     statement_under_way
     windows
 }

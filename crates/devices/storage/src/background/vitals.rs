@@ -25,7 +25,7 @@ use smoothed::{LastMinute, Share, SyncLatency};
 use std::time::{Duration, Instant};
 
 /// How often the limits of the process's control groups are read again.
-const LIMITS_INTERVAL: Duration = Duration::from_secs(10);
+const LIMITS_INTERVAL: Duration = Duration::from_secs(2);
 /// What is hot was looked up within this time.
 const HOT_FOR: Duration = Duration::from_secs(60);
 /// Blocks are of about this size in memory.
