@@ -105,14 +105,15 @@ pub fn record_left(server: &Server, client: &Client, operation: &Operation, spec
     }
 }
 
-/// Whether somebody was served whom long work may have kept waiting. A cursor that is read on may be such work itself.
+/// Whether somebody was served whom long work may have kept waiting. A cursor that is read on may be such work itself, and for what is
+/// mirrored nobody waits.
 fn is_small_work_of_client(call: &Call<'_>, time: Duration) -> bool {
     let is_small = match call.spec.kind {
         Kind::Insert | Kind::Update | Kind::Delete => true,
         Kind::GetMore => false,
         Kind::Query | Kind::Command => time < SMALL_READ && call.spec.flags.has(Flags::ON_COLLECTION),
     };
-    is_small && call.envelope.db != "local" && !call.client.is_background()
+    is_small && call.envelope.db != "local" && !call.client.is_background() && !call.envelope.is_mirrored
 }
 
 /// What a statement of an update or a delete did.

@@ -323,3 +323,30 @@ fn the_profile_keeps_what_the_profiler_is_told_to_keep() {
     let oplog = client.run("local", doc! { "find": "oplog.rs", "filter": { "ns": "test.system.profile", "op": "i" } });
     assert!(oplog.get_document("cursor").unwrap().get_array("firstBatch").unwrap().is_empty());
 }
+
+/// A backup of a secondary rested for the primary's mirrored reads as for clients of its own.
+#[test]
+fn long_requests_rest_for_clients_and_not_for_what_is_mirrored() {
+    let member = common::start();
+    let mut client = member.client();
+    let mut beside = || {
+        let status = client.run("admin", doc! { "serverStatus": 1 });
+        status.get_document("restingOperations").unwrap().get("beside").unwrap().clone()
+    };
+    let mut reader = member.client();
+    let mut find = |is_mirrored: bool| {
+        let mut find = doc! { "find": "carts", "filter": { "_id": 1 }, "limit": 1, "singleBatch": true };
+        if is_mirrored {
+            find.insert("mirrored", true);
+        }
+        reader.run("shop", find);
+    };
+    std::thread::sleep(Duration::from_millis(1100));
+    find(true);
+    assert_eq!(beside(), Bson::Null, "nobody waits for what is mirrored");
+    find(false);
+    assert_eq!(beside(), Bson::String("clients".into()));
+    std::thread::sleep(Duration::from_millis(1100));
+    find(true);
+    assert_eq!(beside(), Bson::Null, "the client is gone");
+}

@@ -14,11 +14,13 @@ use baton_machine::Usage;
 use baton_query::spill::Totals;
 use baton_request::Kind;
 use baton_storage::StorageStatistics;
+use baton_storage::tasks::Share;
 use baton_types::Result;
 use baton_wire::DocumentWriter;
 use bson::raw::{CStr, CString};
-use bson::{DateTime, cstr};
+use bson::{DateTime, RawBsonRef, cstr};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -79,11 +81,16 @@ const SECTIONS: &[Section] = &[
     ("priority", |server, w| crate::priority::append_status(&server.priority, w)),
     ("repl", append_repl),
     ("restingOperations", |server, w| {
-        // Requests that ran for long, and left the processors to others for so long.
+        // Requests that ran for long, and left the processors to others for so long; and for whom they would now.
         let company = server.storage.company();
         w.begin_document(cstr!("restingOperations"));
         w.append(cstr!("rests"), company.rests() as i64);
         w.append(cstr!("micros"), company.rest_micros() as i64);
+        match company.share_beside(Instant::now()) {
+            Some(Share::Eighth | Share::Tenth) => w.append(cstr!("beside"), "clients"),
+            Some(Share::Half) => w.append(cstr!("beside"), "clients of the primary"),
+            None => w.append(cstr!("beside"), RawBsonRef::Null),
+        }
         w.end();
     }),
     ("storageEngine", |_, w| {
