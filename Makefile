@@ -111,7 +111,7 @@ comma := ,
 empty :=
 commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
-.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-spill bench-index-build bench-recovery bench-initial-sync bench-set bench-failover \
+.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-spill bench-index-build bench-recovery bench-initial-sync bench-set bench-door bench-failover \
   bench-disturbance
 
 bench-peers: tools
@@ -148,6 +148,9 @@ bench-initial-sync: release ## time until a new member has its data, by cloning 
 bench-set: release ## majority writes of three members beside three of etcd
 	@$(ENV) crates/proof/bench/peers/etcd/build.sh
 	@$(BENCH) set --seconds $(SECONDS_EACH) --etcd "$$BATON_CACHE/peers/etcd-peer" $(call BENCH_PLACE,set) $(BENCH_FLAGS)
+
+bench-door: release ## what priorities cost where nobody says a class: mode full beside off, in turns
+	@$(BENCH) door --seconds $(SECONDS_EACH) $(call BENCH_PLACE,door) $(BENCH_FLAGS)
 
 bench-failover: release ## how long no majority writes are taken when the primary is killed, hands over or falls silent
 	@$(BENCH) failover $(call BENCH_PLACE,failover) $(BENCH_FLAGS)

@@ -1,10 +1,13 @@
-"""Clients in a closed loop: each updates or reads a whole document chosen at random, and sends its next request when it has the answer.
+"""Clients that each update or read a whole document chosen at random, and send the next request when they have the answer; or, with
+`--pace`, requests that come when they come.
 
     python -m lab.load --hosts A:27017,B:27017 --clients 64 --bytes 1000 --records 10000 --w majority --warmup 2 --seconds 5
 
 `--flood` is the work of who has no regard for others: each request looks through all documents, or sorts them without an index, or writes
-sixteen documents of a megabyte. `--reads 0.9 --zipfian` is the mix and the choice of YCSB: nine of ten requests read, and few documents are most of what is asked
-for. `--each` prints every request, too: when it was answered and how long it took. One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
+sixteen documents of a megabyte; `--scan N` looks through the first N documents. `--reads 0.9 --zipfian` is the mix and the choice of YCSB: nine of ten requests read, and few documents are most of what is asked
+for. `--pace N` has N requests a second come, at random moments, whether or not those before them are answered: each takes a client that
+is free, or waits for one, and its time runs from when it came. `--deadlines A-B` gives each request so many milliseconds (`maxTimeMS`) and prints
+of each when it came, what it was given, and how long it took: nothing if it was refused or late. `--each` prints every request, too: when it was answered and how long it took. One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
 that the member takes no writes, goes to whichever member says that it does. Prints one line of JSON: times are seconds of
 CLOCK_MONOTONIC, which all processes of the host share; latencies are in milliseconds, of requests that were sent after the warm-up.
 
@@ -12,6 +15,7 @@ Invariant: a request counts when its write concern was met, never otherwise.
 """
 
 import argparse
+import collections
 import json
 import math
 import os
@@ -29,6 +33,8 @@ from lab.zipf import Zipfian
 POOL_BYTES = 1 << 20
 # What a flood writes at once: as much as a message can hold, nearly.
 FLOOD_DOCUMENTS, FLOOD_BYTES = 16, 1_000_000
+# The code of who was not in time.
+MAX_TIME_MS_EXPIRED = 50
 # Counts over time are of intervals this long.
 INTERVAL_SECONDS = 0.1
 
@@ -99,6 +105,7 @@ class Client:
         self.to_send = b""
         self.received = bytearray()
         self.sent_at = 0.0
+        self.deadline_ms = None
 
     def connect(self, host):
         """Goes to a member and sends its first request there."""
@@ -113,7 +120,7 @@ class Client:
             self.state_priority()
         self.socket.setblocking(False)
         self.loop.selector.register(self.socket, selectors.EVENT_READ, self)
-        self.next()
+        self.loop.next_of(self)
 
     def state_priority(self):
         """Says of which class its requests are."""
@@ -124,11 +131,12 @@ class Client:
         if reply["ok"] != 1:
             raise RuntimeError(f"no priority: {reply}")
 
-    def next(self):
-        """Sends a request."""
+    def begin(self, came_at):
+        """Sends a request that came then."""
         self.received.clear()
-        self.to_send = memoryview(self.loop.request())
-        self.sent_at = time.monotonic()
+        self.deadline_ms = self.loop.deadline_ms()
+        self.to_send = memoryview(self.loop.request(self.deadline_ms))
+        self.sent_at = came_at
         self.send()
 
     def send(self):
@@ -160,8 +168,11 @@ class Client:
             return
         reply = bson.decode(bytes(self.received[21:]))
         if is_done(reply):
-            self.loop.count(self.sent_at)
-            self.next()
+            self.loop.count(self.sent_at, self.deadline_ms)
+            self.loop.next_of(self)
+        elif self.deadline_ms is not None and reply.get("code") == MAX_TIME_MS_EXPIRED:
+            self.loop.miss(self.sent_at, self.deadline_ms)
+            self.loop.next_of(self)
         else:
             self.loop.failures += 1
             self.loop.last_failure = str(reply)
@@ -169,6 +180,8 @@ class Client:
 
     def lose(self):
         """Gives the connection up and waits for a primary."""
+        if self in self.loop.idle:
+            self.loop.idle.remove(self)
         if self.socket is not None:
             if self.socket in self.loop.selector.get_map():
                 self.loop.selector.unregister(self.socket)
@@ -191,7 +204,11 @@ class Loop:
         self.last_failure = None
         self.latencies = []
         self.each = []
+        self.asked = []
         self.finished_at = []
+        self.idle = []
+        self.backlog = collections.deque()
+        self.comes_at = 0.0
         self._pool = os.urandom(POOL_BYTES + arguments.bytes)
         self._concern = {"w": arguments.w if arguments.w == "majority" else int(arguments.w), "j": arguments.j}
         self._random = random.Random(arguments.seed)
@@ -213,11 +230,22 @@ class Loop:
             return message(self._number, {"update": "flood", "updates": updates, "writeConcern": self._concern, "$db": "lab"})
         return message(self._number, {"aggregate": "records", "pipeline": pipeline, "cursor": {}, "$db": "lab"})
 
-    def request(self):
+    def scan(self):
+        """One that looks through some documents; none of them is what it looks for."""
+        match = {"_id": {"$lt": self.arguments.scan}, "value": {"$ne": self._number}}
+        return {"aggregate": "records", "pipeline": [{"$match": match}, {"$count": "n"}], "cursor": {}, "$db": "lab"}
+
+    def deadline_ms(self):
+        """What the next request is given."""
+        return self._random.randint(*self.arguments.deadlines) if self.arguments.deadlines else None
+
+    def request(self, deadline_ms=None):
         """The next request."""
         self._number = self._number % (1 << 30) + 1
         if self.arguments.flood:
             return self.flood()
+        if self.arguments.scan:
+            return message(self._number, {**self.scan(), **({"maxTimeMS": deadline_ms} if deadline_ms else {})})
         record = self._zipfian.next() if self._zipfian else self._random.randrange(self.arguments.records)
         if self._random.random() < self.arguments.reads:
             return message(self._number, {"find": "records", "filter": {"_id": record}, "limit": 1, "singleBatch": True, "$db": "lab"})
@@ -226,9 +254,34 @@ class Loop:
                   "u": {"$set": {"value": self._pool[at:at + self.arguments.bytes]}}}
         return message(self._number, {"update": "records", "updates": [update], "writeConcern": self._concern, "$db": "lab"})
 
-    def count(self, sent_at):
+    def next_of(self, client):
+        """Has a client that is free send a request, or wait for one to come."""
+        if not self.arguments.pace:
+            client.begin(time.monotonic())
+        elif self.backlog:
+            client.begin(self.backlog.popleft())
+        else:
+            self.idle.append(client)
+
+    def come(self, now):
+        """Has those requests come whose time it is."""
+        while self.comes_at <= now:
+            self.backlog.append(self.comes_at)
+            self.comes_at += self._random.expovariate(self.arguments.pace)
+        while self.backlog and self.idle:
+            self.idle.pop().begin(self.backlog.popleft())
+
+    def miss(self, sent_at, deadline_ms):
+        """A request was refused, or ended, for its deadline."""
+        if sent_at >= self._measure_from:
+            self.asked.append((sent_at - self._measure_from, deadline_ms, None))
+
+    def count(self, sent_at, deadline_ms=None):
         """A request was answered."""
         now = time.monotonic()
+        if deadline_ms is not None and sent_at >= self._measure_from:
+            took_ms = (now - sent_at) * 1000
+            self.asked.append((sent_at - self._measure_from, deadline_ms, took_ms if took_ms <= deadline_ms else None))
         self.finished_at.append(now)
         if sent_at >= self._measure_from:
             self.latencies.append((now - sent_at) * 1000)
@@ -240,6 +293,7 @@ class Loop:
         begun = time.monotonic()
         self._measure_from = begun + self.arguments.warmup
         until = self._measure_from + self.arguments.seconds
+        self.comes_at = begun
         for _ in range(self.arguments.clients):
             Client(self).lose()
         while (now := time.monotonic()) < until:
@@ -248,8 +302,12 @@ class Loop:
                 host = self.finder.primary
                 for client in lost:
                     client.connect(host)
+            wait = min(0.1, until - now)
+            if self.arguments.pace:
+                self.come(now)
+                wait = max(0.0, min(wait, self.comes_at - time.monotonic()))
             # The finder's answer is looked for every few milliseconds while somebody waits for it.
-            for key, events in self.selector.select(0.005 if self.lost else min(0.1, until - now)):
+            for key, events in self.selector.select(min(wait, 0.005) if self.lost else wait):
                 if events & selectors.EVENT_WRITE and key.data.socket is not None:
                     key.data.send()
                 if events & selectors.EVENT_READ and key.data.socket is not None:
@@ -276,6 +334,7 @@ class Loop:
             "failures": self.failures,
             "lastFailure": self.last_failure,
             **({"each": self.each} if self.arguments.each else {}),
+            **({"asked": sorted(self.asked)} if self.arguments.deadlines else {}),
         }
 
 
@@ -292,6 +351,9 @@ def main():
     parser.add_argument("--reads", type=float, default=0)
     parser.add_argument("--zipfian", action="store_true")
     parser.add_argument("--flood", action="store_true")
+    parser.add_argument("--scan", type=int)
+    parser.add_argument("--pace", type=float)
+    parser.add_argument("--deadlines", type=lambda text: tuple(map(int, text.split("-"))))
     parser.add_argument("--priority", choices=("high", "normal", "low"), help="the class of all requests, said for each connection")
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--seed", type=int, default=1)

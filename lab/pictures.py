@@ -131,6 +131,40 @@ def _leadership(report):
 
 
 def _priority(report):
+    """By what was measured."""
+    yield from {"deadlines": _deadlines, "hour": _hour}.get(report.get("kind"), _classes)(report)
+
+
+def _deadlines(report):
+    """What share of the requests was in time, in each round."""
+    axes = _axes(f"Requests with deadlines of 1 to 100 ms, {report['load']} times what there is time for", "round", "share in time")
+    rounds = range(1, len(report["rows"]["full"]) + 1)
+    full = report["rows"]["full"]
+    for label, values, style in (("an oracle", [row["share"] / row["ofOracle"] for row in full], "k--"),
+                                 ("mode full", [row["share"] for row in full], "o-"),
+                                 ("mode off", [row["share"] for row in report["rows"]["off"]], "s-"),
+                                 ("first come, first served", [row["inTurn"] for row in full], "k:")):
+        axes.plot(rounds, values, style, markersize=4, label=label)
+    axes.set_ylim(0, 1)
+    axes.legend(fontsize=8)
+    yield f"priority-{report['part']}.svg", axes
+
+
+def _hour(report):
+    """The longest wait at the door so far of each class, and for how long another member was not heard of."""
+    axes = _axes(f"{report['seconds'] // 60} minutes of more than a member can do", "minutes", "ms")
+    minutes = [at / 60 for at, *_ in report["samples"]]
+    for kind in report["classes"]:
+        axes.plot(minutes, [waits[kind] for *_, waits in report["samples"]], label=f"{kind}: waited the most so far")
+    if report["members"] > 1:
+        axes.plot(minutes, [silence for _, _, silence, _ in report["samples"]], ".", markersize=2, label="since another was heard", rasterized=True)
+    axes.axhline(report["worstWaitMs"], color="gray", linestyle=":", label="the worst wait that is promised")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8)
+    yield f"priority-{report['part']}.svg", axes
+
+
+def _classes(report):
     """As the paper's Figures 4, 6 and 7: a box of latencies for each mode and class, whiskers at 5 and 95 %; and its Figure 5, over time."""
     classes = list(report["clients"])
     variants = ["alone", "none", *(variant for variant in report["summary"] if variant not in ("alone", "none"))]

@@ -9,6 +9,7 @@ import bson
 from lab import leadership
 from lab.failover import mean
 from lab.load import is_done, message, quantile
+from lab.oracle import in_time_at_most, in_time_in_turn
 from lab.proxy import Delayed
 from lab.report import Target
 from lab.zipf import Zipfian
@@ -87,6 +88,18 @@ def test_moves_are_counted_over_times_without_a_primary():
     assert leadership.moves([(0, 0, []), (1, None, []), (2, 0, []), (3, 1, []), (4, None, []), (5, 2, [])]) == 2
 
 
+def test_an_oracle_has_all_in_time_that_can_be_and_no_more():
+    # Each takes 2 ms, as deadlines are stated: of four that come together and have 5 ms, two can be over.
+    crowd = [(0.0, 0.005)] * 4
+    assert (in_time_at_most(crowd, 0.002), in_time_in_turn(crowd, 0.002)) == (2, 2)
+    # One that comes later and has less time goes before who can wait.
+    assert in_time_at_most([(0.0, 0.010), (0.001, 0.0035)], 0.002) == 2
+    assert in_time_at_most([(0.0, 0.0019), (5.0, 5.0021)], 0.002) == 1, "who cannot be in time is in nobody's way"
+    # The first three come with too little left once they are served in turn; an oracle leaves the hopeless out.
+    late = [(0.0, 0.001), (0.0, 0.001), (0.0, 0.001), (0.0, 0.003), (0.0, 0.005)]
+    assert (in_time_at_most(late, 0.002), in_time_in_turn(late, 0.002)) == (2, 0)
+
+
 def test_every_picture_is_drawn_from_its_report(tmp_path):
     from lab import pictures
     point = {"clients": 1, "perSecond": 10, "latencyMs": {"p50": 1, "p90": 2}, "crossedMbytePerSecond": 3}
@@ -101,9 +114,15 @@ def test_every_picture_is_drawn_from_its_report(tmp_path):
         "leadership-backup": {"part": "backup", "members": 3, "rows": {mode: [{
             "perSecond": [5, 6, 7], "all": {"perSecond": 6}, "moves": 1, "seen": [(0.2, 0, []), (0.4, None, [0]), (0.6, 1, [0])]}]
             for mode in ("off", "always")}},
+        "priority-deadlines": {"part": "deadlines", "kind": "deadlines", "load": 1.5, "rows": {
+            mode: [{"share": 0.6, "ofOracle": 0.9, "inTurn": 0.1}] for mode in ("off", "full")}},
+        "priority-hour": {"part": "hour", "kind": "hour", "seconds": 60, "members": 3, "worstWaitMs": 1000, "classes": {"low": {}},
+                          "samples": [(1.0, 1, 200.0, {"low": 3.0}), (2.0, 1, 300.0, {"low": 4.0})]},
+        "priority-figure": {"part": "figure", "clients": {"high": 1}, "w": 1, "members": 1, "cores": 1, "line": {"high": [(0.1, 2.0)]},
+                            "summary": {variant: {"high": {"p5": 1, "p25": 2, "p50": 3, "p75": 4, "p95": 5}} for variant in ("alone", "none", "full")}},
         "lag": {"samples": [(0, 1), (1, 2)], "lagMs": {"p99": 2}},
     }
     for name, report in reports.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(report))
         pictures.draw(name, tmp_path, tmp_path)
-    assert len(list(tmp_path.glob("*.svg"))) == 8
+    assert len(list(tmp_path.glob("*.svg"))) == 12

@@ -38,6 +38,7 @@ NOT_RUN = {
     "make bench-recovery": LONG,
     "make bench-scale": LONG,
     "make bench-set": LONG,
+    "make bench-door": LONG,
     "make bench-spill": LONG,
     "make bench-index-build": LONG,
     "make lab": ROOT,

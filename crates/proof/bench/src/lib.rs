@@ -8,6 +8,7 @@
 pub mod client;
 pub mod distribution;
 pub mod disturbance;
+pub mod door;
 pub mod failover;
 mod histogram;
 pub mod idle;
@@ -69,6 +70,8 @@ pub enum Experiment {
     Spill(spill::SpillArgs),
     /// Majority writes of a set of three beside etcd's
     Set(set::SetArgs),
+    /// What priorities cost where nobody says a class
+    Door(door::DoorArgs),
     /// How long a set takes no majority writes when its primary is killed, falls silent or hands over
     Failover(failover::FailoverArgs),
     /// What steady clients notice of drops, index builds, large deletes, compactions, backups and copies
@@ -98,6 +101,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(Experiment::IndexBuild(args)) => index_build::run(&args),
         Some(Experiment::Spill(args)) => spill::run(&args),
         Some(Experiment::Set(args)) => set::run(&args),
+        Some(Experiment::Door(args)) => door::run(&args),
         Some(Experiment::Failover(args)) => failover::run(&args),
         Some(Experiment::Disturbance(args)) => disturbance::run(&args),
         Some(Experiment::Echo { port }) => client::serve_echo(port),

@@ -1,0 +1,59 @@
+"""Clients of several classes beside each other, and the set that they ask: what the experiments on priorities share."""
+
+import contextlib
+
+from lab.machines import Machines
+from lab.members import Load, Members
+
+WARMUP_SECONDS = 1
+CLASSES = ("high", "normal", "low")
+
+
+class Clients:
+    """Those of one class: how many, and what they ask for, by the options and switches of load.py."""
+
+    def __init__(self, count, *switches, **options):
+        self.count, self.switches, self.options = count, switches, options
+
+
+class Classed:
+    """A set with clients of several classes; those of the high class have a machine of their own."""
+
+    def __init__(self, members, urgent, crowd):
+        self.members = members
+        self._urgent, self._crowd = urgent, crowd
+
+    def load(self, name, clients, records, value_bytes, seconds, seed, says_class=True, switches=(), **options):
+        """Those of one class begin to ask the first member."""
+        said = {"priority": name} if says_class else {}
+        options = {"w": 1, "j": "false", **options, **clients.options, **said}
+        return Load(self._urgent if name == "high" else self._crowd, self.members.hosts()[:1], clients=clients.count, bytes=value_bytes,
+                    records=records, warmup=WARMUP_SECONDS, seconds=seconds, seed=seed, switches=(*clients.switches, *switches), **options)
+
+    def configure(self, mode):
+        """Has the set go by a mode."""
+        members = self.members
+        config = members.command(0, "replSetGetConfig")["config"]
+        config["version"] += 1
+        config["settings"]["priority"] = {"mode": mode}
+        members.command(0, "replSetReconfig", config)
+        members.await_that(lambda: self.status()["mode"] == mode, "the mode", interval_seconds=0.02)
+
+    def status(self):
+        """What the first member says of its door."""
+        return self.members.command(0, "serverStatus")["priority"]
+
+
+@contextlib.contextmanager
+def classed(folder, members, cores, records, value_bytes):
+    """A set of so many members, filled: the primary on the first `cores` processors, all else on the last."""
+    with Machines() as lab:
+        site = lab.site("east")
+        folder.mkdir(parents=True, exist_ok=True)
+        own = [lab.machine(f"member-{i}", site) for i in range(members)]
+        urgent, crowd = lab.machine("urgent", site), lab.machine("crowd", site)
+        lab.observe_from(site)
+        pins = ["0" if cores == 1 else "0,1"] + ["1"] * (members - 1)
+        started = Members(own, folder, pins=pins).start({"priority": {"mode": "off"}, "leadership": {"mode": "off"}})
+        started.fill(records, value_bytes)
+        yield Classed(started, urgent, crowd)
