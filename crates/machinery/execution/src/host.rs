@@ -1,57 +1,23 @@
-//! The stages that need storage: `$lookup` and `$unionWith` here, `$out` and `$merge` in [`crate::stages`]. And opening a
-//! collection or view as the input of a pipeline, which all of them and the `aggregate` command share.
+//! What a pipeline has of storage: a collection or view opened as its input, which the `aggregate` command and the stages of
+//! [`crate::stages`] share, and those stages themselves.
 
-use crate::access::Given;
 use crate::aggregation::{Aggregation, Input};
+use crate::draw::Draw;
 use crate::interrupt::{Check, Interruption};
 use crate::query::{Hint, Query, QuerySpec};
-use crate::stages::{Merge, Out};
-use crate::write::{self, Work};
+use crate::stages::{Lookup, Merge, Out, UnionWith};
+use crate::write::Work;
 use baton_query::Context;
 use baton_query::matcher::Matcher;
-use baton_query::pipeline::{Chain, Flow, Host, LookupSpec, Pipeline, Stage, StageSpec, Target, UnionWithSpec};
+use baton_query::pipeline::{Chain, Host, Pipeline, Stage, StageSpec, Target};
 use baton_storage::{Author, Durability, Storage, Throttle, Writer};
 use baton_types::{Error, ErrorCode, Namespace, Result};
-use bson::raw::RawBson;
-use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Views on views, at the most.
 const VIEW_DEPTH_MAX: usize = 20;
-
-/// Draws what storage needs drawn: UUIDs of new collections and ids of documents without one.
-pub trait Draw: Send + Sync {
-    /// A random UUID (version 4).
-    fn uuid(&self) -> [u8; 16];
-    /// A new ObjectId.
-    fn object_id(&self) -> bson::oid::ObjectId;
-    /// A timestamp of now that was not given before.
-    fn timestamp(&self) -> bson::Timestamp;
-}
-
-/// Draws from the operating system.
-pub struct SystemDraw;
-
-impl Draw for SystemDraw {
-    fn uuid(&self) -> [u8; 16] {
-        bson::Uuid::new().bytes()
-    }
-
-    fn object_id(&self) -> bson::oid::ObjectId {
-        bson::oid::ObjectId::new()
-    }
-
-    fn timestamp(&self) -> bson::Timestamp {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let now = (secs << 32) | 1;
-        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(now.max(last + 1)));
-        baton_types::Timestamp::from_u64(now.max(last.unwrap_or(0) + 1)).into()
-    }
-}
 
 /// Documents that no collection holds.
 pub trait OwnDocuments: Send + Sync {
@@ -188,7 +154,8 @@ impl StorageHost {
         Namespace::new(target.db.as_deref().unwrap_or(&self.db), &target.coll)
     }
 
-    fn everything(&self, target: Option<&Target>, pipeline: Pipeline, context: &Arc<Context>) -> Result<Aggregation> {
+    /// All documents of a target, through a pipeline.
+    pub(crate) fn everything(&self, target: Option<&Target>, pipeline: Pipeline, context: &Arc<Context>) -> Result<Aggregation> {
         match target {
             Some(target) => self.open(&self.namespace(target)?, pipeline, None, context),
             // Without a collection the pipeline begins with `$documents`, and this name is never looked at.
@@ -201,14 +168,11 @@ impl Host for StorageHost {
     fn start(&self, spec: &StageSpec, context: &Arc<Context>) -> Result<Box<dyn Stage>> {
         match spec {
             StageSpec::Lookup(spec) => {
-                Ok(Box::new(Lookup { host: self.clone(), spec: Arc::clone(spec), context: Arc::clone(context) }))
+                Ok(Box::new(Lookup::new(self.clone(), Arc::clone(spec), Arc::clone(context))))
             }
-            StageSpec::UnionWith(spec) => Ok(Box::new(UnionWith {
-                host: self.clone(),
-                spec: Arc::clone(spec),
-                context: Arc::clone(context),
-                other: None,
-            })),
+            StageSpec::UnionWith(spec) => {
+                Ok(Box::new(UnionWith::new(self.clone(), Arc::clone(spec), Arc::clone(context))))
+            }
             StageSpec::Out(spec) => Ok(Box::new(Out::new(self.clone(), spec))),
             StageSpec::Merge(spec) => Ok(Box::new(Merge::new(self.clone(), Arc::clone(spec), Arc::clone(context))?)),
             // Parsing has seen to it in the request's own pipeline: here a view's stages stand before it.
@@ -217,87 +181,6 @@ impl Host for StorageHost {
                 Err(Error::location(40602, message))
             }
         }
-    }
-}
-
-/// `$lookup`: for each document, its partners.
-struct Lookup {
-    host: StorageHost,
-    spec: Arc<LookupSpec>,
-    context: Arc<Context>,
-}
-
-impl Stage for Lookup {
-    fn push(&mut self, document: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        let bound = Arc::new(self.spec.bind(&document, &self.context)?);
-        let mut stages = Vec::new();
-        if let Some(filter) = self.spec.foreign_filter(&document)? {
-            let mut stage = RawDocumentBuf::new();
-            stage.append(bson::raw::cstr!("$match"), filter);
-            stages.push(stage);
-        }
-        let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
-        let mut pipeline = Pipeline::parse(&stages, &bound)?;
-        if let Some(further) = self.spec.pipeline(&bound)? {
-            let mut all = further.stages().to_vec();
-            // A pipeline that begins with $documents keeps its beginning.
-            let at = usize::from(further.source().is_some());
-            all.splice(at..at, pipeline.stages().iter().cloned());
-            pipeline = further.with_stages(all);
-        }
-        let mut partners = RawArrayBuf::new();
-        let mut bytes = 0;
-        let mut all = self.host.everything(self.spec.from.as_ref(), pipeline, &bound)?;
-        all.run(&self.host.check(), &mut |partner| {
-            bytes += partner.as_bytes().len();
-            if bytes > write::DOCUMENT_BYTES_MAX {
-                let from = self.spec.from.as_ref().map_or("the pipeline", |target| target.coll.as_str());
-                return Err(Error::location(
-                    4568,
-                    format!(
-                        "Total size of documents in {from} matching pipeline's $lookup stage exceeds {} bytes",
-                        write::DOCUMENT_BYTES_MAX
-                    ),
-                ));
-            }
-            partners.push(RawBson::Document(partner.to_owned()));
-            Ok(Given::Taken)
-        })?;
-        out.push_back(self.spec.attach(&document, &partners)?);
-        Ok(Flow::More)
-    }
-}
-
-/// `$unionWith`: the documents of another pipeline after one's own.
-struct UnionWith {
-    host: StorageHost,
-    spec: Arc<UnionWithSpec>,
-    context: Arc<Context>,
-    other: Option<Aggregation>,
-}
-
-impl Stage for UnionWith {
-    fn push(&mut self, document: RawDocumentBuf, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        out.push_back(document);
-        Ok(Flow::More)
-    }
-
-    fn finish(&mut self, out: &mut VecDeque<RawDocumentBuf>) -> Result<Flow> {
-        if self.other.is_none() {
-            let pipeline = match &self.spec.pipeline {
-                Some(pipeline) => pipeline.bind(&self.context)?,
-                None => Pipeline::parse(&[], &self.context)?,
-            };
-            self.other = Some(self.host.everything(self.spec.from.as_ref(), pipeline, &self.context)?);
-        }
-        let Some(other) = &mut self.other else { return Ok(Flow::Done) };
-        let mut given = 0;
-        let more = other.run(&self.host.check(), &mut |document| {
-            out.push_back(document.to_owned());
-            given += 1;
-            Ok(if given == 256 { Given::TakenLast } else { Given::Taken })
-        })?;
-        Ok(if more { Flow::More } else { Flow::Done })
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod access;
 mod aggregation;
+mod draw;
 mod explain;
 mod host;
 mod interrupt;
@@ -21,7 +22,8 @@ pub mod write;
 
 pub use access::{Access, Entries, Examined, Given};
 pub use aggregation::{Aggregation, Input};
-pub use host::{Draw, NoOwnDocuments, OwnDocuments, StorageHost, SystemDraw};
+pub use draw::{Draw, SystemDraw};
+pub use host::{NoOwnDocuments, OwnDocuments, StorageHost};
 pub use interrupt::{Check, Interrupt, Interruption};
 pub use oplog_range::oplog_range;
 pub use plan::PlanChoice;

@@ -17,7 +17,7 @@ pub use update::{UpdateStatement, update};
 
 use crate::Interruption;
 use crate::access::Given;
-use crate::host::Draw;
+use crate::draw::Draw;
 use crate::query::{Hint, Query, QuerySpec};
 use baton_query::Context;
 use baton_query::matcher::{MatchDetails, Matcher, violation};
