@@ -161,6 +161,7 @@ const COMMIT: Part = Part {
         ("leading", "devices/storage/src/log/commit/leading.rs"),
         ("placing", "devices/storage/src/log/commit/placing.rs"),
         ("roles", "devices/storage/src/log/commit/roles.rs"),
+        ("state", "devices/storage/src/log/commit/state.rs"),
         ("waiter", "devices/storage/src/log/commit/waiter.rs"),
     ],
     scenarios: "commit.rs",

@@ -30,6 +30,7 @@ mod outstanding;
 mod placing;
 mod roles;
 mod stamps;
+mod state;
 mod terms;
 mod urgency;
 mod waiter;
@@ -43,23 +44,19 @@ use crate::documents::in_flight::InFlight;
 use crate::documents::record_cache::RecordCache;
 use crate::documents::transaction::Transaction;
 use ahash::RandomState;
-use baton_machine::{Bearer, LendingMutex};
-use baton_types::{Class, OpTime, Timestamp};
-use lead::Lead;
+use baton_machine::LendingMutex;
+use baton_types::{OpTime, Timestamp};
 use newest::NewestEntries;
 use outstanding::Outstanding;
 use parking_lot::{Condvar, Mutex};
-use roles::Roles;
 use rust_rocksdb::{DB, WriteOptions};
-use smallvec::SmallVec;
 use stamps::Stamps;
 pub(crate) use stamps::{KeptStamps, StampTeller};
-use std::collections::VecDeque;
+use state::State;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terms::Terms;
-use waiter::Waiter;
 
 /// When a commit may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,23 +68,6 @@ pub enum Durability {
     Wanted,
     /// When it would survive the loss of power (`j: true`, and `w: "majority"` of a set with one member).
     Synced,
-}
-
-struct State {
-    gate: WriteGate,
-    /// Those who have waited at the gate are not told yet that it is closed.
-    keeps_refused: bool,
-    pending: VecDeque<Arc<Waiter>>,
-    /// Applied, and waiting for a sync that has not begun.
-    awaiting_sync: SmallVec<[Arc<Waiter>; 4]>,
-    roles: Roles,
-    writer: Lead,
-    syncer: Lead,
-    /// The most urgent of those who want a sync and do not wait here for it.
-    sync_wanted_by: Option<Class>,
-    /// The threads that can be called to write and to sync.
-    write_helper: Option<Arc<Bearer>>,
-    sync_helper: Option<Arc<Bearer>>,
 }
 
 /// Figures of the queue since the start, for serverStatus.
@@ -167,23 +147,11 @@ impl CommitQueue {
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
         let term = last.term.max(1);
-        let state = State {
-            gate: WriteGate::Open { term },
-            keeps_refused: false,
-            pending: VecDeque::new(),
-            awaiting_sync: SmallVec::new(),
-            roles: Roles::default(),
-            writer: Lead::default(),
-            syncer: Lead::default(),
-            sync_wanted_by: None,
-            write_helper: None,
-            sync_helper: None,
-        };
         Self {
             db,
             in_flight,
             record_cache,
-            state: LendingMutex::new(state),
+            state: LendingMutex::new(State::new(WriteGate::Open { term })),
             urgent: AtomicUsize::new(0),
             gate_turned: Condvar::new(),
             writer_called: Condvar::new(),

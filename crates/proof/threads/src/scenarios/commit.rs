@@ -5,9 +5,7 @@ use crate::shuttled::machine::{Bearer, LendingMutex};
 use crate::shuttled::parking_lot::{Condvar, Mutex};
 use crate::shuttled::time::{Duration, Instant};
 pub use gate::WriteGate;
-use lead::Lead;
-use roles::Roles;
-use std::collections::VecDeque;
+use state::State;
 use std::sync::Arc;
 use types::{Class, ErrorCode, OpTime, Timestamp};
 use waiter::Waiter;
@@ -100,19 +98,6 @@ pub enum Durability {
     Synced,
 }
 
-struct State {
-    gate: WriteGate,
-    keeps_refused: bool,
-    pending: VecDeque<Arc<Waiter>>,
-    awaiting_sync: Vec<Arc<Waiter>>,
-    roles: Roles,
-    writer: Lead,
-    syncer: Lead,
-    sync_wanted_by: Option<Class>,
-    write_helper: Option<Arc<Bearer>>,
-    sync_helper: Option<Arc<Bearer>>,
-}
-
 #[derive(Default)]
 struct Metrics {
     write_nanos: AtomicU64,
@@ -180,22 +165,10 @@ fn position(at: u64) -> OpTime {
 
 impl CommitQueue {
     fn with_gate(gate: WriteGate) -> Arc<Self> {
-        let state = State {
-            gate,
-            keeps_refused: false,
-            pending: VecDeque::new(),
-            awaiting_sync: Vec::new(),
-            roles: Roles::default(),
-            writer: Lead::default(),
-            syncer: Lead::default(),
-            sync_wanted_by: None,
-            write_helper: None,
-            sync_helper: None,
-        };
         Arc::new(Self {
             db: Log::default(),
             in_flight: InFlight,
-            state: LendingMutex::new(state),
+            state: LendingMutex::new(State::new(gate)),
             urgent: AtomicUsize::new(0),
             gate_turned: Condvar::new(),
             writer_called: Condvar::new(),
