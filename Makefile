@@ -111,7 +111,7 @@ comma := ,
 empty :=
 commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
-.PHONY: bench-peers bench-one bench-scale bench-idle bench-memory bench-spill bench-index-build bench-recovery bench-initial-sync bench-set bench-door bench-failover \
+.PHONY: bench-peers bench-one bench-scale bench-idle bench-connections bench-memory bench-spill bench-index-build bench-recovery bench-initial-sync bench-set bench-door bench-failover \
   bench-disturbance
 
 bench-peers: tools
@@ -128,6 +128,9 @@ bench-scale: release ## throughput of one working set in tables of 10^5 to 10^7 
 
 bench-idle: release ## memory and CPU of a member that nobody asks anything
 	@$(BENCH) idle $(call BENCH_PLACE,idle) $(BENCH_FLAGS)
+
+bench-connections: release ## ten thousand idle connections: what each holds, and what those lose that work beside them
+	@$(BENCH) connections --seconds $(SECONDS_EACH) $(call BENCH_PLACE,connections) $(BENCH_FLAGS)
 
 bench-memory: release ## peak memory of a member with a cache of 256 MB whose clients ask for too much
 	@$(BENCH) memory --records $(RECORDS) $(call BENCH_PLACE,memory) $(BENCH_FLAGS)

@@ -30,6 +30,7 @@ NOT_RUN = {
     "make bench-disturbance RECORDS=100000 EVENTS=\"drop compact\"": LONG,
     "make bench-disturbance BENCH_FLAGS=\"--quiet 6 --rest 12\"": LONG,
     "make bench-failover": LONG,
+    "make bench-connections": LONG,
     "make bench-idle": LONG,
     "make bench-initial-sync": LONG,
     "make bench-memory": LONG,

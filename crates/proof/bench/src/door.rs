@@ -15,6 +15,7 @@ use crate::machine::{self, Moment};
 use crate::member::PlaceArgs;
 use crate::record::Layout;
 use crate::runner::{self, Plan};
+use crate::statistics::median;
 use crate::target::Target;
 use crate::workload::{Records, Workload};
 use crate::{Failure, conclude};
@@ -204,16 +205,6 @@ fn conclude_cell(name: &str, rounds: &[[Figures; 2]], targets: &mut Vec<Target>)
     (line, figures)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +224,5 @@ mod tests {
         assert!((report["perSecond"]["ratio"].as_f64().unwrap() - 0.98).abs() < 1e-9);
         assert!((report["p99us"]["ratio"].as_f64().unwrap() - 1.01).abs() < 1e-9);
         assert_eq!(targets.len(), 2);
-        assert!((median(vec![4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < 1e-9 && median(Vec::new()).is_nan());
     }
 }

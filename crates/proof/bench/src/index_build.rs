@@ -16,6 +16,7 @@ use crate::client::{ThinFactory, Wire, WriteConcern};
 use crate::member::{MemberSpec, PlaceArgs};
 use crate::process::Process;
 use crate::record::{DATABASE, Layout};
+use crate::statistics::median;
 use crate::target::Target;
 use crate::{Failure, conclude, machine, runner};
 
@@ -212,9 +213,4 @@ fn checked(reply: Document) -> Result<Document, Failure> {
         return Ok(reply);
     }
     Err(reply.get_str("errmsg").unwrap_or("the member gave an error without a text").into())
-}
-
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -6,6 +6,7 @@
 //! nothing catches them by kind.
 
 pub mod client;
+pub mod connections;
 pub mod distribution;
 pub mod disturbance;
 pub mod door;
@@ -26,6 +27,7 @@ pub mod runner;
 pub mod scale;
 pub mod set;
 pub mod spill;
+pub mod statistics;
 pub mod target;
 pub mod workload;
 mod ycsb;
@@ -58,6 +60,8 @@ pub enum Experiment {
     Scale(scale::ScaleArgs),
     /// Memory and CPU of a member that nobody asks anything
     Idle(idle::IdleArgs),
+    /// What idle connections cost in memory, and those that work beside them
+    Connections(connections::ConnectionsArgs),
     /// Memory of a member with a small cache, whatever its clients do
     Memory(memory::MemoryArgs),
     /// Time from `kill -9` under load to the next acknowledged insert
@@ -95,6 +99,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(Experiment::One(args)) => one::run(&args),
         Some(Experiment::Scale(args)) => scale::run(&args),
         Some(Experiment::Idle(args)) => idle::run(&args),
+        Some(Experiment::Connections(args)) => connections::run(&args),
         Some(Experiment::Memory(args)) => memory::run(&args),
         Some(Experiment::Recovery(args)) => recovery::run(&args),
         Some(Experiment::InitialSync(args)) => initial_sync::run(&args),

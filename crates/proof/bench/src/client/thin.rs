@@ -43,6 +43,11 @@ impl Wire {
         Ok(Self { stream, received: vec![0; RECEIVE_BYTES], next_id: 1, last_reply_bytes: 0 })
     }
 
+    /// The connection by itself, for who says nothing more.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Waits longer for replies than a client of a workload does.
     ///
     /// # Errors
