@@ -127,6 +127,10 @@ PARTS = {
     "figure-7-12": Part(cores=2, high=4, normal=4, low=4),
     "majority-3": Part(members=3, w="majority", high=1, normal=31, targets=one_among_many),
     "majority-5": Part(members=5, w="majority", high=1, normal=31, targets=one_among_many),
+    # The high client does not ask as often as it is answered, but as a page that people look at.
+    "paced-32": Part(high=Clients(1, pace=300), normal=31, seconds=6, targets=one_among_many),
+    "paced-majority-3": Part(members=3, w="majority", seconds=6, targets=one_among_many,
+                             high=Clients(1, w="majority", pace=100), normal=31),
     # Those of low class use all that there is.
     "flood": Part(members=3, w="majority", records=1_000_000, value_bytes=100, seconds=20, alone=("high", "normal"), targets=beside_a_flood,
                   high=1, normal=Clients(4), low=FLOOD),
