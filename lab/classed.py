@@ -19,16 +19,17 @@ class Clients:
 class Classed:
     """A set with clients of several classes; those of the high class have a machine of their own."""
 
-    def __init__(self, members, urgent, crowd):
+    def __init__(self, members, urgent, crowd, pin):
         self.members = members
-        self._urgent, self._crowd = urgent, crowd
+        self._urgent, self._crowd, self._pin = urgent, crowd, pin
 
     def load(self, name, clients, records, value_bytes, seconds, seed, says_class=True, switches=(), **options):
         """Those of one class begin to ask the first member."""
         said = {"priority": name} if says_class else {}
         options = {"w": 1, "j": "false", **options, **clients.options, **said}
         return Load(self._urgent if name == "high" else self._crowd, self.members.hosts()[:1], clients=clients.count, bytes=value_bytes,
-                    records=records, warmup=WARMUP_SECONDS, seconds=seconds, seed=seed, switches=(*clients.switches, *switches), **options)
+                    records=records, warmup=WARMUP_SECONDS, seconds=seconds, seed=seed, switches=(*clients.switches, *switches),
+                    pin=self._pin, **options)
 
     def configure(self, mode):
         """Has the set go by a mode."""
@@ -46,14 +47,21 @@ class Classed:
 
 @contextlib.contextmanager
 def classed(folder, members, cores, records, value_bytes):
-    """A set of so many members, filled: the primary on the first `cores` processors, all else on the last."""
+    """A set of so many members, filled: the primary on the first `cores` processors, all else on the last.
+
+    What shares a processor here would have its own elsewhere: so the urgent clients go before the members there, and those before all other
+    clients, which cost more than any real one would.
+    """
     with Machines() as lab:
         site = lab.site("east")
         folder.mkdir(parents=True, exist_ok=True)
         own = [lab.machine(f"member-{i}", site) for i in range(members)]
         urgent, crowd = lab.machine("urgent", site), lab.machine("crowd", site)
+        urgent.goes_before(256)
+        for machine in own:
+            machine.goes_before(32)
         lab.observe_from(site)
         pins = ["0" if cores == 1 else "0,1"] + ["1"] * (members - 1)
         started = Members(own, folder, pins=pins).start({"priority": {"mode": "off"}, "leadership": {"mode": "off"}})
         started.fill(records, value_bytes)
-        yield Classed(started, urgent, crowd)
+        yield Classed(started, urgent, crowd, pin="1" if cores == 1 else None)

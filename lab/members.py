@@ -184,10 +184,12 @@ def settle(members, clients, load, holds):
 class Load:
     """Clients in a closed loop, as a process on a machine; `result` waits for its end."""
 
-    def __init__(self, machine, hosts, switches=(), **options):
+    def __init__(self, machine, hosts, switches=(), pin=None, **options):
+        """`pin`: the processors that it runs on, as taskset takes them."""
         arguments = [f"--{name}" for name in switches]
         arguments += [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
-        self._process = machine.start([sys.executable, "-m", "lab.load", "--hosts", ",".join(hosts), *arguments],
+        prefix = ["taskset", "--cpu-list", pin] if pin else []
+        self._process = machine.start([*prefix, sys.executable, "-m", "lab.load", "--hosts", ",".join(hosts), *arguments],
                                       stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
     def stop(self):
