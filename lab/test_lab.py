@@ -84,6 +84,17 @@ def test_time_is_quiet_where_no_chore_is_and_disturbed_where_one_was_asked_of_th
     assert leadership.figures(each, [(10, 10.5)]) is None, "too short to say anything"
 
 
+def test_a_mode_is_compared_with_off_in_the_same_round():
+    def row(per_second, backup):
+        return {"all": {"perSecond": per_second}, "chores": [{"kind": "backup", "asked": 1, "ended": 1 + backup, "failed": None}]}
+
+    # The machine is half as fast in the second round.
+    found = leadership.beside([row(110, 6), row(60, 16), row(99, 9)], [row(100, 10), row(50, 20), row(100, 10)])
+    assert found["ofOff"]["median"] == 1.1 and found["ofOff"]["min"] == 0.99
+    assert found["backupOfOff"]["median"] == 0.8
+    assert leadership.beside([row(1, 1)], []) == {"ofOff": None, "backupOfOff": None}
+
+
 def test_moves_are_counted_over_times_without_a_primary():
     assert leadership.moves([(0, 0, []), (1, None, []), (2, 0, []), (3, 1, []), (4, None, []), (5, 2, [])]) == 2
 
