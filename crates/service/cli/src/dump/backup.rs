@@ -20,6 +20,13 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Batches that are asked for at a time.
+const BATCHES_AHEAD: usize = 2;
+/// What a batch is to have, in bytes: two of them are on their way at once.
+const BATCH_BYTES: u64 = 1 << 20;
+/// And in documents, at the most.
+const BATCH_DOCUMENTS_MAX: i64 = 100_000;
+
 const EXAMPLES: &str = "\
 Examples:
   baton backup mongodb://127.0.0.1:27017 --out dump
@@ -235,6 +242,25 @@ impl Drop for Growing {
     }
 }
 
+/// How many documents a batch is to have, by how large they have been.
+#[derive(Default)]
+struct BatchSize {
+    documents: u64,
+    bytes: u64,
+}
+
+impl BatchSize {
+    fn seen(&mut self, documents: usize, bytes: usize) {
+        self.documents += documents as u64;
+        self.bytes += bytes as u64;
+    }
+
+    fn documents(&self) -> i64 {
+        let of = |bytes: u64| BATCH_BYTES.saturating_mul(self.documents) / bytes.max(1);
+        i64::try_from(of(self.bytes)).unwrap_or(i64::MAX).clamp(1, BATCH_DOCUMENTS_MAX)
+    }
+}
+
 fn create_directory(path: &Path) -> Result<(), String> {
     std::fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
 }
@@ -281,41 +307,50 @@ impl Backup {
         file.finish()
     }
 
-    /// Hands every document of a cursor to `each`, batch by batch. The member makes the next one meanwhile. If this fails, the connection
-    /// is of no more use.
+    /// Hands every document of a cursor to `each`, batch by batch. If this fails, the connection is of no more use.
+    ///
+    /// Two batches are asked for ahead, of a size that fits into what the system keeps for the connection: so the member reads on while this one is on
+    /// its way and is written down. Who has asked for more than there was is told that there is no such cursor.
     fn for_each(
         &mut self,
         database: &str,
         command: Document,
         mut each: impl FnMut(&RawDocument, &mut Progress) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut buffer = Vec::new();
+        let (mut buffer, mut batch) = (Vec::new(), BatchSize::default());
         let mut what = command.keys().next().cloned().unwrap_or_default();
         self.connection.send(database, command, None)?;
-        loop {
+        let (mut asked, mut is_over) = (1, false);
+        while asked > 0 {
             let reply = self.connection.receive(&mut buffer)?;
+            asked -= 1;
+            if is_over {
+                continue;
+            }
             let refused = |e: bson::error::Error| format!("{what} on {database}: an answer that makes no sense: {e}");
             if !matches!(reply.get("ok"), Ok(Some(ok)) if ok.as_f64() == Some(1.0)) {
                 let why = reply.get_str("errmsg").unwrap_or("refused without a reason");
                 return Err(format!("{what} on {database}: {why}"));
             }
             let cursor = reply.get_document("cursor").map_err(refused)?;
+            let documents = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).map_err(refused)?;
+            batch.seen(documents.into_iter().count(), documents.as_bytes().len());
             let id = cursor.get_i64("id").map_err(refused)?;
-            if id != 0 {
+            is_over = id == 0;
+            while !is_over && asked < BATCHES_AHEAD {
                 let namespace = cursor.get_str("ns").unwrap_or_default();
                 let collection = namespace.split_once('.').map_or(namespace, |(_, collection)| collection);
-                self.connection.send(database, doc! { "getMore": id, "collection": collection }, None)?;
+                let more = doc! { "getMore": id, "collection": collection, "batchSize": batch.documents() };
+                self.connection.send(database, more, None)?;
+                asked += 1;
             }
-            let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch"));
-            for document in batch.map_err(refused)? {
+            for document in documents {
                 let document = document.map_err(refused)?;
                 each(document.as_document().ok_or("a batch of something else than documents")?, &mut self.progress)?;
             }
-            if id == 0 {
-                return Ok(());
-            }
             what = "getMore".to_owned();
         }
+        Ok(())
     }
 
     fn documents(&mut self, database: &str, command: Document) -> Result<Vec<Document>, String> {
@@ -403,7 +438,7 @@ impl Backup {
         }
         let mut file = Writer::create(&directory.join(format!("{name}.bson{suffix}")), self.gzip)?;
         let what = format!("{database}.{}", metadata.collection);
-        let find = doc! { "find": &metadata.collection, "noCursorTimeout": true, "batchSize": 1_000_000 };
+        let find = doc! { "find": &metadata.collection, "noCursorTimeout": true };
         self.for_each(database, find, |document, progress| {
             file.write(document.as_bytes())?;
             progress.documents += 1;
@@ -430,7 +465,7 @@ impl Backup {
         let mut file = Writer::create(path, self.gzip)?;
         let mut count = 0;
         let find =
-            doc! { "find": "oplog.rs", "filter": { "ts": { "$gte": from, "$lte": moment } }, "batchSize": 100_000 };
+            doc! { "find": "oplog.rs", "filter": { "ts": { "$gte": from, "$lte": moment } } };
         self.for_each("local", find, |entry, progress| {
             if entry.get_document("o").is_ok_and(|o| matches!(o.get("renameCollection"), Ok(Some(_)))) {
                 return Err("a collection was renamed meanwhile, so the files and the oplog do not go together; \
@@ -458,6 +493,18 @@ impl Backup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_has_as_many_documents_as_make_its_size() {
+        let of = |documents: usize, bytes_each: usize| {
+            let mut batch = BatchSize::default();
+            batch.seen(documents, documents * bytes_each);
+            batch.documents()
+        };
+        assert_eq!(of(101, 1 << 10), 1024);
+        assert_eq!(of(1, 16 << 20), 1, "one at least");
+        assert_eq!(of(101, 5), BATCH_DOCUMENTS_MAX);
+    }
 
     #[test]
     fn a_backup_does_not_mix_with_what_is_there() {
