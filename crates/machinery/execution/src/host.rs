@@ -155,7 +155,12 @@ impl StorageHost {
     }
 
     /// All documents of a target, through a pipeline.
-    pub(crate) fn everything(&self, target: Option<&Target>, pipeline: Pipeline, context: &Arc<Context>) -> Result<Aggregation> {
+    pub(crate) fn everything(
+        &self,
+        target: Option<&Target>,
+        pipeline: Pipeline,
+        context: &Arc<Context>,
+    ) -> Result<Aggregation> {
         match target {
             Some(target) => self.open(&self.namespace(target)?, pipeline, None, context),
             // Without a collection the pipeline begins with `$documents`, and this name is never looked at.
@@ -167,9 +172,7 @@ impl StorageHost {
 impl Host for StorageHost {
     fn start(&self, spec: &StageSpec, context: &Arc<Context>) -> Result<Box<dyn Stage>> {
         match spec {
-            StageSpec::Lookup(spec) => {
-                Ok(Box::new(Lookup::new(self.clone(), Arc::clone(spec), Arc::clone(context))))
-            }
+            StageSpec::Lookup(spec) => Ok(Box::new(Lookup::new(self.clone(), Arc::clone(spec), Arc::clone(context)))),
             StageSpec::UnionWith(spec) => {
                 Ok(Box::new(UnionWith::new(self.clone(), Arc::clone(spec), Arc::clone(context))))
             }

@@ -333,7 +333,8 @@ impl Backup {
                 return Err(format!("{what} on {database}: {why}"));
             }
             let cursor = reply.get_document("cursor").map_err(refused)?;
-            let documents = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).map_err(refused)?;
+            let documents =
+                cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).map_err(refused)?;
             batch.seen(documents.into_iter().count(), documents.as_bytes().len());
             let id = cursor.get_i64("id").map_err(refused)?;
             is_over = id == 0;
@@ -464,8 +465,7 @@ impl Backup {
         let moment = self.newest_entry()?;
         let mut file = Writer::create(path, self.gzip)?;
         let mut count = 0;
-        let find =
-            doc! { "find": "oplog.rs", "filter": { "ts": { "$gte": from, "$lte": moment } } };
+        let find = doc! { "find": "oplog.rs", "filter": { "ts": { "$gte": from, "$lte": moment } } };
         self.for_each("local", find, |entry, progress| {
             if entry.get_document("o").is_ok_and(|o| matches!(o.get("renameCollection"), Ok(Some(_)))) {
                 return Err("a collection was renamed meanwhile, so the files and the oplog do not go together; \
