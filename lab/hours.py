@@ -7,7 +7,7 @@ that a request of each class has waited at the door since the member started. Ea
 import threading
 import time
 
-from lab.classed import classed
+from lab.classed import CLASSES, classed
 from lab.load import quantile
 from lab.machines import ACCOUNT
 from lab.report import Quiet, Target, conclude
@@ -36,7 +36,7 @@ class Hour:
             status = lab.status()
             others = quiet.others()
         classes = {kind: {**result["latencyMs"], "perSecond": result["perSecond"], "failures": result["failures"],
-                          "waitedMostMs": status[kind]["worstWaitMicros"] / 1000, "aged": status[kind]["aged"]} for kind, result in results.items()}
+                          "waitedMostMs": status["classes"][kind]["worstWaitMicros"] / 1000, "aged": status["classes"][kind]["aged"]} for kind, result in results.items()}
         report = {"part": name, "kind": "hour", "seconds": seconds, "members": self.members, "classes": classes, "others": others,
                   "worstWaitMs": status["worstWaitMs"], "silenceMs": {"quiet": before.silence(), "meanwhile": meanwhile.silence()},
                   "elections": meanwhile.elections(), "samples": meanwhile.samples}
@@ -76,7 +76,7 @@ class Watch(threading.Thread):
             status, door = self._lab.members.status(0), self._lab.status()
             heard = [member["lastHeartbeatRecv"] for member in status["members"] if not member.get("self")]
             silence = max(((status["date"] - at).total_seconds() * 1000 for at in heard), default=0.0)
-            waits = {kind: door[kind]["worstWaitMicros"] / 1000 for kind in ("high", "normal", "low")}
+            waits = {kind: door["classes"][kind]["worstWaitMicros"] / 1000 for kind in CLASSES}
             self.samples.append((round(time.monotonic() - self._begun, 1), status["term"], silence, waits))
 
     def silence(self):

@@ -31,7 +31,7 @@ MODES = ("off", "nice", "checkpoint", "both", "full")
 # Where only that is looked at which a member does unless it is told otherwise.
 AS_IT_IS = ("full",)
 # A scan of so many documents takes a processor some two milliseconds.
-SCANNED = 2_000
+SCANNED = 8_000
 FLOOD = Clients(6, "flood")
 
 
