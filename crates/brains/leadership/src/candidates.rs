@@ -1,7 +1,7 @@
 //! Who could lead instead of this member, how well, and what keeps the others from it (the paper's Policy 2, before the ranking).
 //!
-//! Invariant: a candidate without an obstacle is, as far as could be known, electable, reachable, level and free: what is known of it
-//! is no older than two heartbeats.
+//! Invariant: a candidate without an obstacle is, as far as could be known, electable, reachable, level, free, and large enough for what
+//! clients ask of this member: what is known of it is no older than two heartbeats.
 
 use crate::figures::Figures;
 use crate::leadership::Leadership;

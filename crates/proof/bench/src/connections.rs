@@ -149,6 +149,7 @@ impl Subject<'_> {
             seed,
             verbose: false,
         };
-        Ok(runner::run(&self.factory, &Records::loaded(self.args.records), &plan)?.throughput())
+        let throughput = runner::run(&self.factory, &Records::loaded(self.args.records), &plan)?.throughput();
+        if throughput > 0.0 { Ok(throughput) } else { Err("nothing was answered to those that work".into()) }
     }
 }

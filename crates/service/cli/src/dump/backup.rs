@@ -20,10 +20,12 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Batches that are asked for at a time.
-const BATCHES_AHEAD: usize = 2;
-/// What a batch is to have, in bytes: two of them are on their way at once.
+/// Batches that are asked for at a time: as many as a link of a tenth of a second there and back needs to be used.
+const BATCHES_AHEAD: usize = 8;
+/// What a batch is to have, in bytes: the system keeps as much for a connection.
 const BATCH_BYTES: u64 = 1 << 20;
+/// The code of a cursor that is gone.
+const CURSOR_NOT_FOUND: i32 = 43;
 /// And in documents, at the most.
 const BATCH_DOCUMENTS_MAX: i64 = 100_000;
 
@@ -309,7 +311,7 @@ impl Backup {
 
     /// Hands every document of a cursor to `each`, batch by batch. If this fails, the connection is of no more use.
     ///
-    /// Two batches are asked for ahead, of a size that fits into what the system keeps for the connection: so the member reads on while this one is on
+    /// Some batches are asked for ahead, of a size that fits into what the system keeps for the connection: so the member reads on while one is on
     /// its way and is written down. Who has asked for more than there was is told that there is no such cursor.
     fn for_each(
         &mut self,
@@ -324,7 +326,8 @@ impl Backup {
         while asked > 0 {
             let reply = self.connection.receive(&mut buffer)?;
             asked -= 1;
-            if is_over {
+            // What comes after the last batch; anything else, that the task is to end, say, is told as elsewhere.
+            if is_over && matches!(reply.get_i32("code"), Ok(CURSOR_NOT_FOUND)) {
                 continue;
             }
             let refused = |e: bson::error::Error| format!("{what} on {database}: an answer that makes no sense: {e}");
