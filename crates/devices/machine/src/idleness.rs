@@ -7,6 +7,7 @@
 
 use crate::groups::Groups;
 use crate::limits::quota;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Idleness {
     processors: usize,
+    /// Those that the process may run on; unknown, all that there are.
+    allowed: Option<CpuSet>,
     /// Of the tightest quota: where that stands, and where what was used of it.
     group: Option<(PathBuf, PathBuf)>,
     before: Option<Seen>,
@@ -22,7 +25,7 @@ pub struct Idleness {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     at: Instant,
-    /// Of all processors, in the kernel's ticks: idle ones, and all.
+    /// Of the processors that the process may run on, in the kernel's ticks: idle ones, and all.
     ticks: (u64, u64),
     /// What the control group has used.
     used: Option<Duration>,
@@ -31,7 +34,8 @@ struct Seen {
 impl Default for Idleness {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { processors, group: bounding_group(Path::new("/proc/self")), before: None }
+        let allowed = sched_getaffinity(None).ok();
+        Self { processors, allowed, group: bounding_group(Path::new("/proc/self")), before: None }
     }
 }
 
@@ -41,12 +45,16 @@ impl Idleness {
         self.processors
     }
 
+    fn may_run_on(&self, processor: usize) -> bool {
+        self.allowed.is_none_or(|allowed| processor < CpuSet::MAX_CPU && allowed.is_set(processor))
+    }
+
     /// The part of the processors, of 1, that was idle since this was last asked; `None` the first time, and where the kernel does
     /// not tell.
     pub fn since_last(&mut self) -> Option<f64> {
         let now = Seen {
             at: Instant::now(),
-            ticks: parse_stat(&std::fs::read_to_string("/proc/stat").ok()?)?,
+            ticks: parse_stat(&std::fs::read_to_string("/proc/stat").ok()?, |processor| self.may_run_on(processor))?,
             used: self.group.as_ref().and_then(|(_, accounts)| used_by(accounts)),
         };
         let before = self.before.replace(now)?;
@@ -63,13 +71,18 @@ impl Idleness {
     }
 }
 
-/// Ticks idle (waiting for a disk is idle, too) and ticks in all, of the first line.
-fn parse_stat(stat: &str) -> Option<(u64, u64)> {
-    let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|ticks| ticks.parse().ok()).collect();
-    // User, nice, system, idle, iowait, irq, softirq, steal; what guests use is in user already.
-    let all = ticks.iter().take(8).sum();
-    Some((ticks.get(3)? + ticks.get(4)?, all))
+/// Ticks idle (waiting for a disk is idle, too) and ticks in all, of the processors that count.
+fn parse_stat(stat: &str, counts: impl Fn(usize) -> bool) -> Option<(u64, u64)> {
+    let of_processors = stat.lines().filter_map(|line| {
+        let (processor, ticks) = line.strip_prefix("cpu")?.split_once(' ')?;
+        counts(processor.parse().ok()?).then_some(ticks)
+    });
+    let both = of_processors.map(|line| {
+        let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|ticks| ticks.parse().ok()).collect();
+        // User, nice, system, idle, iowait, irq, softirq, steal; what guests use is in user already.
+        Some((ticks.get(3)? + ticks.get(4)?, ticks.iter().take(8).sum::<u64>()))
+    });
+    both.reduce(|one, other| Some((one?.0 + other?.0, one?.1 + other?.1)))?
 }
 
 /// The group with the tightest quota: the folder that has it, and the one that tells what it has used.
@@ -97,9 +110,11 @@ mod tests {
 
     #[test]
     fn what_the_kernel_tells_is_read() {
-        let stat = "cpu  10 1 5 80 4 0 0 0 7 0\ncpu0 5 0 2 40 2 0 0 0 0 0\n";
-        assert_eq!(parse_stat(stat), Some((84, 100)));
-        assert_eq!(parse_stat("intr 1 2"), None);
+        let stat = "cpu  10 1 5 80 4 0 0 0 7 0\ncpu0 5 0 3 40 2 0 0 0 0 0\ncpu1 5 1 2 40 2 0 0 0 7 0\nintr 1 2\n";
+        assert_eq!(parse_stat(stat, |_| true), Some((84, 100)));
+        assert_eq!(parse_stat(stat, |processor| processor == 1), Some((42, 50)), "what others have is nothing to it");
+        assert_eq!(parse_stat(stat, |_| false), None);
+        assert_eq!(parse_stat("intr 1 2", |_| true), None);
         assert_eq!(parse_used("usage_usec 1500\nuser_usec 1\n"), Some(Duration::from_micros(1500)));
     }
 
@@ -107,6 +122,7 @@ mod tests {
     fn the_first_look_has_nothing_to_compare_with() {
         let mut idleness = Idleness::default();
         assert!(idleness.processors() >= 1);
+        assert!((0..CpuSet::MAX_CPU).any(|processor| idleness.may_run_on(processor)));
         assert_eq!(idleness.since_last(), None);
         std::thread::sleep(Duration::from_millis(30));
         assert!(idleness.since_last().is_none_or(|idle| (0.0..=1.0).contains(&idle)));

@@ -143,7 +143,7 @@ impl Query {
         let access = std::mem::replace(&mut choice.access, Access::Nothing);
         // Who reads the log is followed by others.
         let reads_log = collection.as_ref().is_some_and(|collection| collection.kind == CollectionKind::Oplog);
-        let resting = if reads_log { Resting::never() } else { Resting::allowed() };
+        let resting = if reads_log { Resting::never() } else { Resting::allowed(context.class) };
         Ok(Self {
             storage: Arc::clone(storage),
             skip: spec.skip,

@@ -1,13 +1,13 @@
-//! A request that runs for long rests between its steps, if others want the processors, and if there are small requests among them:
-//! see [`baton_storage::tasks::GivingWay`] and [`baton_storage::tasks::Company`].
+//! A request that runs for long rests between its steps, if others want the processors, and if there are small requests among them
+//! of its own class or of a higher one: see [`baton_storage::tasks::GivingWay`] and [`baton_storage::tasks::Company`].
 //!
 //! Invariants: a request never rests in its first milliseconds, so a small one costs its clock at the most; and who rests holds no
 //! lock that others wait for. The latter is the caller's to know: [`Resting::never`] is for who cannot say so. What it has of the
 //! shared pools of memory it keeps.
-//! What it deliberately does not do: ask of which class the others are.
 
 use baton_machine::take_long_slices;
 use baton_storage::tasks::{Company, GivingWay};
+use baton_types::Class;
 use std::time::{Duration, Instant};
 
 /// A step ends after so long; and in the first of them nothing is measured.
@@ -20,28 +20,27 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The steps of one request, or of one cursor's requests.
 #[derive(Debug)]
 pub(crate) struct Resting {
-    may_rest: bool,
+    /// As which class it rests; nothing, if it does not.
+    rests_as: Option<Class>,
     step_began: Option<Instant>,
     giving_way: Option<GivingWay>,
     owed: Duration,
 }
 
 impl Resting {
-    /// Of a request that holds nothing that others wait for.
-    pub fn allowed() -> Self {
-        Self { may_rest: true, step_began: None, giving_way: None, owed: Duration::ZERO }
+    /// Of a request of this class that holds nothing that others wait for.
+    pub fn allowed(class: Class) -> Self {
+        Self { rests_as: Some(class), step_began: None, giving_way: None, owed: Duration::ZERO }
     }
 
     /// Of one that others may wait for.
     pub fn never() -> Self {
-        Self { may_rest: false, ..Self::allowed() }
+        Self { rests_as: None, step_began: None, giving_way: None, owed: Duration::ZERO }
     }
 
     /// Asked every few documents: ends the step under way, if it has lasted long enough, and rests. Every rest is noted.
     pub fn step(&mut self, company: &Company) {
-        if !self.may_rest {
-            return;
-        }
+        let Some(class) = self.rests_as else { return };
         let now = Instant::now();
         let lasted = self.step_began.map(|began| now.saturating_duration_since(began));
         if lasted.is_some_and(|lasted| lasted < STEP) {
@@ -49,7 +48,7 @@ impl Resting {
         }
         self.step_began = Some(now);
         let Some(lasted) = lasted else { return };
-        match (company.share_beside(now).filter(|_| lasted <= PAUSE), &mut self.giving_way) {
+        match (company.share_beside(class, now).filter(|_| lasted <= PAUSE), &mut self.giving_way) {
             (None, giving_way) => *giving_way = None,
             (Some(share), None) => {
                 take_long_slices();
@@ -82,12 +81,12 @@ mod tests {
     use baton_machine::has_long_slices;
 
     /// Works for so long, asking as often as it can, on twice as many threads as there are processors, and one more; beside clients
-    /// whose requests are small, or beside nobody else. Gives how often it rested, and how long.
+    /// of normal class whose requests are small, or beside nobody else. Gives how often it rested, and how long.
     fn rests_of(work: Duration, resting: fn() -> Resting, has_company: bool) -> (u64, u64) {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let company = Company::default();
         if has_company {
-            company.note(Instant::now());
+            company.note(Class::Normal, Instant::now());
         }
         std::thread::scope(|scope| {
             for _ in 0..2 * processors + 1 {
@@ -104,22 +103,24 @@ mod tests {
 
     #[test]
     fn who_runs_for_long_among_many_rests_and_who_is_waited_for_does_not() {
-        let (rests, micros) = rests_of(Duration::from_millis(400), Resting::allowed, true);
+        let (rests, micros) = rests_of(Duration::from_millis(400), || Resting::allowed(Class::Normal), true);
         assert!(rests > 0 && micros > 0, "{rests} rests, {micros} us");
         assert_eq!(rests_of(Duration::from_millis(400), Resting::never, true), (0, 0));
+        let high = || Resting::allowed(Class::High);
+        assert_eq!(rests_of(Duration::from_millis(400), high, true), (0, 0), "nobody does for a lower class");
     }
 
     #[test]
     fn those_who_run_for_long_beside_each_other_alone_do_not_rest() {
-        assert_eq!(rests_of(Duration::from_millis(400), Resting::allowed, false), (0, 0));
+        assert_eq!(rests_of(Duration::from_millis(400), || Resting::allowed(Class::Normal), false), (0, 0));
     }
 
     #[test]
     fn nothing_is_measured_of_the_first_step_and_of_one_after_a_pause() {
         let company = Company::default();
-        company.note(Instant::now());
+        company.note(Class::Normal, Instant::now());
         let ago = |ago| Instant::now().checked_sub(ago).expect("this machine runs for a second");
-        let mut resting = Resting::allowed();
+        let mut resting = Resting::allowed(Class::Normal);
         resting.step(&company);
         assert!(resting.giving_way.is_none() && !has_long_slices(), "the request begins");
         resting.step_began = Some(ago(2 * STEP));

@@ -35,7 +35,7 @@ pub fn record<T, L>(call: &Call<'_>, collection: &str, result: &Result<T, (Error
     let namespace = std::str::from_utf8(&buffer).unwrap_or_default();
     call.server.counters.finish(call.spec.kind, namespace, time);
     if is_small_work_of_client(call, time) {
-        call.server.storage.company().note(Instant::now());
+        note_company(call.server, &call.operation);
     }
     let verdict = call.server.profiler.judge(db, time);
     if !verdict.log && !verdict.profile {
@@ -81,7 +81,7 @@ pub fn record_left(server: &Server, client: &Client, operation: &Operation, spec
         }
         server.counters.finish(spec.kind, std::str::from_utf8(&namespace).unwrap_or_default(), time);
         if db != "local" && !client.is_background() {
-            server.storage.company().note(Instant::now());
+            note_company(server, operation);
         }
         server.profiler.judge(db, time)
     });
@@ -103,6 +103,11 @@ pub fn record_left(server: &Server, client: &Client, operation: &Operation, spec
             "Slow query"
         );
     }
+}
+
+/// Whoever runs for long is to leave the processors to such as this was.
+fn note_company(server: &Server, operation: &Operation) {
+    server.storage.company().note(server.priority.served_as(operation.class), Instant::now());
 }
 
 /// Whether somebody was served whom long work may have kept waiting. A cursor that is read on may be such work itself, and for what is

@@ -129,7 +129,7 @@ impl<'a> Call<'a> {
             session,
             read_at: None,
             standing: Standing::now(server),
-            author: Arc::new(Author::of(server.priority.niceness_of(class))),
+            author: Arc::new(Author::of(server.priority.served_as(class))),
             newest: None,
             left: None,
             hang_up: Cell::new(false),
@@ -140,7 +140,11 @@ impl<'a> Call<'a> {
 
     /// The class that its reads have for the caches. What is mirrored is read for nothing but to be in them.
     pub(crate) fn reads_as(&self) -> Class {
-        if self.envelope.is_mirrored { Class::Normal } else { self.operation.class }
+        match self.operation.class {
+            _ if self.envelope.is_mirrored => Class::Normal,
+            Class::Background => Class::Background,
+            class => self.server.priority.served_as(class),
+        }
     }
 
     /// Whether a driver that hears nothing of it sends it again.

@@ -15,7 +15,7 @@ use baton_query::spill::Totals;
 use baton_request::Kind;
 use baton_storage::StorageStatistics;
 use baton_storage::tasks::Share;
-use baton_types::Result;
+use baton_types::{Class, Result};
 use baton_wire::DocumentWriter;
 use bson::raw::{CStr, CString};
 use bson::{DateTime, RawBsonRef, cstr};
@@ -81,12 +81,12 @@ const SECTIONS: &[Section] = &[
     ("priority", |server, w| crate::priority::append_status(&server.priority, w)),
     ("repl", append_repl),
     ("restingOperations", |server, w| {
-        // Requests that ran for long, and left the processors to others for so long; and for whom they would now.
+        // Requests that ran for long, and left the processors to others for so long; and for whom one of normal class would now.
         let company = server.storage.company();
         w.begin_document(cstr!("restingOperations"));
         w.append(cstr!("rests"), company.rests() as i64);
         w.append(cstr!("micros"), company.rest_micros() as i64);
-        match company.share_beside(Instant::now()) {
+        match company.share_beside(Class::Normal, Instant::now()) {
             Some(Share::Eighth | Share::Tenth) => w.append(cstr!("beside"), "clients"),
             Some(Share::Half) => w.append(cstr!("beside"), "clients of the primary"),
             None => w.append(cstr!("beside"), RawBsonRef::Null),

@@ -102,12 +102,12 @@ impl Priority {
     pub(crate) fn serve_as(&self, class: Class) {
         // A thread of the background has chosen for itself.
         if class != Class::Background {
-            baton_machine::as_class(self.niceness_of(class));
+            baton_machine::as_class(self.served_as(class));
         }
     }
 
     /// As which class it is served and written: all are alike where the mode says so.
-    pub(crate) fn niceness_of(&self, class: Class) -> Class {
+    pub(crate) fn served_as(&self, class: Class) -> Class {
         if self.is_nice.load(Relaxed) { class } else { Class::Normal }
     }
 
@@ -115,7 +115,7 @@ impl Priority {
     pub(crate) fn rest(&self, client: &Client) {
         let class = client.claimed.get().unwrap_or_default();
         if class != Class::Background {
-            baton_machine::at_most_as_nice_as(self.niceness_of(class));
+            baton_machine::at_most_as_nice_as(self.served_as(class));
         }
     }
 }

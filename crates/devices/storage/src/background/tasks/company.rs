@@ -3,10 +3,11 @@
 //! A small request of a client ended lately; or, on a member that follows, an entry came that a client of the primary brought about, for
 //! whom less need be left.
 //! Two requests that run for long are no company to each other, nor are a copy and the member that it reads from: where there are only
-//! such, the processors are shared as the kernel has it, and nobody rests.
+//! such, the processors are shared as the kernel has it, and nobody rests. Nor does anybody rest for who is of a lower class.
 
 use super::Share;
 use crate::background::lately::Lately;
+use baton_types::Class;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,16 +17,17 @@ const STAYS: Duration = Duration::from_secs(1);
 /// See the file's header.
 #[derive(Debug, Default)]
 pub struct Company {
-    served: Lately,
+    /// By their rank.
+    served: [Lately; 3],
     followed: Lately,
     rests: AtomicU64,
     rest_micros: AtomicU64,
 }
 
 impl Company {
-    /// A small request has ended.
-    pub fn note(&self, now: Instant) {
-        self.served.note(now);
+    /// A small request has ended that was served as this class.
+    pub fn note(&self, class: Class, now: Instant) {
+        self.served[class.rank()].note(now);
     }
 
     /// An entry of one has come from the primary.
@@ -35,16 +37,19 @@ impl Company {
 
     /// Whether there is any.
     pub fn is_there(&self, now: Instant) -> bool {
-        self.share_beside(now).is_some()
+        self.share_beside(Class::Background, now).is_some()
     }
 
-    /// What of a processor is left to a request that runs for long beside those that there are; nothing, if there are none.
-    pub fn share_beside(&self, now: Instant) -> Option<Share> {
-        let [served, followed] = [&self.served, &self.followed].map(|lately| lately.is_within(STAYS, now));
-        match (served, followed) {
-            (true, _) => Some(Share::Eighth),
-            (false, true) => Some(Share::Half),
-            (false, false) => None,
+    /// What of a processor is left to a request of this class that runs for long, beside those that there are of its own and of higher ones;
+    /// nothing, if there are none. Of what comes from the primary it is not known whether it is urgent, so it counts as normal.
+    pub fn share_beside(&self, class: Class, now: Instant) -> Option<Share> {
+        let is_lately = |lately: &Lately| lately.is_within(STAYS, now);
+        if self.served[class.rank()..].iter().any(is_lately) {
+            Some(Share::Eighth)
+        } else if class <= Class::Normal && is_lately(&self.followed) {
+            Some(Share::Half)
+        } else {
+            None
         }
     }
 
@@ -72,11 +77,25 @@ mod tests {
     #[test]
     fn clients_are_left_more_than_those_of_the_primary_and_nobody_nothing() {
         let (company, now) = (Company::default(), Instant::now());
-        assert_eq!(company.share_beside(now), None);
+        let beside = |class| company.share_beside(class, now);
+        assert_eq!(beside(Class::Normal), None);
         company.note_entry(now);
-        assert_eq!(company.share_beside(now), Some(Share::Half));
-        company.note(now);
-        assert_eq!(company.share_beside(now), Some(Share::Eighth));
+        assert_eq!(beside(Class::Normal), Some(Share::Half));
+        company.note(Class::Normal, now);
+        assert_eq!(beside(Class::Normal), Some(Share::Eighth));
         assert!(company.is_there(now) && !company.is_there(now + 2 * STAYS));
+    }
+
+    #[test]
+    fn nobody_rests_for_a_lower_class() {
+        let (company, now) = (Company::default(), Instant::now());
+        let beside = || [Class::Low, Class::Normal, Class::High].map(|class| company.share_beside(class, now));
+        company.note(Class::Low, now);
+        assert_eq!(beside(), [Some(Share::Eighth), None, None]);
+        company.note_entry(now);
+        assert_eq!(beside(), [Some(Share::Eighth), Some(Share::Half), None]);
+        company.note(Class::High, now);
+        assert_eq!(beside(), [Some(Share::Eighth); 3]);
+        assert_eq!(company.share_beside(Class::Background, now), Some(Share::Eighth));
     }
 }
