@@ -1,6 +1,7 @@
 """Clients of several classes beside each other, and the set that they ask: what the experiments on priorities share."""
 
 import contextlib
+import threading
 
 from lab.machines import Machines
 from lab.members import Load, Members
@@ -30,6 +31,21 @@ class Classed:
         return Load(self._urgent if name == "high" else self._crowd, self.members.hosts()[:1], clients=clients.count, bytes=value_bytes,
                     records=records, warmup=WARMUP_SECONDS, seconds=seconds, seed=seed, switches=(*clients.switches, *switches),
                     pin=self._pin, **options)
+
+    @contextlib.contextmanager
+    def compacting(self):
+        """Meanwhile the first member compacts its table, again and again."""
+        ended = threading.Event()
+
+        def compact():
+            while not ended.is_set():
+                self.members.client(0).lab.command("compact", "records", force=True)
+
+        thread = threading.Thread(target=compact)
+        thread.start()
+        yield
+        ended.set()
+        thread.join()
 
     def configure(self, mode):
         """Has the set go by a mode."""

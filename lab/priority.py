@@ -13,6 +13,7 @@ Deadlines and whole hours are measured in their own ways: deadlines.py, hours.py
 Invariant: every figure is of requests that were answered while all clients ran.
 """
 
+import contextlib
 import pathlib
 import shutil
 import statistics
@@ -39,9 +40,9 @@ class Part:
     """One figure: the clients of each class, and what they write to. `alone`: what there is to compare with."""
 
     def __init__(self, members=1, w=1, cores=1, records=RECORDS, value_bytes=VALUE_BYTES, seconds=SECONDS, modes=MODES, alone=("high",),
-                 targets=lambda part, found: [], **clients):
+                 targets=lambda part, found: [], compacts=False, **clients):
         self.members, self.w, self.cores, self.records, self.value_bytes = members, w, cores, records, value_bytes
-        self.seconds, self.modes, self.alone, self._targets = seconds, modes, alone, targets
+        self.seconds, self.modes, self.alone, self._targets, self._compacts = seconds, modes, alone, targets, compacts
         self.clients = {name: of if isinstance(of, Clients) else Clients(of, w=w) for name, of in clients.items()}
 
     def measure(self, name, rounds, folder, output):
@@ -52,9 +53,10 @@ class Part:
                 quiet = Quiet(ACCOUNT)
                 lab.configure("off")
                 runs = {"alone": self._run(lab, self.alone, False, turn), "none": self._run(lab, self.clients, False, turn)}
-                for mode in self.modes:
-                    lab.configure(mode)
-                    runs[mode] = self._run(lab, self.clients, True, turn)
+                with lab.compacting() if self._compacts else contextlib.nullcontext():
+                    for mode in self.modes:
+                        lab.configure(mode)
+                        runs[mode] = self._run(lab, self.clients, True, turn)
                 for variant, run in runs.items():
                     rows.setdefault(variant, []).append({kind: summary(each, self.seconds) for kind, each in run.items()})
                     lines.setdefault(variant, run)
@@ -134,6 +136,8 @@ PARTS = {
     # Those of low class use all that there is.
     "flood": Part(members=3, w="majority", records=1_000_000, value_bytes=100, seconds=20, alone=("high", "normal"), targets=beside_a_flood,
                   high=1, normal=Clients(4), low=FLOOD),
+    # Where compactions have the disk: those of the member itself are asked for again and again.
+    "compaction": Part(cores=2, records=300_000, seconds=6, modes=("off", "full"), compacts=True, high=Clients(1, j="true"), normal=4),
     # A shop: a page that must answer, the application around it, and a report.
     "mixed-day": Part(members=3, w="majority", cores=2, records=200_000, seconds=60, modes=AS_IT_IS, alone=("high", "normal"),
                       targets=beside_a_flood, high=Clients(16, w="majority", pace=100),

@@ -4,6 +4,7 @@
 //! Not here: the decision itself, which is the gate's ([`tasks::Gate`]); index builds (`ddl`).
 
 pub(crate) mod checkpoints;
+pub(crate) mod compaction_pace;
 pub(crate) mod flushing;
 pub(crate) mod governor;
 pub(crate) mod lately;

@@ -1,5 +1,6 @@
 //! How RocksDB is set up, and what an operator may set.
 
+use crate::background::compaction_pace::{CompactionPace, Pacing};
 use crate::background::tasks::listener::TaskListener;
 use crate::documents::format::family;
 use rust_rocksdb::{
@@ -8,6 +9,7 @@ use rust_rocksdb::{
 };
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 /// Logs kept to be written over.
 const RECYCLED_LOG_FILES: usize = 3;
@@ -161,15 +163,19 @@ impl StorageOptions {
     }
 
     /// All column families with their options.
-    pub(crate) fn families(&self, cache: &Cache) -> Vec<ColumnFamilyDescriptor> {
+    pub(crate) fn families(&self, cache: &Cache, pace: &Arc<CompactionPace>) -> Vec<ColumnFamilyDescriptor> {
+        let paced = |mut options: Options| {
+            options.set_compaction_filter_factory(Pacing(Arc::clone(pace)));
+            options
+        };
         [
             (rust_rocksdb::DEFAULT_COLUMN_FAMILY_NAME, self.small(cache)),
             (family::CATALOG, self.small(cache)),
             (family::META, self.small(cache)),
             (family::SESSIONS, self.small(cache)),
-            (family::DOCUMENTS, self.documents(cache)),
-            (family::INDEXES, self.indexes(cache)),
-            (family::OPLOG, self.oplog(cache)),
+            (family::DOCUMENTS, paced(self.documents(cache))),
+            (family::INDEXES, paced(self.indexes(cache))),
+            (family::OPLOG, paced(self.oplog(cache))),
         ]
         .into_iter()
         .map(|(name, options)| ColumnFamilyDescriptor::new(name, options))

@@ -2,6 +2,7 @@
 
 use crate::background::Chores;
 use crate::background::checkpoints::{self, Checkpoints};
+use crate::background::compaction_pace::CompactionPace;
 use crate::background::governor::Governors;
 use crate::background::removal::Removal;
 use crate::background::retention::{OplogLimits, Retention};
@@ -90,7 +91,8 @@ impl Storage {
         let mut database = options.database(&cache, TaskListener::new(Arc::clone(&tasks), Arc::clone(&removal)));
         let log_switch = LogSwitch::default();
         database.add_event_listener(log_switch.clone());
-        let db = DB::open_cf_descriptors(&database, path, options.families(&cache)).map_err(|error| {
+        let pace = Arc::new(CompactionPace::default());
+        let db = DB::open_cf_descriptors(&database, path, options.families(&cache, &pace)).map_err(|error| {
             Error::new(ErrorCode::InternalError, format!("Cannot open the data directory {}: {error}", path.display()))
         })?;
         let db = Arc::new(db);
@@ -136,7 +138,7 @@ impl Storage {
             removal,
             oldest_seen: Mutex::default(),
             tasks,
-            governors: Governors::default(),
+            governors: Governors::new(pace),
             reads: Reads::default(),
             watch: Mutex::default(),
             cache_capacity: AtomicUsize::new(options.block_cache_bytes()),

@@ -12,14 +12,16 @@
 //! What it deliberately does not do: choose what is merged; RocksDB does.
 
 use crate::background::Chores;
+use crate::background::compaction_pace::CompactionPace;
 use crate::background::tasks::{Asked, Permit, TaskKind, WaitingTask};
 use crate::background::vitals::bytes_by_level;
 use crate::documents::format::family;
 use crate::machine::read_failure;
 use crate::storage::Storage;
-use baton_types::{Error, Result};
+use baton_types::{Class, Error, Result};
 use parking_lot::Mutex;
 use rust_rocksdb::properties;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Families that are compacted.
@@ -144,15 +146,15 @@ struct Governed {
 pub(crate) struct Governors {
     started: Instant,
     families: Mutex<[Governed; FAMILIES.len()]>,
-}
-
-impl Default for Governors {
-    fn default() -> Self {
-        Self { started: Instant::now(), families: Mutex::default() }
-    }
+    pace: Arc<CompactionPace>,
 }
 
 impl Governors {
+    /// Those of compactions that go at this pace.
+    pub fn new(pace: Arc<CompactionPace>) -> Self {
+        Self { started: Instant::now(), families: Mutex::default(), pace }
+    }
+
     /// How long there have been any.
     pub fn running_for(&self) -> Duration {
         self.started.elapsed()
@@ -160,7 +162,7 @@ impl Governors {
 }
 
 impl Chores<'_> {
-    /// Lets compactions that are due begin, if they may. To be called several times a second.
+    /// Lets compactions that are due begin, if they may, and those that run yield to urgent writes. To be called several times a second.
     pub fn tend_compaction(&self) -> Result<()> {
         let mut governors = self.0.governors.families.lock();
         let running = self.0.tasks().running();
@@ -209,6 +211,8 @@ impl Chores<'_> {
             }
         }
         self.0.note_pressure(is_pressed);
+        // Whoever is behind yields to nobody: writers would wait for that in the end.
+        self.0.governors.pace.set(!is_pressed && self.0.queue().urgency().class() == Class::High);
         Ok(())
     }
 }
