@@ -46,8 +46,9 @@ pub struct ConnectionsArgs {
 
 const BYTES_EACH_MAX: f64 = 24.0 * 1024.0;
 const KEPT_MIN: f64 = 0.9;
-/// A member lets go of what connections held when its allocator next looks.
-const REST: Duration = Duration::from_secs(2);
+/// A connection gives its buffers back when its client has been silent for five seconds, and the allocator what it holds when it looks next,
+/// as of those who have gone.
+const SILENCE: Duration = Duration::from_secs(8);
 
 struct Subject<'a> {
     args: &'a ConnectionsArgs,
@@ -120,7 +121,7 @@ impl Subject<'_> {
     /// Those that say nothing, after they have each said something; notes what they hold of the member's memory.
     fn connect(&mut self) -> Result<Vec<TcpStream>, Failure> {
         let address = format!("127.0.0.1:{}", self.member.port);
-        std::thread::sleep(REST);
+        std::thread::sleep(SILENCE);
         let before = self.resident()?;
         let mut idle = Vec::with_capacity(self.args.idle);
         for number in 0..self.args.idle {
@@ -132,7 +133,7 @@ impl Subject<'_> {
             wire.command(&doc! { "find": "usertable", "filter": { "_id": id }, "limit": 1, "$db": DATABASE })?;
             idle.push(wire.into_stream());
         }
-        std::thread::sleep(REST);
+        std::thread::sleep(SILENCE);
         self.bytes_each.push((self.resident()? - before) / self.args.idle as f64);
         Ok(idle)
     }
