@@ -20,6 +20,7 @@ import json
 import math
 import os
 import random
+import select
 import selectors
 import socket
 import struct
@@ -306,8 +307,10 @@ class Loop:
             if self.arguments.pace:
                 self.come(now)
                 wait = max(0.0, min(wait, self.comes_at - time.monotonic()))
-            # The finder's answer is looked for every few milliseconds while somebody waits for it.
-            for key, events in self.selector.select(min(wait, 0.005) if self.lost else wait):
+            # The finder's answer is looked for every few milliseconds while somebody waits for it. The selector itself would wait for whole
+            # milliseconds, and requests would come late.
+            select.select([self.selector], [], [], min(wait, 0.005) if self.lost else wait)
+            for key, events in self.selector.select(0):
                 if events & selectors.EVENT_WRITE and key.data.socket is not None:
                     key.data.send()
                 if events & selectors.EVENT_READ and key.data.socket is not None:

@@ -26,6 +26,8 @@ pub struct Estimate {
     pub mean: Duration,
     /// Hardly any takes less.
     pub least: Duration,
+    /// Hardly any takes more.
+    pub most: Duration,
     /// What it computes of that; nothing, if it was never seen.
     pub computes: Option<Duration>,
 }
@@ -34,6 +36,11 @@ impl Estimate {
     /// Whether it is known to compute so briefly that to make it wait would cost more than it saves.
     pub fn is_short(&self) -> bool {
         self.computes.is_some_and(|computes| computes < SHORT)
+    }
+
+    /// Whether it is known to compute for longer than that.
+    pub fn is_long(&self) -> bool {
+        self.computes.is_some_and(|computes| computes >= SHORT)
     }
 }
 
@@ -94,6 +101,7 @@ impl Estimates {
         Estimate {
             mean: time(mean),
             least: time((mean - 2.0 * deviation).max(mean / 4.0)),
+            most: time(mean + 2.0 * deviation),
             computes: Some(time(computes)),
         }
     }
@@ -114,7 +122,8 @@ mod tests {
             estimates.note(2, ms(if i % 2 == 0 { 1 } else { 19 }), Duration::from_micros(20));
         }
         let (same, different) = (estimates.of(1), estimates.of(2));
-        assert!(same.least > ms(9) && same.mean >= same.least && same.mean < ms(11), "{same:?}");
+        assert!(same.least > ms(9) && same.mean >= same.least && same.most >= same.mean, "{same:?}");
+        assert!(same.most < ms(11) && different.most > ms(18), "{same:?}, {different:?}");
         assert!(different.mean > ms(8) && different.mean < ms(12), "{different:?}");
         assert!(different.least < ms(4), "{different:?}");
         assert!(!same.is_short() && different.is_short());

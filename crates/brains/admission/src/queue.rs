@@ -4,7 +4,8 @@
 //! counts as if he had to begin when his wait is at its end. So nobody is overtaken for ever, and among equals it is the order of arrival.
 //!
 //! Under overload the order by deadline alone fails everybody by a little. So those who wait are laid out one after the other, as
-//! Moore's algorithm does, and where one would be late, the longest so far is passed over: for this time, he stays in the queue.
+//! Moore's algorithm does, and where one might be late, the longest so far is passed over: for this time, he stays in the queue. That he
+//! only just might be in time is not enough: there is another who will.
 //!
 //! Invariants: who can no longer be in time is given as hopeless, and not begun; nobody patient is passed over.
 
@@ -141,9 +142,10 @@ impl Queue {
             if waiting.is_hopeless(now) {
                 return Some(waiting.ticket);
             }
+            let over_by = now + lasts + waiting.estimate.most;
             lasts += waiting.estimate.mean / lanes;
             laid_out.push(waiting);
-            if waiting.deadline.is_some_and(|deadline| now + lasts > deadline) {
+            if waiting.deadline.is_some_and(|deadline| over_by > deadline) {
                 let longest = (0..laid_out.len())
                     .filter(|index| laid_out[*index].deadline.is_some())
                     .max_by_key(|index| laid_out[*index].estimate.mean);
@@ -168,7 +170,7 @@ mod tests {
     }
 
     fn waiting(ticket: Ticket, arrived: u64, deadline: Option<u64>, takes: u64) -> Waiting {
-        let estimate = Estimate { mean: ms(takes), least: ms(takes), computes: None };
+        let estimate = Estimate { mean: ms(takes), least: ms(takes), most: ms(takes), computes: None };
         let stated = deadline.map(ms);
         Waiting { ticket, class: Class::Normal, arrived: ms(arrived), stated, deadline: stated, estimate }
             .of_worst_wait(WORST)

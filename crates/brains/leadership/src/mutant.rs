@@ -43,6 +43,8 @@ pub enum Mutant {
     SkipsStates,
     /// Lets tasks begin while their windows are closed.
     IgnoresWindows,
+    /// Lets what nobody waits for begin beside what somebody waits for.
+    BeginsBesideTheAwaited,
     /// Ends its tasks when another member is to.
     EndsTasksForAnybody,
     /// Takes every task for a heavy one.

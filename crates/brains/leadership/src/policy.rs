@@ -3,6 +3,7 @@
 //! ```text
 //!  forced (deadline, debt, stall, disk) ─────────────────────────────▶ begin
 //!  no window of its kind is open ────────────────────────────────────▶ wait
+//!  nobody waits for it, and somebody for another one here ───────────▶ wait
 //!  secondary ── slot confirmed? ─────────────────────────────────────▶ begin, or wait
 //!  primary ─── worthwhile? ─ no ──▶ as a secondary, by its own slot ─▶ begin, or wait
 //!                 │ yes
@@ -20,6 +21,7 @@
 //! - A task that waits is admitted at its deadline, whatever else is the case.
 //! - With the mode off every task is admitted at once, and leadership never moves.
 //! - A light task is admitted at once.
+//! - What nobody waits for does not begin beside what somebody waits for, but by its deadline or where it must.
 //! - For a task leadership moves in the midst of a client's large statement only once the task has waited for a while: a move ends the
 //!   statement, and drivers do not send it again.
 //! - Leadership is handed to nobody with an obstacle, to nobody below another's priority, and only within the limits.
@@ -136,10 +138,19 @@ impl Leadership {
         }
         match self.role {
             Role::Other => Verdict::Begin(Rule::NotServing),
+            // Side by side both would take as long as one after the other.
+            Role::Primary { .. } | Role::Secondary if self.gives_way(set, task) => Verdict::Wait(Rule::OthersAwaited),
             Role::Secondary if !set.am_voter() => Verdict::Begin(Rule::NoVote),
             Role::Secondary => Verdict::InSlot(Rule::SlotConfirmed),
             Role::Primary { .. } => self.verdict_as_primary(set, task, deadline, candidates),
         }
+    }
+
+    /// Whether nobody waits for a task, and somebody for another one of this member, which runs or is not kept from it by windows.
+    fn gives_way(&self, set: &Set, task: &Task) -> bool {
+        let is_open = |kind| windows::admit(&set.settings.windows, kind, self.wall());
+        let is_about = |other: &Task| !other.waits() || is_open(other.work.kind);
+        !task.is_awaited() && self.tasks.awaited().any(is_about) && !self.is_mutant(Mutant::BeginsBesideTheAwaited)
     }
 
     /// Why a task can wait no longer.

@@ -54,6 +54,7 @@ rules! {
     SlotAsked, "slotAsked", "the primary has not confirmed yet that this member may be busy";
     SlotsTaken, "slotsTaken", "as many members are busy as leave a majority free";
     NeededAsPrimary, "neededAsPrimary", "the primary's disk is nearly full, and this member is to lead in its place";
+    OthersAwaited, "othersAwaited", "somebody waits for another task of this member, and nobody for this one";
     WindowClosed, "windowClosed", "no maintenance window of the set is open";
     // Tasks that begin in turn.
     SlotConfirmed, "slotConfirmed", "the primary has confirmed that this member may be busy";

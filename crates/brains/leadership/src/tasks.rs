@@ -46,7 +46,23 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    fn waits(&self) -> bool {
+    /// Whether somebody waits for its end: a client, an operator, another member. Nobody does for what a member does for itself.
+    pub fn is_awaited(&self) -> bool {
+        match self.work.kind {
+            TaskKind::IndexBuild
+            | TaskKind::Validate
+            | TaskKind::Checkpoint
+            | TaskKind::Backup
+            | TaskKind::InitialSyncSource => true,
+            TaskKind::Flush
+            | TaskKind::Compaction
+            | TaskKind::OplogTruncation
+            | TaskKind::TtlDeletion
+            | TaskKind::DropCleanup => false,
+        }
+    }
+
+    pub fn waits(&self) -> bool {
         matches!(self.phase, Phase::Waiting { .. })
     }
 
@@ -116,6 +132,11 @@ impl Tasks {
     /// Whether any task waits that does not stand aside.
     pub fn has_pressing(&self) -> bool {
         self.0.values().any(|task| task.waits() && !task.stands_aside())
+    }
+
+    /// The heavy tasks that somebody waits for.
+    pub fn awaited(&self) -> impl Iterator<Item = &Task> {
+        self.0.values().filter(|task| task.is_heavy && task.is_awaited())
     }
 
     /// The heavy tasks that run and were not told to end yet; from now on they were.

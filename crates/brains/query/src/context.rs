@@ -1,12 +1,13 @@
 //! What one request brings to the evaluation of its query, besides documents.
 
+use crate::effort::Effort;
 use crate::expression::value::size_bytes;
 use crate::interruption::Interruption;
 use crate::spill::{Room, SpillKind, SpillSpace, SpillTotals};
 use baton_types::{Class, Error, ErrorCode, MemoryAccount, MemoryPool, Result, Timestamp};
 use bson::{Bson, DateTime};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The surroundings of one request. Cheap to clone; the same for all documents of the request.
@@ -39,8 +40,8 @@ pub struct Context {
     pub spill: Option<Arc<dyn SpillSpace>>,
     /// What the blocking stages of all requests have done.
     pub spill_totals: Arc<SpillTotals>,
-    /// Whether a stage of this request has used the disk; shared by the clones.
-    pub used_disk: Arc<AtomicBool>,
+    /// What the request has turned out to take; shared by the clones.
+    pub effort: Arc<Effort>,
     /// What long evaluation asks whether to go on; shared by the clones.
     pub interruption: Arc<Interruption>,
     /// What comes up meanwhile; shared by the clones.
@@ -105,7 +106,7 @@ impl Context {
             memory: Arc::clone(&UNBOUNDED),
             spill: None,
             spill_totals: Arc::clone(&UNCOUNTED),
-            used_disk: Arc::default(),
+            effort: Arc::default(),
             interruption: Arc::default(),
             course: Arc::default(),
         }
@@ -165,7 +166,7 @@ impl Context {
         Room::new(self.memory.account(bytes_max), self.spill.clone(), Arc::clone(&self.interruption)).counted(
             kind,
             &self.spill_totals,
-            &self.used_disk,
+            &self.effort,
         )
     }
 

@@ -8,6 +8,7 @@
 pub mod accumulator;
 mod by_name;
 mod context;
+mod effort;
 pub mod expression;
 pub mod matcher;
 mod pcre;
@@ -22,3 +23,4 @@ pub mod update;
 use baton_document::show;
 pub use baton_types::interruption::{self, Check, Interruption};
 pub use context::Context;
+pub use effort::Effort;

@@ -314,7 +314,8 @@ impl<'s> Connection<'s> {
             return Ok(());
         }
         loop {
-            let sent = if wants_reply && after != After::NoReply && !out.is_empty() { self.send(out) } else { Ok(()) };
+            let is_sent = wants_reply && after != After::NoReply && !out.is_empty();
+            let sent = if is_sent { self.send_reply(out, handler) } else { Ok(()) };
             give_back(out);
             handler.sent();
             sent?;
@@ -346,6 +347,18 @@ impl<'s> Connection<'s> {
             }
         }
         Ok(())
+    }
+
+    /// Sends a reply; says so if the client does not take it at once.
+    fn send_reply(&self, bytes: &[u8], handler: &mut impl Handler) -> io::Result<()> {
+        match self.outbox.send_at_once(bytes) {
+            Some(count) if count == bytes.len() => Ok(()),
+            Some(count) => {
+                handler.sends_slowly();
+                self.send(&bytes[count..])
+            }
+            None => Err(ErrorKind::BrokenPipe.into()),
+        }
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {

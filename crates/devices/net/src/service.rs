@@ -37,6 +37,9 @@ pub trait Handler {
         After::Close
     }
 
+    /// The client does not take what was appended at once: the rest is sent as it makes room.
+    fn sends_slowly(&mut self) {}
+
     /// What was appended has been sent, or never will be.
     fn sent(&mut self) {}
 }

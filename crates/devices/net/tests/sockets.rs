@@ -23,6 +23,7 @@ struct Echo {
     closed: AtomicU64,
     handled: Arc<AtomicU64>,
     left_while_waiting: Arc<AtomicU64>,
+    sent_slowly: Arc<AtomicU64>,
 }
 
 struct EchoHandler {
@@ -30,6 +31,7 @@ struct EchoHandler {
     outbox: Arc<Outbox>,
     handled: Arc<AtomicU64>,
     left_while_waiting: Arc<AtomicU64>,
+    sent_slowly: Arc<AtomicU64>,
     streamed: AtomicI64,
 }
 
@@ -43,6 +45,7 @@ impl Service for Echo {
             outbox: connection.outbox,
             handled: self.handled.clone(),
             left_while_waiting: self.left_while_waiting.clone(),
+            sent_slowly: self.sent_slowly.clone(),
             streamed: AtomicI64::new(0),
         }
     }
@@ -128,6 +131,10 @@ impl Handler for EchoHandler {
     fn resume(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After {
         let streamed = self.streamed.fetch_add(1, SeqCst);
         self.reply(request, out, streamed < 2)
+    }
+
+    fn sends_slowly(&mut self) {
+        self.sent_slowly.fetch_add(1, SeqCst);
     }
 }
 
@@ -231,7 +238,7 @@ fn a_message_in_single_bytes_and_many_in_one_write_are_both_read() {
 
 #[test]
 fn large_messages_pass_both_ways() {
-    let (server, _) = serve(|_| {});
+    let (server, service) = serve(|_| {});
     let mut stream = connect(&server);
     let text = "y".repeat(10 << 20);
     for _ in 0..2 {
@@ -240,6 +247,11 @@ fn large_messages_pass_both_ways() {
         assert_eq!(ask(&mut stream, &rawdoc! { "large": 1 }).get_str("large").unwrap().len(), 8 << 20);
         assert_eq!(ask(&mut stream, &rawdoc! { "small": 1 }).get_str("command").unwrap(), "small");
     }
+    assert_eq!(
+        service.sent_slowly.load(SeqCst),
+        2,
+        "no socket takes eight megabytes at once, and each takes a small reply"
+    );
 }
 
 #[test]

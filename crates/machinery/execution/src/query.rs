@@ -5,12 +5,12 @@ use crate::explain;
 use crate::plan::{self, PlanChoice};
 use crate::resting::Resting;
 use crate::{Check, Interrupt};
-use baton_query::Context;
 use baton_query::interruption::BYTES_PER_STEP;
 use baton_query::matcher::Matcher;
 use baton_query::projection::Projection;
 use baton_query::sort::{SortPattern, Sorted, Sorter};
 use baton_query::spill::{SpillKind, Spillable, Spilled, damaged};
+use baton_query::{Context, Effort};
 use baton_storage::{Collection, CollectionKind, Index, Order, RecordKey, Storage};
 use baton_types::{Error, ErrorCode, Result};
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
@@ -168,7 +168,7 @@ impl Query {
 
     /// A step of the request is over that looks at documents found by this query. See [`Resting::step`].
     pub(crate) fn rest(&mut self) {
-        self.resting.step(self.storage.company());
+        self.resting.step(self.storage.company(), &self.context.effort);
     }
 
     /// From now on evaluation asks `check` whether to go on.
@@ -254,9 +254,9 @@ impl Query {
         let storage = Arc::clone(&self.storage);
         let view = storage.view_at(self.context.read_at)?.read_by(self.context.class);
         self.check_still_there(&collection)?;
-        let Self { spec, access, skip, left, examined, progress, returned, resting, .. } = self;
+        let Self { spec, access, skip, left, examined, progress, returned, resting, context, .. } = self;
         let resting = RefCell::new(resting);
-        let interrupt = &|| rest_unless(interrupt, &storage, &mut resting.borrow_mut());
+        let interrupt = &|| rest_unless(interrupt, &storage, &mut resting.borrow_mut(), &context.effort);
         let more = access.run(&view, &collection, examined, interrupt, &mut |record, document| {
             progress.given += 1;
             let Some(details) = admits(spec, document)? else { return Ok(Given::Taken) };
@@ -317,7 +317,7 @@ impl Query {
         self.check_still_there(collection)?;
         let Self { spec, access, examined, progress, context, resting, .. } = self;
         let resting = RefCell::new(resting);
-        let interrupt = &|| rest_unless(interrupt, &storage, &mut resting.borrow_mut());
+        let interrupt = &|| rest_unless(interrupt, &storage, &mut resting.borrow_mut(), &context.effort);
         access.run(&view, collection, examined, interrupt, &mut |record, document| {
             progress.given += 1;
             if admits(spec, document)?.is_some() {
@@ -347,11 +347,11 @@ impl Query {
         interrupt: Interrupt<'_>,
         offer: &mut dyn FnMut(&[u8], &RawDocument) -> Result<Given>,
     ) -> Result<bool> {
-        let Self { storage, spec, sorted, left, returned, resting, .. } = self;
+        let Self { storage, spec, sorted, left, returned, resting, context, .. } = self;
         let Some(sorted) = sorted else { return Ok(false) };
         while let Some(Found { record, document }) = sorted.peek()? {
             if returned.is_multiple_of(INTERRUPT_EVERY) {
-                rest_unless(interrupt, storage, resting)?;
+                rest_unless(interrupt, storage, resting, &context.effort)?;
             }
             let given = match &spec.projection {
                 Some((_, projection)) => {
@@ -414,9 +414,9 @@ impl Query {
 }
 
 /// Rests, if it is time to, unless the request is to end.
-fn rest_unless(interrupt: Interrupt<'_>, storage: &Storage, resting: &mut Resting) -> Result<()> {
+fn rest_unless(interrupt: Interrupt<'_>, storage: &Storage, resting: &mut Resting, effort: &Effort) -> Result<()> {
     interrupt()?;
-    resting.step(storage.company());
+    resting.step(storage.company(), effort);
     Ok(())
 }
 

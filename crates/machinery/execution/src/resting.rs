@@ -6,8 +6,10 @@
 //! shared pools of memory it keeps.
 
 use baton_machine::take_long_slices;
+use baton_query::Effort;
 use baton_storage::tasks::{Company, GivingWay};
 use baton_types::Class;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// A step ends after so long; and in the first of them nothing is measured.
@@ -38,8 +40,9 @@ impl Resting {
         Self { rests_as: None, step_began: None, giving_way: None, owed: Duration::ZERO }
     }
 
-    /// Asked every few documents: ends the step under way, if it has lasted long enough, and rests. Every rest is noted.
-    pub fn step(&mut self, company: &Company) {
+    /// Asked every so many documents: ends the step under way, if it has lasted long enough, and rests. Every rest is noted, and that the
+    /// request is a long one.
+    pub fn step(&mut self, company: &Company, effort: &Effort) {
         let Some(class) = self.rests_as else { return };
         let now = Instant::now();
         let lasted = self.step_began.map(|began| now.saturating_duration_since(began));
@@ -48,6 +51,7 @@ impl Resting {
         }
         self.step_began = Some(now);
         let Some(lasted) = lasted else { return };
+        effort.is_long.store(true, Relaxed);
         match (company.share_beside(class, now).filter(|_| lasted <= PAUSE), &mut self.giving_way) {
             (None, giving_way) => *giving_way = None,
             (Some(share), None) => {
@@ -93,7 +97,7 @@ mod tests {
                 scope.spawn(|| {
                     let (mut resting, began) = (resting(), Instant::now());
                     while began.elapsed() < work {
-                        resting.step(&company);
+                        resting.step(&company, &Effort::default());
                     }
                 });
             }
@@ -121,16 +125,16 @@ mod tests {
         company.note(Class::Normal, Instant::now());
         let ago = |ago| Instant::now().checked_sub(ago).expect("this machine runs for a second");
         let mut resting = Resting::allowed(Class::Normal);
-        resting.step(&company);
+        resting.step(&company, &Effort::default());
         assert!(resting.giving_way.is_none() && !has_long_slices(), "the request begins");
         resting.step_began = Some(ago(2 * STEP));
-        resting.step(&company);
+        resting.step(&company, &Effort::default());
         assert!(
             resting.giving_way.is_some() && has_long_slices(),
             "from the second step on it is measured, and in nobody's way"
         );
         resting.step_began = Some(ago(2 * PAUSE));
-        resting.step(&company);
+        resting.step(&company, &Effort::default());
         assert!(resting.giving_way.is_none(), "it begins anew");
         assert_eq!(company.rests(), 0);
     }

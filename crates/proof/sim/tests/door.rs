@@ -89,7 +89,7 @@ fn with_deadlines(seed: u64, load: f64, takes_micros: std::ops::Range<u64>) -> P
                 deadline: Some(arrives + Duration::from_micros(random.random_range(1_000..100_000))),
                 parts: vec![Part::Computes(takes)],
                 killed_at: None,
-                estimate: Estimate { mean: takes, least: takes, computes: None },
+                estimate: Estimate { mean: takes, least: takes, most: takes, computes: None },
             }
         })
         .collect();

@@ -260,6 +260,7 @@ const OFF: &str = "with the mode off nothing waits and nothing moves";
 const PRIORITY: &str = "priorities of the configuration stand above every ranking";
 const EXPLAINED: &str = "every move is explained, and what is kept is bounded";
 const WINDOW: &str = "outside of the windows only what must begin does";
+const AWAITED: &str = "what nobody waits for does not begin beside what somebody waits for";
 const FIGURE: &str = "every change of state is a transition of Figure 1";
 const PRIMARY: &str = "the set always gets a primary";
 
@@ -346,6 +347,11 @@ fn taking_everything_for_heavy() {
 #[test]
 fn a_window_that_holds_nothing_back() {
     is_caught_leading(None, 0, BrainMutant::IgnoresWindows, WINDOW);
+}
+
+#[test]
+fn beginning_beside_what_somebody_waits_for() {
+    is_caught_leading(None, 0, BrainMutant::BeginsBesideTheAwaited, AWAITED);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// The most of a command that a line of the log holds, in bytes.
 const LOGGED_COMMAND_BYTES_MAX: usize = 10_000;
-/// What took less, and wrote nothing, is small.
+/// What took less, wrote nothing and looked at few documents is small.
 const SMALL_READ: Duration = Duration::from_millis(100);
 
 /// Counts a command that is over, and logs and profiles it if it was slow. `result` is what it was answered with.
@@ -116,7 +116,10 @@ fn is_small_work_of_client(call: &Call<'_>, time: Duration) -> bool {
     let is_small = match call.spec.kind {
         Kind::Insert | Kind::Update | Kind::Delete => true,
         Kind::GetMore => false,
-        Kind::Query | Kind::Command => time < SMALL_READ && call.spec.flags.has(Flags::ON_COLLECTION),
+        Kind::Query | Kind::Command => {
+            let is_long = || call.effort.get().is_some_and(|effort| effort.is_long.load(Relaxed));
+            time < SMALL_READ && call.spec.flags.has(Flags::ON_COLLECTION) && !is_long()
+        }
     };
     is_small && call.envelope.db != "local" && !call.client.is_background() && !call.envelope.is_mirrored
 }
@@ -181,7 +184,7 @@ fn append_error(entry: &mut RawDocumentBuf, error: &Error) {
 }
 
 fn used_disk(call: &Call<'_>) -> bool {
-    call.used_disk.get().is_some_and(|used| used.load(Relaxed))
+    call.effort.get().is_some_and(|effort| effort.used_disk.load(Relaxed))
 }
 
 /// Keeps an entry in the profile, unless `fsync` holds the lock: a profile may miss what happens then.

@@ -9,6 +9,7 @@ use crate::server::{Begin, Client, Operation, Server, Session};
 use crate::table::{CommandSpec, Flags};
 use baton_admission::Subject;
 use baton_document::type_name;
+use baton_query::Effort;
 use baton_request::{Envelope, Fields, Kind, WriteConcern};
 use baton_storage::{Author, Placed, SessionHandle, Writer};
 use baton_types::{Class, Error, ErrorCode, Namespace, OpTime, Result, Timestamp};
@@ -19,7 +20,6 @@ use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Where the member stands when a command begins: what came of it is judged by this.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,8 +72,8 @@ pub struct Call<'a> {
     pub(crate) left: Option<Left>,
     /// How many documents the batch of a cursor has, for the profile; `None` where there is no cursor.
     pub(crate) returned: Cell<Option<u64>>,
-    /// Whether it has used the disk for what it may not hold in memory; that of the cursor, if it goes on with one.
-    pub(crate) used_disk: OnceCell<Arc<AtomicBool>>,
+    /// What it has taken; that of the cursor, if it goes on with one.
+    pub(crate) effort: OnceCell<Arc<Effort>>,
 }
 
 /// The class of the request that has opened the cursor which this one goes on with, if that said of which it is.
@@ -134,7 +134,7 @@ impl<'a> Call<'a> {
             left: None,
             hang_up: Cell::new(false),
             returned: Cell::new(None),
-            used_disk: OnceCell::new(),
+            effort: OnceCell::new(),
         }
     }
 

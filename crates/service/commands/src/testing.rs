@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 /// A member of a set with one member, and a connection to it.
 pub struct Member {
     pub server: Arc<Server>,
-    client: Arc<Client>,
+    pub client: Arc<Client>,
     _directory: tempfile::TempDir,
     _builder: Builder,
 }
@@ -92,6 +92,7 @@ impl Member {
             leaving.go(out, head, Box::new(move |reply| deliver.send(reply).unwrap()));
             out = delivered.recv().unwrap();
         }
+        self.client.release_reply();
         // The header's 16 bytes, the flags' four, the section's kind.
         Document::try_from(RawDocument::from_bytes(&out[21..]).unwrap()).unwrap()
     }

@@ -114,6 +114,10 @@ impl Handler for ConnectionHandler {
         self.carry_out(&next, out)
     }
 
+    fn sends_slowly(&mut self) {
+        self.client.leave_before_reply();
+    }
+
     fn sent(&mut self) {
         self.client.release_reply();
     }

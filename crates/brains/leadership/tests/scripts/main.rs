@@ -298,6 +298,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    awaited
     figure1_reconfiguration
     figure1_postponement
     figure1_begin_anyway

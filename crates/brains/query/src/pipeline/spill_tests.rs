@@ -76,7 +76,7 @@ fn both(stages: &[Document], docs: &[Document], bytes: usize) -> (Vec<Document>,
     ctx.spill = Some(space);
     let spilled = run(stages, docs, &ctx);
     assert_eq!(seen.files.load(Relaxed), 0, "a file is left");
-    (in_memory, spilled, ctx.used_disk.load(Relaxed))
+    (in_memory, spilled, ctx.effort.used_disk.load(Relaxed))
 }
 
 /// Groups by their keys; what is rounded, to nine digits.

@@ -6,12 +6,13 @@
 
 use super::SpillSpace;
 use super::runs::Runs;
+use crate::effort::Effort;
 use crate::interruption::Interruption;
 use baton_types::{Error, ErrorCode, MemoryAccount, Result};
 use bson::raw::{RawDocumentBuf, cstr};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a stage that can spill may hold however little the pool has, in bytes.
 const FLOOR_BYTES: usize = 256 * 1024;
@@ -105,8 +106,8 @@ pub struct Room {
     interruption: Arc<Interruption>,
     kind: SpillKind,
     totals: Arc<SpillTotals>,
-    /// Set as soon as anything is written: that of the request.
-    used_disk: Arc<AtomicBool>,
+    /// The request's: as soon as anything is written it has used the disk.
+    effort: Arc<Effort>,
     spilled: Spilled,
 }
 
@@ -119,7 +120,7 @@ impl Room {
             interruption,
             kind: SpillKind::Sort,
             totals: Arc::default(),
-            used_disk: Arc::default(),
+            effort: Arc::default(),
             spilled: Spilled::default(),
         }
     }
@@ -131,8 +132,8 @@ impl Room {
 
     /// The same, counted as a stage of that kind.
     #[must_use]
-    pub fn counted(self, kind: SpillKind, totals: &Arc<SpillTotals>, used_disk: &Arc<AtomicBool>) -> Self {
-        Self { kind, totals: Arc::clone(totals), used_disk: Arc::clone(used_disk), ..self }
+    pub fn counted(self, kind: SpillKind, totals: &Arc<SpillTotals>, effort: &Arc<Effort>) -> Self {
+        Self { kind, totals: Arc::clone(totals), effort: Arc::clone(effort), ..self }
     }
 
     /// Holds so many bytes from now on; `false`, and what it held before, if that is more than it may. Then a stage spills,
@@ -189,7 +190,7 @@ impl Room {
             *own += more;
             total.fetch_add(more, Relaxed);
         }
-        self.used_disk.store(true, Relaxed);
+        self.effort.used_disk.store(true, Relaxed);
     }
 
     /// What the stage has spilled so far.

@@ -105,7 +105,8 @@ mod tests {
     fn a_compaction_that_yields_takes_in_no_more_than_its_part_and_keeps_everything() {
         let pace = Arc::new(CompactionPace::default());
         let takes = |pieces: usize| {
-            let mut paced = Pacing(Arc::clone(&pace)).create(CompactionFilterContext { is_full_compaction: true, is_manual_compaction: true });
+            let mut paced = Pacing(Arc::clone(&pace))
+                .create(CompactionFilterContext { is_full_compaction: true, is_manual_compaction: true });
             let (value, began) = (vec![0; 1024], Instant::now());
             for _ in 0..pieces * PIECE_BYTES / 1024 {
                 assert!(matches!(paced.filter(1, b"key", &value), CompactionDecision::Keep));

@@ -3,6 +3,7 @@
 
 mod always_a_primary;
 mod asked_all;
+mod awaited;
 mod builds_end;
 mod builds_say_why;
 mod committed_stays;
@@ -53,7 +54,7 @@ pub struct Checkers {
     /// The same, where indexes are built.
     of_builds: [Box<dyn Checker>; 7],
     /// A brain has asked for something: [`World::acted`].
-    of_acts: [Box<dyn Checker>; 10],
+    of_acts: [Box<dyn Checker>; 11],
     /// Time has passed.
     of_time: [Box<dyn Checker>; 4],
 }
@@ -94,6 +95,7 @@ impl Default for Checkers {
                 Box::new(ping_pong::PingPong),
                 Box::new(quiet::Quiet),
                 Box::new(windows::Windows),
+                Box::new(awaited::Awaited),
                 Box::new(mode_off::ModeOff),
                 Box::new(priorities::Priorities),
                 Box::new(explained::Explained),

@@ -441,9 +441,9 @@ fn job_of(random: &mut StdRng, arrives: Moment, mean_micros: u64, alike: bool) -
     let estimate = if random.random_bool(0.1) {
         Estimate::default()
     } else {
-        Estimate { mean: takes, least: takes / 2, computes: None }
+        Estimate { mean: takes, least: takes / 2, most: takes * 2, computes: None }
     };
-    let estimate = if alike { Estimate { mean: takes, least: takes, computes: None } } else { estimate };
+    let estimate = if alike { Estimate { mean: takes, least: takes, most: takes, computes: None } } else { estimate };
     let deadline =
         random.random_bool(0.5).then(|| arrives + micros(random.random_range(0..=100 * mean_micros.max(1_000))));
     let killed_at = random.random_bool(0.1).then(|| arrives + micros(random.random_range(0..=20 * mean_micros)));

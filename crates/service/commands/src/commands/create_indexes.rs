@@ -55,7 +55,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             operation.check_interrupt()
         })?
     };
-    call.used_disk.get_or_init(Arc::default).fetch_or(built.used_disk, Relaxed);
+    call.effort.get_or_init(Arc::default).used_disk.fetch_or(built.used_disk, Relaxed);
     reply.append(cstr!("numIndexesBefore"), built.before);
     reply.append(cstr!("numIndexesAfter"), built.after);
     reply.append(cstr!("createdCollectionAutomatically"), built.created_collection);

@@ -40,7 +40,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     call.fields.finish()?;
     let mut pinned = call.server.cursors.pin(id, &namespace, call.envelope.session, &call.operation)?;
-    let _ = call.used_disk.set(Arc::clone(&pinned.info.used_disk));
+    let _ = call.effort.set(Arc::clone(&pinned.info.effort));
     if let Some(fault) = call.server.fail_points.fires("failGetMoreAfterCursorCheckout") {
         let code = fault.get("errorCode")?.and_then(baton_request::fields::number_as_i64).unwrap_or(1);
         let code = ErrorCode(i32::try_from(code).unwrap_or(1));

@@ -52,7 +52,7 @@ pub fn context_with(
         context.spill = Some(Arc::clone(&call.server.spill_space));
     }
     context.spill_totals = Arc::clone(&call.server.spill_totals);
-    context.used_disk = Arc::clone(call.used_disk.get_or_init(|| Arc::clone(&context.used_disk)));
+    context.effort = Arc::clone(call.effort.get_or_init(|| Arc::clone(&context.effort)));
     context.interruption.set(&call.operation.check());
     for element in variables.into_iter().flat_map(RawDocument::iter) {
         let (name, value) = element?;

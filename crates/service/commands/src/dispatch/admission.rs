@@ -5,6 +5,7 @@
 use crate::call::Call;
 use crate::priority::{self, Visitor};
 use crate::table::Flags;
+use baton_machine::take_long_slices;
 use baton_types::{Class, Error, ErrorCode, Result};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::LazyLock;
@@ -43,6 +44,10 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
         waits: &waits,
     };
     let Some(pass) = server.priority.door.enter(&visitor)? else { return Ok(()) };
+    if pass.is_long() {
+        // Whoever comes meanwhile is not kept from saying how urgent he is.
+        take_long_slices();
+    }
     let served_as = pass.serves_as();
     let waited = operation.started.elapsed();
     call.operation.let_in(pass, waited);
@@ -70,4 +75,26 @@ fn kind_of(call: &Call<'_>, collection: &str) -> u64 {
     call.envelope.db.hash(&mut hasher);
     collection.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Member;
+    use bson::doc;
+
+    #[test]
+    fn a_request_is_counted_until_its_reply_is_sent_or_its_client_does_not_take_it() {
+        let member = Member::new();
+        let present = || member.server.priority.door.look().0.present;
+        // Of other collections nothing is known yet, so that each of them is counted.
+        let find = |collection| member.begin("shop", doc! { "find": collection, "priority": "high" });
+        find("carts");
+        assert_eq!(present(), [0, 0, 1]);
+        member.client.release_reply();
+        assert_eq!(present(), [0; 3]);
+        find("orders");
+        assert_eq!(present(), [0, 0, 1]);
+        member.client.leave_before_reply();
+        assert_eq!(present(), [0; 3]);
+    }
 }

@@ -163,5 +163,8 @@ fn carry_out<'a>(
         return Ok(Outcome::Leaves(Leaving::new(call, left)));
     }
     aftermath::record(&call, collection, &result, builder.body_size_bytes());
+    if let Some(pass) = call.operation.take_pass() {
+        client.hold_pass(pass);
+    }
     result
 }

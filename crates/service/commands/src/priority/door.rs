@@ -138,8 +138,9 @@ impl Door {
         }
         let kind = (visitor.kind)();
         let estimate = self.estimates.of(kind);
+        let is_long = estimate.is_long();
         if self.settings.load().lets_pass(&estimate, self.is_nice, deadline.is_some()) {
-            return Ok(Some(Pass::new(self, visitor.class, kind, None)));
+            return Ok(Some(Pass::new(self, visitor.class, (kind, is_long), None)));
         }
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
@@ -155,7 +156,7 @@ impl Door {
             None => self.wait(ticket, &waiter, visitor)?,
         };
         match told {
-            Told::Begin(serves_as) => Ok(Some(Pass::new(self, visitor.class, kind, Some(serves_as)))),
+            Told::Begin(serves_as) => Ok(Some(Pass::new(self, visitor.class, (kind, is_long), Some(serves_as)))),
             Told::Refused(why) => Err(refusal(why)),
         }
     }
@@ -324,6 +325,8 @@ pub(crate) struct Pass {
     /// What its request began as, if it is counted.
     counted_as: Option<Class>,
     kind: u64,
+    /// Whether it is known to compute for long.
+    is_long: bool,
     began: Instant,
     /// What its thread had computed before.
     computing: ThreadTime,
@@ -333,12 +336,13 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    fn new(door: &Arc<Door>, class: Class, kind: u64, counted_as: Option<Class>) -> Self {
+    fn new(door: &Arc<Door>, class: Class, (kind, is_long): (u64, bool), counted_as: Option<Class>) -> Self {
         Self {
             door: Arc::clone(door),
             class,
             counted_as,
             kind,
+            is_long,
             began: Instant::now(),
             computing: ThreadTime::now(),
             computed: OnceLock::new(),
@@ -349,6 +353,11 @@ impl Pass {
     /// What its request began as: its class, or a higher one if it had waited for long.
     pub fn serves_as(&self) -> Class {
         self.counted_as.unwrap_or(self.class)
+    }
+
+    /// Whether its request is one of those that compute for long.
+    pub fn is_long(&self) -> bool {
+        self.is_long
     }
 
     /// Its request does not compute for now.

@@ -5,7 +5,7 @@
 
 use super::client_tasks::Place;
 use super::operations::{Operations, Slot, SlotGuard};
-use crate::priority::{ClaimedClass, KnownRules};
+use crate::priority::{ClaimedClass, KnownRules, Pass};
 use arc_swap::ArcSwapOption;
 use baton_storage::tasks::TaskGuard;
 use baton_types::{Class, Error, ErrorCode, MemoryAccount, Result};
@@ -51,25 +51,42 @@ pub struct Client {
     pub(crate) known_rules: ArcSwapOption<KnownRules>,
     /// It has asked for something on its own account, and not only what member it talks to.
     served: AtomicBool,
-    /// What a large reply holds until it is sent.
-    reply_memory: Mutex<Option<MemoryAccount>>,
+    /// What its request holds until the reply is sent.
+    until_sent: Mutex<UntilSent>,
     /// The tasks that it does.
     places: Mutex<Vec<Place>>,
     /// What it announced that it is.
     task: Mutex<Option<TaskGuard>>,
 }
 
+#[derive(Default)]
+struct UntilSent {
+    /// Of a large reply.
+    memory: Option<MemoryAccount>,
+    pass: Option<Pass>,
+}
+
 impl Client {
     /// Keeps what a reply holds until it is sent.
     pub fn hold_reply(&self, memory: MemoryAccount) {
         if memory.bytes() > 0 {
-            *self.reply_memory.lock() = Some(memory);
+            self.until_sent.lock().memory = Some(memory);
         }
+    }
+
+    /// Its request is counted until the reply is sent: whoever begins when it leaves does not delay that.
+    pub(crate) fn hold_pass(&self, pass: Pass) {
+        self.until_sent.lock().pass = Some(pass);
+    }
+
+    /// It does not take the reply at once. Nobody else is to wait for that.
+    pub fn leave_before_reply(&self) {
+        drop(self.until_sent.lock().pass.take());
     }
 
     /// The reply is sent.
     pub fn release_reply(&self) {
-        self.reply_memory.lock().take();
+        drop(std::mem::take(&mut *self.until_sent.lock()));
     }
 
     /// It asks for something on its own account.
@@ -211,7 +228,7 @@ impl Clients {
             claimed: ClaimedClass::default(),
             known_rules: ArcSwapOption::default(),
             served: AtomicBool::new(false),
-            reply_memory: Mutex::default(),
+            until_sent: Mutex::default(),
             places: Mutex::default(),
             task: Mutex::default(),
             connection,

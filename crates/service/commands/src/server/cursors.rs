@@ -7,6 +7,7 @@
 
 use super::operations::{Operation, Slot};
 use ahash::RandomState;
+use baton_query::Effort;
 use baton_request::SessionId;
 use baton_types::{Class, Error, ErrorCode, MemoryAccount, MemoryPool, Result};
 use baton_wire::{DOCUMENT_SIZE_MAX_BYTES, DocumentWriter};
@@ -14,7 +15,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long an idle cursor lives, unless `cursorTimeoutMillis` says otherwise.
@@ -150,8 +151,8 @@ pub struct CursorInfo {
     pub command: RawDocumentBuf,
     /// When.
     pub created: SystemTime,
-    /// Whether it has used the disk.
-    pub used_disk: Arc<AtomicBool>,
+    /// What it has taken so far.
+    pub effort: Arc<Effort>,
     /// What is left of the `maxTimeMS` of the command that made it.
     pub time_left: Option<Duration>,
     /// The class that the command which made it has said it is of: so is every further batch, unless that says otherwise.
@@ -473,7 +474,7 @@ mod tests {
             no_timeout: false,
             command: RawDocumentBuf::new(),
             created: SystemTime::now(),
-            used_disk: Arc::default(),
+            effort: Arc::default(),
             time_left: None,
             class: None,
         }

@@ -263,6 +263,11 @@ impl Operation {
         }
     }
 
+    /// That it was let in, for who counts it off in its place.
+    pub(crate) fn take_pass(&mut self) -> Option<Pass> {
+        self.pass.take()
+    }
+
     /// It was let in, after so long.
     pub(crate) fn let_in(&mut self, pass: Pass, waited: Duration) {
         self.pass = Some(pass);
