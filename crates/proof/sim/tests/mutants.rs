@@ -326,7 +326,7 @@ fn moving_too_soon() {
 
 #[test]
 fn forgetting_the_moves_of_others() {
-    is_caught_leading(None, 270, BrainMutant::CountsOwnMovesOnly, SPACING);
+    is_caught_leading(None, 60, BrainMutant::CountsOwnMovesOnly, SPACING);
 }
 
 #[test]
