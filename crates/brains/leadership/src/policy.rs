@@ -146,10 +146,16 @@ impl Leadership {
         }
     }
 
-    /// Whether nobody waits for a task, and somebody for another one of this member, which runs or is not kept from it by windows.
+    /// Whether nobody waits for a task, and somebody for another one of this member, which runs, or must begin now, or is not kept from it
+    /// by windows.
     fn gives_way(&self, set: &Set, task: &Task) -> bool {
         let is_open = |kind| windows::admit(&set.settings.windows, kind, self.wall());
-        let is_about = |other: &Task| !other.waits() || is_open(other.work.kind);
+        let is_about = |other: &Task| match other.phase {
+            Phase::Waiting { deadline, .. } => {
+                is_open(other.work.kind) || self.must_begin(set, other, deadline).is_some()
+            }
+            Phase::Admitted | Phase::Running => true,
+        };
         !task.is_awaited() && self.tasks.awaited().any(is_about) && !self.is_mutant(Mutant::BeginsBesideTheAwaited)
     }
 

@@ -62,7 +62,7 @@ impl Task {
         }
     }
 
-    pub fn waits(&self) -> bool {
+    fn waits(&self) -> bool {
         matches!(self.phase, Phase::Waiting { .. })
     }
 
