@@ -250,6 +250,21 @@ def test_a_second_secondary_waits_until_the_first_is_free():
             assert begin(client, maxWaitSecs=30)["role"] == "secondary"
 
 
+def test_a_compaction_waits_for_the_end_of_a_backup_of_its_member_and_a_backup_for_no_compaction():
+    """Side by side both would take as long as one after the other, and it is the backup that somebody waits for."""
+    large = {"kind": "compaction", "name": "weekly", "expectedBytes": 1 << 40}
+    with ReplicaSet(settings=EAGER) as members:
+        one = members.others(members.primary())[0]
+        with alone(members, one) as operator, alone(members, one) as chore:
+            begun = begin(operator, maxWaitSecs=30)
+            refused = refusal(chore, "replSetBeginTask", 1, maxWaitSecs=1, **large)
+            assert refused.code == 262 and "somebody waits for another task of this member" in refused.message, refused.message
+            operator.admin.command("replSetEndTask", 1, taskId=begun["taskId"])
+            begin(chore, maxWaitSecs=30, **large)
+            begin(operator, maxWaitSecs=30)
+            assert running(operator) == [("backup", "nightly"), ("compaction", "weekly")]
+
+
 def test_a_backup_waits_for_its_window_and_other_tasks_do_not():
     """A window that is closed now: the error says so; it begins when the configuration has no windows any more."""
     hour = datetime.datetime.now(datetime.timezone.utc).hour
