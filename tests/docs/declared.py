@@ -57,6 +57,7 @@ NOT_RUN = {
     ". build/env.sh; MUTANT_WORLDS=8000 cargo test -p baton-sim --test mutants -- --nocapture postponing_for_ever": BUILDS,
     ". build/env.sh; cargo run --release -p baton-bench --features driver -- --client driver": BUILDS,
     ". build/env.sh; cargo run --release -p baton-bench --example record_ids": BUILDS,
+    ". build/env.sh; cargo run --release -p baton-bench --example oplog_as_log": BUILDS,
     ". build/env.sh; cargo run --release -p baton-bench --example versions": BUILDS,
     "build/env.sh": NAME,
     "cargo deny": NAME,

@@ -18,7 +18,7 @@ use baton_bench::distribution::{Random, fnv_hash64};
 use rust_rocksdb as rocksdb;
 use rustix::fs::fdatasync;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -136,7 +136,9 @@ impl Store {
         options.set_write_buffer_size(MEMTABLE_BYTES);
         options.set_max_write_buffer_number(4);
         options.set_max_background_jobs(2);
-        options.set_recycle_log_file_num(3);
+        if kind == Kind::Families {
+            options.set_recycle_log_file_num(3);
+        }
         options.set_bytes_per_sync(256 << 10);
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_atomic_flush(kind == Kind::Segments);
@@ -245,8 +247,9 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// CPU that the process has used, and bytes that it has sent to the disk.
-fn spent() -> Result<(Duration, u64), Failure> {
+/// CPU that the process has used, and bytes that the disk of this folder has written, for whomever: what the kernel counts for a process are the pages
+/// that it has touched, however large those are.
+fn spent(folder: &Path) -> Result<(Duration, u64), Failure> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure that it is given.
     #[allow(unsafe_code)]
@@ -255,9 +258,12 @@ fn spent() -> Result<(Duration, u64), Failure> {
         usage.assume_init()
     };
     let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
-    let io = std::fs::read_to_string("/proc/self/io")?;
-    let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).ok_or("no count of bytes")?;
-    Ok((time(usage.ru_utime) + time(usage.ru_stime), written.trim().parse()?))
+    let device = std::fs::metadata(folder)?.dev();
+    let (major, minor) = (libc::major(device).to_string(), libc::minor(device).to_string());
+    let disks = std::fs::read_to_string("/proc/diskstats")?;
+    let fields = disks.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let disk = fields.into_iter().find(|fields| fields[0] == major && fields[1] == minor).ok_or("no such disk")?;
+    Ok((time(usage.ru_utime) + time(usage.ru_stime), disk[9].parse::<u64>()? * 512))
 }
 
 fn main() -> Result<(), Failure> {
@@ -277,14 +283,14 @@ fn main() -> Result<(), Failure> {
                 for first in (0..records).step_by(500) {
                     store.write(&(first..(first + 500).min(records)).collect::<Vec<_>>(), &mut random)?;
                 }
-                let (cpu, bytes) = spent()?;
+                let (cpu, bytes) = spent(&folder)?;
                 let (began, mut written) = (Instant::now(), 0);
                 while began.elapsed().as_secs_f64() < seconds {
                     let chosen: Vec<u64> = (0..group).map(|_| random.next_u64() % records).collect();
                     store.write(&chosen, &mut random)?;
                     written += group;
                 }
-                let (elapsed, (cpu_after, bytes_after)) = (began.elapsed().as_secs_f64(), spent()?);
+                let (elapsed, (cpu_after, bytes_after)) = (began.elapsed().as_secs_f64(), spent(&folder)?);
                 println!(
                     "{kind:?} {group} {round} {:.0} {:.1} {:.0}",
                     written as f64 / elapsed,
