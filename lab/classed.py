@@ -43,9 +43,11 @@ class Classed:
 
         thread = threading.Thread(target=compact)
         thread.start()
-        yield
-        ended.set()
-        thread.join()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def configure(self, mode):
         """Has the set go by a mode."""

@@ -314,8 +314,8 @@ impl<'s> Connection<'s> {
             return Ok(());
         }
         loop {
-            let is_sent = wants_reply && after != After::NoReply && !out.is_empty();
-            let sent = if is_sent { self.send_reply(out, handler) } else { Ok(()) };
+            let has_reply = wants_reply && after != After::NoReply && !out.is_empty();
+            let sent = if has_reply { self.send_reply(out, handler) } else { Ok(()) };
             give_back(out);
             handler.sent();
             sent?;

@@ -103,6 +103,7 @@ impl Aggregation {
         if let Input::Query(query) = &self.input {
             query.ask(check);
         }
+        check()?;
         loop {
             while let Some(document) = self.ready.front() {
                 match offer(document)? {

@@ -16,7 +16,8 @@
 
 use baton_bench::distribution::{Random, fnv_hash64};
 use rust_rocksdb as rocksdb;
-use rustix::fs::fdatasync;
+use rustix::fs::{fdatasync, major, minor};
+use rustix::time::{ClockId, clock_gettime};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -250,20 +251,13 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
 /// CPU that the process has used, and bytes that the disk of this folder has written, for whomever: what the kernel counts for a process are the pages
 /// that it has touched, however large those are.
 fn spent(folder: &Path) -> Result<(Duration, u64), Failure> {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills the structure that it is given.
-    #[allow(unsafe_code)]
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
     let device = std::fs::metadata(folder)?.dev();
-    let (major, minor) = (libc::major(device).to_string(), libc::minor(device).to_string());
+    let (major, minor) = (major(device).to_string(), minor(device).to_string());
     let disks = std::fs::read_to_string("/proc/diskstats")?;
     let fields = disks.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let disk = fields.into_iter().find(|fields| fields[0] == major && fields[1] == minor).ok_or("no such disk")?;
-    Ok((time(usage.ru_utime) + time(usage.ru_stime), disk[9].parse::<u64>()? * 512))
+    Ok((Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32), disk[9].parse::<u64>()? * 512))
 }
 
 fn main() -> Result<(), Failure> {

@@ -1,8 +1,8 @@
 //! How fast compactions go on while urgent writes come: their part of the disk yields to those.
 //!
-//! What a compaction writes at once stands in front of the next sync of the log. RocksDB's own limiter follows what it is asked for, and cannot be told
-//! another rate through its C interface; so compactions are held back on their own threads, by a filter that is shown each of their entries
-//! and keeps them all.
+//! What a compaction writes at once stands in front of the next sync of the log. RocksDB's own limiter follows what it is asked for, and cannot
+//! be told another rate through its C interface; so compactions are held back on their own threads, by a filter that is shown the newest
+//! entry of each key and keeps it.
 //!
 //! Invariants:
 //! - Nothing is changed or dropped by it.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What each compaction takes in, in bytes a second, while it yields: beside that a sync takes no longer than alone
+/// What each compaction takes in of such entries, in bytes a second, while it yields: beside that a sync takes no longer than alone
 /// (docs/spikes/background-writes.md).
 const YIELDING_BYTES_PER_SEC: f64 = (32 << 20) as f64;
 /// After so many bytes it is seen whether to rest.

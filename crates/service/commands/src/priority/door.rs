@@ -140,7 +140,7 @@ impl Door {
         let estimate = self.estimates.of(kind);
         let is_long = estimate.is_long();
         if self.settings.load().lets_pass(&estimate, self.is_nice, deadline.is_some()) {
-            return Ok(Some(Pass::new(self, visitor.class, (kind, is_long), None)));
+            return Ok(Some(Pass::new(self, visitor.class, kind, is_long, None)));
         }
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
@@ -156,7 +156,7 @@ impl Door {
             None => self.wait(ticket, &waiter, visitor)?,
         };
         match told {
-            Told::Begin(serves_as) => Ok(Some(Pass::new(self, visitor.class, (kind, is_long), Some(serves_as)))),
+            Told::Begin(serves_as) => Ok(Some(Pass::new(self, visitor.class, kind, is_long, Some(serves_as)))),
             Told::Refused(why) => Err(refusal(why)),
         }
     }
@@ -336,7 +336,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    fn new(door: &Arc<Door>, class: Class, (kind, is_long): (u64, bool), counted_as: Option<Class>) -> Self {
+    fn new(door: &Arc<Door>, class: Class, kind: u64, is_long: bool, counted_as: Option<Class>) -> Self {
         Self {
             door: Arc::clone(door),
             class,

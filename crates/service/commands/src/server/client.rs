@@ -81,12 +81,14 @@ impl Client {
 
     /// It does not take the reply at once. Nobody else is to wait for that.
     pub fn leave_before_reply(&self) {
-        drop(self.until_sent.lock().pass.take());
+        let pass = self.until_sent.lock().pass.take();
+        drop(pass);
     }
 
     /// The reply is sent.
     pub fn release_reply(&self) {
-        drop(std::mem::take(&mut *self.until_sent.lock()));
+        let held = std::mem::take(&mut *self.until_sent.lock());
+        drop(held);
     }
 
     /// It asks for something on its own account.
