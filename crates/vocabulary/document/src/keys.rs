@@ -16,6 +16,8 @@ use baton_types::Result;
 use bson::raw::RawBson;
 use bson::spec::ElementType;
 use bson::{Bson, RawBsonRef, RawDocument};
+use smallvec::SmallVec;
+use std::ops::DerefMut;
 
 pub use reader::{decode, skip};
 
@@ -44,6 +46,35 @@ impl Direction {
             Self::Ascending => 0,
             Self::Descending => 0xff,
         }
+    }
+}
+
+/// What keys are appended to: a vector, or one that holds a short key without memory of its own.
+pub trait Buffer: DerefMut<Target = [u8]> {
+    /// Appends a byte.
+    fn push(&mut self, byte: u8);
+
+    /// Appends bytes.
+    fn extend_from_slice(&mut self, bytes: &[u8]);
+}
+
+impl Buffer for Vec<u8> {
+    fn push(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+impl<A: smallvec::Array<Item = u8>> Buffer for SmallVec<A> {
+    fn push(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
     }
 }
 
@@ -84,7 +115,7 @@ const LONG_LENGTH: usize = 0xff;
 
 /// Appends the encoding of a value.
 #[inline]
-pub fn encode(out: &mut Vec<u8>, value: RawBsonRef<'_>, direction: Direction) {
+pub fn encode(out: &mut impl Buffer, value: RawBsonRef<'_>, direction: Direction) {
     let start = out.len();
     encode_ascending(out, value);
     invert(out, start, direction);
@@ -101,20 +132,20 @@ pub fn encode_bson(out: &mut Vec<u8>, value: &Bson, direction: Direction) -> Res
 
 /// Appends the encoding of an ObjectId, ascending.
 #[inline]
-pub fn encode_object_id(out: &mut Vec<u8>, id: &[u8; 12]) {
+pub fn encode_object_id(out: &mut impl Buffer, id: &[u8; 12]) {
     out.push(tag::OBJECT_ID);
     out.extend_from_slice(id);
 }
 
 /// Appends the encoding of an integer, ascending. The same bytes as for any other number of that value.
 #[inline]
-pub fn encode_i64(out: &mut Vec<u8>, value: i64) {
+pub fn encode_i64(out: &mut impl Buffer, value: i64) {
     number::encode_i64(out, value);
 }
 
 /// Appends the encoding of a string, ascending.
 #[inline]
-pub fn encode_str(out: &mut Vec<u8>, value: &str) {
+pub fn encode_str(out: &mut impl Buffer, value: &str) {
     out.push(tag::STRING);
     text(out, value.as_bytes());
 }
@@ -212,7 +243,7 @@ fn first_tag(t: ElementType) -> u8 {
     }
 }
 
-fn encode_ascending(out: &mut Vec<u8>, value: RawBsonRef<'_>) {
+fn encode_ascending(out: &mut impl Buffer, value: RawBsonRef<'_>) {
     match value {
         RawBsonRef::ObjectId(id) => return encode_object_id(out, &id.bytes()),
         RawBsonRef::String(s) | RawBsonRef::Symbol(s) => return encode_str(out, s),
@@ -267,7 +298,7 @@ fn encode_ascending(out: &mut Vec<u8>, value: RawBsonRef<'_>) {
 }
 
 /// Documents order by each field's bracket, then name, then value.
-fn fields(out: &mut Vec<u8>, document: &RawDocument) {
+fn fields(out: &mut impl Buffer, document: &RawDocument) {
     for element in document.iter_elements().map_while(std::result::Result::ok) {
         let Ok(value) = element.value() else { break };
         out.push(first_tag(element.element_type()));
@@ -277,7 +308,7 @@ fn fields(out: &mut Vec<u8>, document: &RawDocument) {
     out.push(END);
 }
 
-fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+fn text(out: &mut impl Buffer, bytes: &[u8]) {
     if bytes.iter().all(|byte| *byte > ESCAPE) {
         out.extend_from_slice(bytes);
     } else {
@@ -292,7 +323,7 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(END);
 }
 
-fn length(out: &mut Vec<u8>, length: usize) {
+fn length(out: &mut impl Buffer, length: usize) {
     if length < LONG_LENGTH {
         out.push(length as u8);
     } else {

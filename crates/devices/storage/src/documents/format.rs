@@ -73,9 +73,9 @@ pub fn end_of_prefix(begin: &[u8]) -> Vec<u8> {
 
 /// The record key of a document with this `_id`.
 pub fn record_key(id: RawBsonRef<'_>) -> Result<RecordKey> {
-    let mut buffer = Vec::with_capacity(24);
-    keys::encode(&mut buffer, id, Direction::Ascending);
-    Ok(RecordKey::from_slice(&buffer))
+    let mut key = RecordKey::new();
+    keys::encode(&mut key, id, Direction::Ascending);
+    Ok(key)
 }
 
 /// Where a document lies in [`family::DOCUMENTS`].

@@ -67,7 +67,8 @@ pub(crate) struct Truncation {
 pub struct Transaction {
     pub(crate) locks: LockSet,
     arena: Vec<u8>,
-    records: Vec<Record>,
+    /// Most change one document, and no index.
+    records: SmallVec<[Record; 1]>,
     oplog: SmallVec<[Vec<u8>; 1]>,
     pub(crate) counts: SmallVec<[(Arc<Collection>, Counts); 1]>,
     /// What becomes of collections' entries in the catalog; `None`: gone.

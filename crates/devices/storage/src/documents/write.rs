@@ -176,7 +176,7 @@ impl Storage {
         change: &RawDocument,
         statement: Option<Statement<'_>>,
     ) -> Result<()> {
-        let id = id_of(after)?;
+        let id = id_element(after)?;
         let asked = transaction.interruption.clone();
         let asked = asked.as_deref().unwrap_or(Interruption::nobody());
         let mut making = Making::new(asked);
@@ -265,7 +265,7 @@ impl Storage {
         collection: &Collection,
         kind: OplogKind,
         o: &RawDocument,
-        o2: Option<RawBsonRef<'_>>,
+        o2: Option<&[u8]>,
         statement: Option<Statement<'_>>,
     ) {
         if transaction.is_replicated
@@ -325,7 +325,26 @@ impl Storage {
 
 /// A document's `_id`.
 pub fn id_of(document: &RawDocument) -> Result<RawBsonRef<'_>> {
-    document.get("_id")?.ok_or_else(|| Error::new(ErrorCode::InvalidIdField, "document has no _id"))
+    document.get("_id")?.ok_or_else(without_id)
+}
+
+/// The same with its name and its type, as it lies in the document.
+fn id_element(document: &RawDocument) -> Result<&[u8]> {
+    const LENGTH: usize = 4;
+    let mut at = LENGTH;
+    for element in document.iter_elements() {
+        let element = element?;
+        let end = at + 1 + element.key().len() + 1 + element.size();
+        if element.key().as_str() == "_id" {
+            return document.as_bytes().get(at..end).ok_or_else(without_id);
+        }
+        at = end;
+    }
+    Err(without_id())
+}
+
+fn without_id() -> Error {
+    Error::new(ErrorCode::InvalidIdField, "document has no _id")
 }
 
 /// The error of a document of which another has this key.
@@ -364,4 +383,26 @@ fn duplicate_key(collection: &Collection, index: Option<&Index>, values: &RawDoc
         format!("E11000 duplicate key error collection: {} index: {name} dup key: {shown}", collection.namespace),
     )
     .with_info(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::oid::ObjectId;
+
+    #[test]
+    fn the_element_of_the_id_is_found_wherever_it_is() {
+        let oid = ObjectId::from_bytes([7; 12]);
+        for (document, alone) in [
+            (rawdoc! { "_id": 1 }, rawdoc! { "_id": 1 }),
+            (rawdoc! { "a": "x", "_id": "user1", "b": [1, { "_id": 2 }] }, rawdoc! { "_id": "user1" }),
+            (rawdoc! { "a": { "_id": 2 }, "_id": { "x": 1, "y": "z" } }, rawdoc! { "_id": { "x": 1, "y": "z" } }),
+            (rawdoc! { "": null, "_id": oid }, rawdoc! { "_id": oid }),
+        ] {
+            let bytes = alone.as_bytes();
+            assert_eq!(id_element(&document).unwrap_or_default(), &bytes[4..bytes.len() - 1], "{document:?}");
+        }
+        let error = id_element(&rawdoc! { "id": 1, "a": { "_id": 1 } }).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidIdField);
+    }
 }

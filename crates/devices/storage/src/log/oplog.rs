@@ -8,7 +8,7 @@
 //! Invariant: entries are idempotent. Applying one to a document that already has its effect changes nothing.
 
 use baton_types::{Class, Namespace, OpTime, Timestamp};
-use bson::{RawBsonRef, RawDocument};
+use bson::RawDocument;
 
 /// What an entry does to a document. Those of commands are [`encode_command`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +88,8 @@ pub struct OplogEntry<'a> {
     pub uuid: Option<[u8; 16]>,
     /// `o`.
     pub o: &'a RawDocument,
-    /// `o2`, for updates: `{_id: …}`.
-    pub o2: Option<RawBsonRef<'a>>,
+    /// `o2`, for updates: the document's element `_id`, encoded.
+    pub o2: Option<&'a [u8]>,
     /// Session fields of a retryable write.
     pub retryable: Option<RetryableFields<'a>>,
     /// Of whoever writes it: how urgently others are to have it.
@@ -114,18 +114,16 @@ pub(crate) fn encode_command(
         retryable: None,
         class: Class::Normal,
     };
-    entry.encode_as("c", before)
+    entry.encode_as("c", before.map(elements_of))
 }
 
-/// `{_id: id}`, in memory that is asked for once.
-fn id_document(id: RawBsonRef<'_>) -> bson::RawDocumentBuf {
-    const BYTES: usize = 48;
-    let mut bytes = Vec::with_capacity(BYTES);
-    // The empty document.
-    bytes.extend_from_slice(&[5, 0, 0, 0, 0]);
-    let mut document = bson::RawDocumentBuf::from_bytes(bytes).unwrap_or_default();
-    document.append(bson::raw::cstr!("_id"), id);
-    document
+/// Bytes of a document beside its elements: its length and its end.
+const EMPTY_DOCUMENT_BYTES: i32 = 4 + 1;
+
+/// A document's elements, encoded.
+fn elements_of(document: &RawDocument) -> &[u8] {
+    let bytes = document.as_bytes();
+    &bytes[4..bytes.len() - 1]
 }
 
 /// The name of the field with the class, as BSON has it.
@@ -140,11 +138,11 @@ const WALL_ELEMENT: usize = 1 + 5 + 8 + 1;
 impl OplogEntry<'_> {
     /// The entry as BSON with zeros for `ts`, `t` and `wall`; [`stamp`] fills them in.
     pub fn encode(&self) -> Vec<u8> {
-        let id = self.o2.map(id_document);
-        self.encode_as(self.kind.code(), id.as_deref())
+        self.encode_as(self.kind.code(), self.o2)
     }
 
-    fn encode_as(&self, kind: &str, o2: Option<&RawDocument>) -> Vec<u8> {
+    /// `o2`: the elements of that field.
+    fn encode_as(&self, kind: &str, o2: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.o.as_bytes().len() + 192);
         out.extend_from_slice(&[0; 4]);
         if matches!(self.class, Class::High | Class::Low) {
@@ -161,8 +159,11 @@ impl OplogEntry<'_> {
             out.extend_from_slice(&uuid);
         }
         element(&mut out, 0x03, b"o\0", self.o.as_bytes());
-        if let Some(o2) = o2 {
-            element(&mut out, 0x03, b"o2\0", o2.as_bytes());
+        if let Some(elements) = o2 {
+            out.extend_from_slice(b"\x03o2\0");
+            out.extend_from_slice(&(elements.len() as i32 + EMPTY_DOCUMENT_BYTES).to_le_bytes());
+            out.extend_from_slice(elements);
+            out.push(0);
         }
         if let Some(retryable) = &self.retryable {
             element(&mut out, 0x10, b"stmtId\0", &retryable.stmt_id.to_le_bytes());
@@ -264,7 +265,7 @@ mod tests {
             namespace: &namespace,
             uuid: Some([9; 16]),
             o: &o,
-            o2: Some(RawBsonRef::Int32(1)),
+            o2: Some(b"\x10_id\0\x01\0\0\0"),
             retryable,
             class: Class::Low,
         };

@@ -6,7 +6,7 @@
 //! digits. So all four types interleave by exact value, and only such decimals need big integers.
 
 use super::reader::{Reader, malformed};
-use super::tag;
+use super::{Buffer, tag};
 use crate::decimal::{Decimal, EXPONENT_MIN, Parts, decompose, pow10};
 use baton_types::Result;
 use bson::Bson;
@@ -37,14 +37,14 @@ struct Tail {
     coefficient: u128,
 }
 
-pub(super) fn encode_i64(out: &mut Vec<u8>, value: i64) {
+pub(super) fn encode_i64(out: &mut impl Buffer, value: i64) {
     if value == 0 {
         return out.push(tag::ZERO);
     }
     encode_magnitude(out, value < 0, &normalise(value.unsigned_abs(), 0));
 }
 
-pub(super) fn encode_f64(out: &mut Vec<u8>, value: f64) {
+pub(super) fn encode_f64(out: &mut impl Buffer, value: f64) {
     if value.is_nan() {
         out.push(tag::NUMBER);
     } else if value == 0.0 {
@@ -57,7 +57,7 @@ pub(super) fn encode_f64(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-pub(super) fn encode_decimal(out: &mut Vec<u8>, value: Decimal) {
+pub(super) fn encode_decimal(out: &mut impl Buffer, value: Decimal) {
     match value.parts() {
         Parts::NaN => out.push(tag::NUMBER),
         Parts::Infinity { negative: true } => out.push(tag::NEGATIVE_INFINITY),
@@ -117,7 +117,7 @@ fn decimal_magnitude(coefficient: u128, exponent: i32) -> Magnitude {
 }
 
 #[inline]
-fn encode_magnitude(out: &mut Vec<u8>, negative: bool, magnitude: &Magnitude) {
+fn encode_magnitude(out: &mut impl Buffer, negative: bool, magnitude: &Magnitude) {
     out.push(if negative { tag::NEGATIVE } else { tag::POSITIVE });
     let start = out.len();
     encode_exponent(out, magnitude.exponent);
@@ -143,7 +143,7 @@ fn encode_magnitude(out: &mut Vec<u8>, negative: bool, magnitude: &Magnitude) {
     }
 }
 
-fn encode_exponent(out: &mut Vec<u8>, exponent: i32) {
+fn encode_exponent(out: &mut impl Buffer, exponent: i32) {
     if SHORT_EXPONENTS.contains(&exponent) {
         out.push((exponent - SHORT_EXPONENTS.start() + SHORT_BASE) as u8);
     } else if exponent > 0 {
