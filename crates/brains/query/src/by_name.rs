@@ -3,6 +3,7 @@
 //! Invariants: no name twice; among few, a name is looked for in each, among many, looked up. A request may name a million
 //! fields: what is done for each must not look at all the others.
 
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,22 +12,25 @@ use std::ops::Deref;
 /// So many names are found as fast by looking at each.
 const FEW: usize = 16;
 
-/// See the file's header. Read as a slice of names and values.
+/// A value with its name.
+type Entry<T> = (SmolStr, T);
+
+/// See the file's header. Read as a slice of names and values. A single one takes no memory beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct ByName<T> {
-    entries: Vec<(SmolStr, T)>,
+    entries: SmallVec<[Entry<T>; 1]>,
     /// The entries' places by name, where there are more than [`FEW`].
     places: HashMap<SmolStr, usize>,
 }
 
 impl<T> Default for ByName<T> {
     fn default() -> Self {
-        Self { entries: Vec::new(), places: HashMap::new() }
+        Self { entries: SmallVec::new(), places: HashMap::new() }
     }
 }
 
 impl<T> Deref for ByName<T> {
-    type Target = [(SmolStr, T)];
+    type Target = [Entry<T>];
 
     fn deref(&self) -> &Self::Target {
         &self.entries
@@ -34,8 +38,8 @@ impl<T> Deref for ByName<T> {
 }
 
 impl<T> IntoIterator for ByName<T> {
-    type Item = (SmolStr, T);
-    type IntoIter = std::vec::IntoIter<(SmolStr, T)>;
+    type Item = Entry<T>;
+    type IntoIter = smallvec::IntoIter<[Entry<T>; 1]>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.entries.into_iter()

@@ -22,7 +22,7 @@ pub(super) enum Node {
     /// The element of its array that the query's filter matched stays.
     Positional,
     /// Its own fields are projected.
-    Below(Fields),
+    Below(Box<Fields>),
 }
 
 /// Nodes by field name, in the specification's order.
@@ -63,7 +63,7 @@ impl Fields {
                 fields.children.push(name, node);
                 return Ok(());
             };
-            let index = found.unwrap_or_else(|| fields.children.push(name, Node::Below(Self::default())));
+            let index = found.unwrap_or_else(|| fields.children.push(name, Node::Below(Box::default())));
             match fields.children.at_mut(index) {
                 Node::Below(inner) => fields = inner,
                 _ => {

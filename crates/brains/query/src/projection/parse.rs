@@ -269,7 +269,7 @@ fn merge(name: &str, inner: Fields, fields: &mut Fields) -> Result<()> {
     for (below, node) in inner.children {
         let path = format!("{name}.{below}");
         match node {
-            Node::Below(deeper) => merge(&path, deeper, fields)?,
+            Node::Below(deeper) => merge(&path, *deeper, fields)?,
             node => fields.add(&path, node)?,
         }
     }

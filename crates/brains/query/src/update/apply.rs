@@ -30,6 +30,8 @@ pub(super) struct Scope<'a> {
     /// The array index the filter matched, which `$` stands for.
     pub array_index: Option<usize>,
     pub filters: &'a ArrayFilters,
+    /// The tree's operators.
+    pub leaves: &'a [Leaf],
     /// Whether the document is being inserted by an upsert.
     pub inserting: bool,
     /// What long work asks whether to go on.
@@ -101,15 +103,12 @@ pub(super) struct Change<'a> {
 /// The top-level fields that an update changed, in the order in which they stand in the new document.
 pub(super) type Changes<'a> = SmallVec<[Change<'a>; 4]>;
 
-/// Applies a tree to `scope.root`. Returns the new document's bytes, or `None` if nothing changed, and adds the
+/// Applies a tree, whose fields these are, to `scope.root`. Returns the new document's bytes, or `None` if nothing changed, and adds the
 /// top-level changes to `changes`.
-pub(super) fn apply<'a>(tree: &Node, scope: &Scope<'a>, changes: &mut Changes<'a>) -> Result<Option<Vec<u8>>> {
-    let Node::Object(children) = tree else {
-        return Err(Error::new(ErrorCode::InternalError, "the root of an update is an object"));
-    };
+pub(super) fn apply<'a>(fields: &Children, scope: &Scope<'a>, changes: &mut Changes<'a>) -> Result<Option<Vec<u8>>> {
     let mut out = Vec::with_capacity(scope.root.as_bytes().len() + 64);
     let mut record = |change: Change<'a>| changes.push(change);
-    let changed = object(children, scope.root, None, scope, &mut out, Some(&mut record))?;
+    let changed = object(fields, scope.root, None, scope, &mut out, Some(&mut record))?;
     Ok(changed.then_some(out))
 }
 
@@ -183,7 +182,7 @@ fn object<'a>(
                 ErrorCode::ImmutableField,
                 format!(
                     "Performing an update on the path '{}' would modify the immutable field '_id'",
-                    child.first_path()
+                    child.first_path(scope.leaves)
                 ),
             ));
         }
@@ -255,7 +254,7 @@ fn existing(
 ) -> Result<Effect> {
     let mark = out.len();
     let changed = match node {
-        Node::Leaf(leaf) => return apply_leaf(leaf, element, key, trail, scope, in_array, out),
+        Node::Leaf(at) => return apply_leaf(&scope.leaves[*at], element, key, trail, scope, in_array, out),
         Node::Object(children) => match element.container()? {
             Some(inner) if element.is_array() => {
                 raw::put_header(out, ElementType::Array, key);
@@ -318,7 +317,7 @@ fn apply_leaf(
 /// Creates what a node puts at a path that does not exist. Says whether it wrote anything.
 fn missing(node: &Node, name: &str, trail: &Trail<'_>, scope: &Scope<'_>, out: &mut Vec<u8>) -> Result<bool> {
     match node {
-        Node::Leaf(leaf) => match leaf.operator.apply(None, trail, scope)? {
+        Node::Leaf(at) => match scope.leaves[*at].operator.apply(None, trail, scope)? {
             Outcome::Put(value) => {
                 raw::put_bytes(out, value.element_type(), name, value.bytes());
                 Ok(true)
@@ -364,7 +363,8 @@ fn blocked(
     scope: &Scope<'_>,
 ) -> Result<()> {
     match node {
-        Node::Leaf(leaf) => {
+        Node::Leaf(at) => {
+            let leaf = &scope.leaves[*at];
             let would_create = matches!(leaf.operator.apply(None, trail, scope)?, Outcome::Put(_));
             let element = show::element(holder_trail.name, holder.value()?);
             if would_create {

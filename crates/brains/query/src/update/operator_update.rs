@@ -4,7 +4,7 @@ use super::apply::{self, Change, Changes, Scope};
 use super::array_filter::ArrayFilters;
 use super::diff::{self, Delta};
 use super::operators::{Kind, Operator, parse_rename};
-use super::tree::{Builder, Node};
+use super::tree::{Builder, Node, Tree};
 use super::{Applied, OplogUpdate, storage_rules};
 use crate::Context;
 use crate::interruption::Interruption;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A parsed update by operators.
 #[derive(Debug)]
 pub(super) struct OperatorUpdate {
-    tree: Node,
+    tree: Tree,
     filters: ArrayFilters,
     /// Whether a result may be nested too deep; known not to be for almost all updates.
     check_depth: bool,
@@ -75,27 +75,26 @@ impl OperatorUpdate {
         let tree = builder.finish_unsorted();
         let empty = RawDocumentBuf::new();
         let interruption = Interruption::nobody();
-        let scope = Scope { root: &empty, array_index: None, filters: &filters, inserting: true, interruption };
-        let made = apply::apply(&tree, &scope, &mut Changes::new())?;
+        let leaves = &tree.leaves;
+        let scope = Scope { root: &empty, array_index: None, filters: &filters, leaves, inserting: true, interruption };
+        let made = apply::apply(&tree.fields, &scope, &mut Changes::new())?;
         made.map_or_else(|| Ok(RawDocumentBuf::new()), raw::finish)
     }
 
     /// The top-level names the update may touch.
     pub fn touched_fields(&self) -> Vec<&str> {
-        match &self.tree {
-            Node::Object(children) => children.iter().map(|(name, _)| &**name).collect(),
-            Node::Array(_) | Node::Leaf(_) => Vec::new(),
-        }
+        self.tree.fields.iter().map(|(name, _)| &**name).collect()
     }
 
     fn scope<'a>(&'a self, root: &'a RawDocument, array_index: Option<usize>, inserting: bool) -> Scope<'a> {
-        Scope { root, array_index, filters: &self.filters, inserting, interruption: &self.interruption }
+        let Self { tree, filters, interruption, .. } = self;
+        Scope { root, array_index, filters, leaves: &tree.leaves, inserting, interruption }
     }
 
     pub fn apply(&self, doc: &RawDocument, array_index: Option<usize>) -> Result<Applied> {
         let scope = self.scope(doc, array_index, false);
         let mut changes = Changes::new();
-        let Some(bytes) = apply::apply(&self.tree, &scope, &mut changes)? else {
+        let Some(bytes) = apply::apply(&self.tree.fields, &scope, &mut changes)? else {
             return Ok(Applied { document: None, oplog: OplogUpdate::Unchanged });
         };
         let after = raw::finish(bytes)?;
@@ -108,7 +107,7 @@ impl OperatorUpdate {
     pub fn insert(&self, base: &RawDocument) -> Result<RawDocumentBuf> {
         let scope = self.scope(base, None, true);
         let mut changes = Changes::new();
-        match apply::apply(&self.tree, &scope, &mut changes)? {
+        match apply::apply(&self.tree.fields, &scope, &mut changes)? {
             None => Ok(base.to_owned()),
             Some(bytes) => {
                 let document = raw::finish(bytes)?;
@@ -138,10 +137,7 @@ impl OperatorUpdate {
 
     /// Whether an operator is given for a top-level field itself.
     fn writes_whole(&self, name: &str) -> bool {
-        match &self.tree {
-            Node::Object(children) => children.get(name).is_some_and(|node| matches!(node, Node::Leaf(_))),
-            Node::Array(_) | Node::Leaf(_) => false,
-        }
+        self.tree.fields.get(name).is_some_and(|node| matches!(node, Node::Leaf(_)))
     }
 }
 

@@ -1,12 +1,20 @@
 //! The operators of one update arranged by path: a tree whose inner nodes are path components and whose leaves are
 //! operators, as MongoDB's update tree.
 //!
-//! The tree is what makes an update one pass over the document: each node knows which of its fields to touch, and the
-//! rest is copied. Building it finds conflicting paths.
+//! ```text
+//!   {$set: {"a.b": 1, c: 2}, $inc: {"a.d": 1}}
 //!
-//! Invariants: the children of a node are sorted ([`compare_names`]) once [`Node::sort`] has run, so that new fields
+//!   fields   a ─▶ b ─▶ 0, d ─▶ 2      c ─▶ 1
+//!   leaves   0: $set a.b   1: $set c   2: $inc a.d
+//! ```
+//!
+//! The tree is what makes an update one pass over the document: each node knows which of its fields to touch, and the
+//! rest is copied. Building it finds conflicting paths. Most updates name a few fields of the document itself: theirs is no more than
+//! a list of names and one of operators, which for a single field take no memory of their own.
+//!
+//! Invariants: the children of a node are sorted ([`compare_names`]) once [`Builder::finish`] has run, so that new fields
 //! appear in that order; no path leads through a leaf; the children of an [`Node::Array`] are array-filter identifiers
-//! (`""` for `$[]`), those of an [`Node::Object`] are field names, array indexes, or `$`.
+//! (`""` for `$[]`), those of an [`Node::Object`] and of the tree are field names, array indexes, or `$`.
 
 use super::array_filter::ArrayFilters;
 use super::operators::Operator;
@@ -17,7 +25,6 @@ use baton_types::{Error, ErrorCode, Result};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 /// The positional operator as a path component.
 pub(super) const POSITIONAL: &str = "$";
@@ -28,15 +35,26 @@ const PATH_COMPONENTS_MAX: usize = 200;
 /// Children by name.
 pub(super) type Children = ByName<Node>;
 
-/// A node of the tree. Cheap to clone: operators are shared.
+/// See the file's header.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    /// What becomes of the document's fields.
+    pub fields: Children,
+    pub leaves: Leaves,
+}
+
+/// The operators, in the order in which the update names them.
+pub(super) type Leaves = SmallVec<[Leaf; 1]>;
+
+/// A node of the tree. Cheap to clone: operators are kept beside the nodes.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// Apply the operator here.
-    Leaf(Arc<Leaf>),
+    /// Apply the operator that has this place among the leaves.
+    Leaf(usize),
     /// Go on by field name or array index.
-    Object(Children),
+    Object(Box<Children>),
     /// Go on by array filter.
-    Array(Children),
+    Array(Box<Children>),
 }
 
 /// An operator and the path it was given for.
@@ -48,27 +66,21 @@ pub(super) struct Leaf {
 }
 
 impl Node {
-    /// Sorts the children, all the way down.
-    pub fn sort(&mut self) {
-        if let Self::Object(children) | Self::Array(children) = self {
-            children.sort_by(compare_names);
-            children.values_mut().for_each(Self::sort);
-        }
-    }
-
     /// The path of the first operator at or below this node.
-    pub fn first_path(&self) -> &str {
+    pub fn first_path<'l>(&self, leaves: &'l [Leaf]) -> &'l str {
         match self {
-            Self::Leaf(leaf) => &leaf.path,
-            Self::Object(children) | Self::Array(children) => children.first().map_or("", |(_, c)| c.first_path()),
+            Self::Leaf(at) => &leaves[*at].path,
+            Self::Object(children) | Self::Array(children) => {
+                children.first().map_or("", |(_, child)| child.first_path(leaves))
+            }
         }
     }
 
     /// Both nodes' operators in one node; `path` is where they met.
     pub fn merge(&self, other: &Self, path: &str) -> Result<Self> {
         match (self, other) {
-            (Self::Object(a), Self::Object(b)) => Ok(Self::Object(merge_children(a, b, path)?)),
-            (Self::Array(a), Self::Array(b)) => Ok(Self::Array(merge_children(a, b, path)?)),
+            (Self::Object(a), Self::Object(b)) => Ok(Self::Object(Box::new(merge_children(a, b, path)?))),
+            (Self::Array(a), Self::Array(b)) => Ok(Self::Array(Box::new(merge_children(a, b, path)?))),
             _ => {
                 Err(Error::new(ErrorCode::ConflictingUpdateOperators, format!("Update created a conflict at '{path}'")))
             }
@@ -88,6 +100,16 @@ fn merge_children(a: &Children, b: &Children, path: &str) -> Result<Children> {
     }
     merged.sort_by(compare_names);
     Ok(merged)
+}
+
+/// Sorts children, all the way down.
+fn sort(children: &mut Children) {
+    children.sort_by(compare_names);
+    for node in children.values_mut() {
+        if let Node::Object(children) | Node::Array(children) = node {
+            sort(children);
+        }
+    }
 }
 
 /// The order in which an update touches, and so creates, fields: array indexes by number and first, then names by
@@ -113,25 +135,25 @@ pub(super) fn is_dynamic(path: &str) -> bool {
 
 /// Collects operators into a tree.
 pub(super) struct Builder<'f> {
-    root: Node,
+    tree: Tree,
     filters: &'f mut ArrayFilters,
 }
 
 impl<'f> Builder<'f> {
     pub fn new(filters: &'f mut ArrayFilters) -> Self {
-        Self { root: Node::Object(Children::default()), filters }
+        Self { tree: Tree::default(), filters }
     }
 
     /// The finished tree, its fields in the order they were added.
-    pub fn finish_unsorted(self) -> Node {
-        self.root
+    pub fn finish_unsorted(self) -> Tree {
+        self.tree
     }
 
     /// The finished tree.
-    pub fn finish(self) -> Node {
-        let mut root = self.root;
-        root.sort();
-        root
+    pub fn finish(self) -> Tree {
+        let mut tree = self.tree;
+        sort(&mut tree.fields);
+        tree
     }
 
     /// Adds one operator at a dotted path.
@@ -146,7 +168,8 @@ impl<'f> Builder<'f> {
             let message = format!("Document exceeds maximum nesting depth of {DEPTH_MAX}");
             return Err(Error::new(ErrorCode::Overflow, message));
         }
-        let mut node = &mut self.root;
+        let Tree { fields, leaves } = &mut self.tree;
+        let mut children = fields;
         for (i, component) in components.iter().enumerate() {
             let name = match filter_identifier(component) {
                 None => component,
@@ -165,27 +188,23 @@ impl<'f> Builder<'f> {
                 let message = format!("Updating the path '{path}' would create a conflict at '{place}'");
                 Err(Error::new(ErrorCode::ConflictingUpdateOperators, message))
             };
-            let children = match node {
-                Node::Object(children) | Node::Array(children) => children,
-                Node::Leaf(_) => return conflict(i),
-            };
             let found = children.position(name);
             let Some(next) = components.get(i + 1) else {
                 if found.is_some() {
                     return conflict(i + 1);
                 }
-                children.push(name, Node::Leaf(Arc::new(Leaf { operator, path: path.into() })));
+                children.push(name, Node::Leaf(leaves.len()));
+                leaves.push(Leaf { operator, path: path.into() });
                 return Ok(());
             };
             let by_filter = filter_identifier(next).is_some();
-            let fresh = || if by_filter { Node::Array(Children::default()) } else { Node::Object(Children::default()) };
+            let fresh = || if by_filter { Node::Array(Box::default()) } else { Node::Object(Box::default()) };
             let index = found.unwrap_or_else(|| children.push(name, fresh()));
-            node = children.at_mut(index);
-            match node {
-                Node::Object(_) if !by_filter => (),
-                Node::Array(_) if by_filter => (),
+            children = match children.at_mut(index) {
+                Node::Object(below) if !by_filter => below,
+                Node::Array(below) if by_filter => below,
                 _ => return conflict(i + 1),
-            }
+            };
         }
         Ok(())
     }
@@ -225,7 +244,7 @@ pub(super) fn check_path(path: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn add_all(paths: &[&str]) -> Result<Node> {
+    fn add_all(paths: &[&str]) -> Result<Tree> {
         let mut filters = ArrayFilters::default();
         let mut builder = Builder::new(&mut filters);
         for path in paths {
@@ -279,10 +298,8 @@ mod tests {
 
     #[test]
     fn children_sort_by_number_then_name() {
-        let Node::Object(children) = add_all(&["b", "10", "a", "9", "B"]).unwrap() else {
-            panic!("the root is an object")
-        };
-        let names: Vec<&str> = children.iter().map(|(n, _)| &**n).collect();
+        let tree = add_all(&["b", "10", "a", "9", "B"]).unwrap();
+        let names: Vec<&str> = tree.fields.iter().map(|(n, _)| &**n).collect();
         assert_eq!(names, ["9", "10", "B", "a", "b"]);
     }
 }

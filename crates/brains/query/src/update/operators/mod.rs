@@ -95,7 +95,7 @@ pub(super) enum Operator {
     MinMax(min_max::MinMax),
     Mul(mul::Mul),
     Pop(pop::Pop),
-    Pull(pull::Pull),
+    Pull(Box<pull::Pull>),
     PullAll(pull_all::PullAll),
     Push(push::Push),
     /// The destination of a `$rename`; its source is an [`Operator::Unset`].
@@ -118,7 +118,7 @@ impl Operator {
             Kind::Min => Self::MinMax(min_max::MinMax::min(argument)),
             Kind::Mul => Self::Mul(mul::Mul::parse(path, argument)?),
             Kind::Pop => Self::Pop(pop::Pop::parse(path, argument)?),
-            Kind::Pull => Self::Pull(pull::Pull::parse(argument, ctx)?),
+            Kind::Pull => Self::Pull(Box::new(pull::Pull::parse(argument, ctx)?)),
             Kind::PullAll => Self::PullAll(pull_all::PullAll::parse(argument)?),
             Kind::Push => Self::Push(push::Push::parse(argument)?),
             Kind::Rename => rename::parse(path, argument)?.1,
