@@ -6,7 +6,7 @@
 use baton_query::matcher::{Matcher, Node, Operator, Predicate};
 use baton_storage::{Bounds, Storage};
 use baton_types::Timestamp;
-use bson::RawBson;
+use bson::RawBsonRef;
 
 /// Where in the oplog entries that match may lie.
 pub fn oplog_range(filter: &Matcher) -> Bounds {
@@ -22,8 +22,8 @@ fn narrow(node: &Node, from: &mut Timestamp, to: &mut Option<u64>) {
         Node::And(all) => all.iter().for_each(|node| narrow(node, from, to)),
         Node::Field(field) if field.path.as_str() == "ts" => {
             let Predicate::Compare(comparison) = &field.predicate else { return };
-            let RawBson::Timestamp(at) = &comparison.value else { return };
-            let at = Timestamp::from(*at);
+            let RawBsonRef::Timestamp(at) = comparison.value() else { return };
+            let at = Timestamp::from(at);
             if matches!(comparison.operator, Operator::Eq | Operator::Gt | Operator::Gte) {
                 *from = at.max(*from);
             }

@@ -7,6 +7,7 @@
 use baton_document::order;
 use bson::spec::ElementType;
 use bson::{Decimal128, RawBson, RawBsonRef};
+use smol_str::SmolStr;
 use std::cmp::Ordering;
 
 /// Which comparison.
@@ -53,13 +54,28 @@ impl Operator {
     }
 }
 
+/// What is compared with. A short text, as many an `_id` is, takes no memory of its own.
+#[derive(Clone, Debug)]
+enum Constant {
+    Text(SmolStr),
+    Other(RawBson),
+}
+
+impl From<RawBsonRef<'_>> for Constant {
+    fn from(value: RawBsonRef<'_>) -> Self {
+        match value {
+            RawBsonRef::String(text) => Self::Text(text.into()),
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
 /// A comparison with a constant.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Which comparison.
     pub operator: Operator,
-    /// What is compared with.
-    pub value: RawBson,
+    constant: Constant,
     bracket: u8,
     is_nan: bool,
 }
@@ -71,13 +87,22 @@ impl Comparison {
             operator,
             bracket: order::canonical_type(value.element_type()),
             is_nan: is_nan(value),
-            value: RawBson::from(value),
+            constant: value.into(),
+        }
+    }
+
+    /// What is compared with.
+    #[inline]
+    pub fn value(&self) -> RawBsonRef<'_> {
+        match &self.constant {
+            Constant::Text(text) => RawBsonRef::String(text),
+            Constant::Other(value) => value.as_raw_bson_ref(),
         }
     }
 
     /// Whether a value, or missing, satisfies the comparison. Arrays are compared as wholes.
     pub fn test(&self, value: Option<RawBsonRef<'_>>) -> bool {
-        let constant = self.value.as_raw_bson_ref();
+        let constant = self.value();
         let Some(value) = value else { return self.test_other_bracket(ElementType::Undefined) };
         if order::canonical_type(value.element_type()) != self.bracket
             || (value.element_type() == ElementType::Undefined) != (constant == RawBsonRef::Undefined)
@@ -91,7 +116,7 @@ impl Comparison {
     }
 
     fn test_other_bracket(&self, element_type: ElementType) -> bool {
-        match (self.value.element_type(), self.operator) {
+        match (self.value().element_type(), self.operator) {
             (ElementType::Null, operator) => {
                 matches!(element_type, ElementType::Undefined | ElementType::Null) && operator.includes_equal()
             }

@@ -17,9 +17,9 @@ pub(super) fn collect(root: &Node) -> Result<Vec<(String, Bson)>> {
     for node in root.conjuncts() {
         let Node::Field(field) = node else { continue };
         let value = match &field.predicate {
-            Predicate::Compare(comparison) if comparison.operator == Operator::Eq => &comparison.value,
+            Predicate::Compare(comparison) if comparison.operator == Operator::Eq => comparison.value(),
             Predicate::In(list) if list.regexes().is_empty() => match list.values() {
-                [value] => value,
+                [value] => value.as_raw_bson_ref(),
                 _ => continue,
             },
             _ => continue,
@@ -34,7 +34,7 @@ pub(super) fn collect(root: &Node) -> Result<Vec<(String, Bson)>> {
         for end in ends {
             below.entry(&path[..end]).or_insert(&field.path);
         }
-        found.push((&field.path, Bson::try_from(value.as_raw_bson_ref())?));
+        found.push((&field.path, Bson::try_from(value)?));
     }
     Ok(found.into_iter().map(|(path, value)| (path.as_str().to_string(), value)).collect())
 }

@@ -45,7 +45,7 @@ fn literal(regex: &RegexPredicate) -> Bson {
 fn predicate(predicate: &Predicate) -> Document {
     match predicate {
         Predicate::Compare(comparison) => {
-            doc! { comparison.operator.name(): bson(comparison.value.as_raw_bson_ref()) }
+            doc! { comparison.operator.name(): bson(comparison.value()) }
         }
         Predicate::In(list) => {
             let mut members: Vec<Bson> = list.values().iter().map(|value| bson(value.as_raw_bson_ref())).collect();

@@ -622,6 +622,37 @@ fn equalities_are_what_an_upsert_starts_from() {
 }
 
 #[test]
+fn a_constant_is_given_back_as_it_was_whatever_its_type_and_size() {
+    let id = bson::oid::ObjectId::from_bytes([7; 12]);
+    for value in [
+        Bson::from("user1"),
+        Bson::from(""),
+        Bson::from("x".repeat(22)),
+        Bson::from("x".repeat(23)),
+        Bson::from("x".repeat(24)),
+        Bson::from("x".repeat(1000)),
+        Bson::Symbol("user1".to_owned()),
+        Bson::from(id),
+        Bson::from(1),
+        Bson::from(1_i64),
+        Bson::from(1.0),
+        Bson::Null,
+        Bson::from(true),
+        Bson::from(bson::Uuid::from_bytes([7; 16])),
+        Bson::from(doc! { "a": "b" }),
+        Bson::from(vec![1, 2]),
+    ] {
+        let matcher = parse(&doc! { "_id": value.clone() }).unwrap();
+        assert!(matches(&doc! { "_id": value.clone() }, &doc! { "_id": value.clone() }), "{value}");
+        assert!(!matches(&doc! { "_id": value.clone() }, &doc! { "_id": "user2" }), "{value}");
+        assert_eq!(matcher.equalities().unwrap(), [("_id".to_owned(), value.clone())]);
+        assert_eq!(matcher.to_document(), doc! { "_id": { "$eq": value.clone() } });
+        let sole = crate::planner::sole_id(&matcher).map(|id| Bson::try_from(id).unwrap());
+        assert_eq!(sole, (!matches!(value, Bson::Array(_))).then_some(value));
+    }
+}
+
+#[test]
 fn operators_apply_to_values_for_pull() {
     let matcher = Matcher::parse_operators(&raw(&doc! { "$gte": 5, "$ne": 7 }), &ctx()).unwrap();
     let holds = |value: Bson| {

@@ -102,7 +102,7 @@ fn narrowing<'l, 'f>(
 fn hashed(predicate: &Predicate, hash: super::HashFunction) -> Result<Option<bounds::Bounds>> {
     let values: Vec<RawBsonRef<'_>> = match predicate {
         Predicate::Compare(comparison) if comparison.operator == Operator::Eq => {
-            vec![comparison.value.as_raw_bson_ref()]
+            vec![comparison.value()]
         }
         Predicate::In(list) if list.regexes().is_empty() => {
             list.values().iter().map(|value| value.as_raw_bson_ref()).collect()

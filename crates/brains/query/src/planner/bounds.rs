@@ -117,7 +117,7 @@ fn positive(predicate: &Predicate, facts: FieldFacts) -> Option<Bounds> {
 }
 
 fn compare(comparison: &Comparison, facts: FieldFacts) -> Bounds {
-    let value = comparison.value.as_raw_bson_ref();
+    let value = comparison.value();
     match comparison.operator {
         Operator::Eq => equal(value, facts),
         Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte => order(comparison.operator, value, facts),

@@ -118,9 +118,9 @@ pub fn sole_id(filter: &Matcher) -> Option<RawBsonRef<'_>> {
         Predicate::Compare(comparison)
             if comparison.operator == Operator::Eq
                 && field.path.as_str() == "_id"
-                && !matches!(comparison.value.as_raw_bson_ref(), RawBsonRef::Array(_)) =>
+                && !matches!(comparison.value(), RawBsonRef::Array(_)) =>
         {
-            Some(comparison.value.as_raw_bson_ref())
+            Some(comparison.value())
         }
         _ => None,
     }

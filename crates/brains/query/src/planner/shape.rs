@@ -79,7 +79,7 @@ fn predicate(out: &mut String, condition: &Predicate) {
     match condition {
         Predicate::Compare(comparison) => {
             out.push_str(comparison.operator.name());
-            constant(out, comparison.value.as_raw_bson_ref());
+            constant(out, comparison.value());
         }
         Predicate::In(list) => {
             out.push_str("$in");
