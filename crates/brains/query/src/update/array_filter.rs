@@ -18,7 +18,7 @@ pub(super) struct ArrayFilters {
 
 #[derive(Debug)]
 struct ArrayFilter {
-    matcher: Matcher,
+    matcher: Box<Matcher>,
     used: bool,
 }
 
@@ -29,7 +29,7 @@ impl ArrayFilters {
         for filter in filters {
             let filter = filter.as_ref();
             let identifier = identifier_of(filter)?;
-            let matcher = Matcher::parse(filter, ctx).map_err(in_filter)?;
+            let matcher = Box::new(Matcher::parse(filter, ctx).map_err(in_filter)?);
             let letters = identifier.chars().all(|c| c.is_ascii_alphanumeric());
             if !letters || !identifier.starts_with(|c: char| c.is_ascii_lowercase()) {
                 return Err(in_filter(Error::bad_value(format!(

@@ -17,6 +17,7 @@ use crate::raw::{self, Element};
 use baton_types::Result;
 use bson::spec::ElementType;
 use bson::{RawDocument, RawDocumentBuf};
+use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 
 /// The delta from one document to another; `None` if there is none that is smaller than `after`.
@@ -27,38 +28,45 @@ pub fn compute(before: &RawDocument, after: &RawDocument) -> Result<Option<RawDo
     }
 }
 
-/// The sections of a document's delta while they are collected. Elements are already encoded.
+/// The sections of a document's delta while they are collected, as they lie in the two documents; but for the deltas of fields, which
+/// are already encoded.
 #[derive(Default)]
-pub(super) struct Delta {
-    removed: Vec<u8>,
-    updated: Vec<u8>,
-    inserted: Vec<u8>,
+pub(super) struct Delta<'d> {
+    /// Names.
+    removed: SmallVec<[&'d str; 2]>,
+    /// Names and values.
+    updated: SmallVec<[(&'d str, ElementType, &'d [u8]); 2]>,
+    /// Whole elements.
+    inserted: SmallVec<[&'d [u8]; 2]>,
     below: Vec<u8>,
 }
 
-impl Delta {
-    pub fn remove(&mut self, name: &str) {
-        raw::put_bytes(&mut self.removed, ElementType::Boolean, name, &[0]);
+impl<'d> Delta<'d> {
+    pub fn remove(&mut self, name: &'d str) {
+        self.removed.push(name);
     }
 
     /// Takes a whole encoded element.
-    pub fn insert(&mut self, element: &[u8]) {
-        self.inserted.extend_from_slice(element);
+    pub fn insert(&mut self, element: &'d [u8]) {
+        self.inserted.push(element);
     }
 
     /// Notes that a field has a new value, as a delta of its own if that is smaller.
-    pub fn update(&mut self, name: &str, before: &Element<'_>, kind: ElementType, after: &[u8]) -> Result<()> {
+    pub fn update(&mut self, name: &'d str, before: &Element<'_>, kind: ElementType, after: &'d [u8]) -> Result<()> {
         if let Some(delta) = between_values(before, kind, after)? {
             raw::put_bytes(&mut self.below, ElementType::EmbeddedDocument, &format!("s{name}"), &delta);
         } else {
-            raw::put_bytes(&mut self.updated, kind, name, after);
+            self.updated.push((name, kind, after));
         }
         Ok(())
     }
 
     /// At most so many bytes when it is encoded.
     pub fn len_max(&self) -> usize {
-        self.removed.len() + self.updated.len() + self.inserted.len() + self.below.len() + 32
+        let removed: usize = self.removed.iter().map(|name| 1 + name.len() + 1 + 1).sum();
+        let updated: usize = self.updated.iter().map(|(name, _, value)| 1 + name.len() + 1 + value.len()).sum();
+        let inserted: usize = self.inserted.iter().map(|element| element.len()).sum();
+        removed + updated + inserted + self.below.len() + 32
     }
 
     fn finish(self) -> Vec<u8> {
@@ -70,17 +78,23 @@ impl Delta {
     /// Encodes the delta at the end of `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = raw::begin(out);
-        for (name, section) in [("d", &self.removed), ("u", &self.updated), ("i", &self.inserted)] {
-            if !section.is_empty() {
-                raw::put_header(out, ElementType::EmbeddedDocument, name);
-                let inner = raw::begin(out);
-                out.extend_from_slice(section);
-                raw::end(out, inner);
-            }
-        }
+        section(out, "d", &self.removed, |out, name| raw::put_bytes(out, ElementType::Boolean, name, &[0]));
+        section(out, "u", &self.updated, |out, (name, kind, value)| raw::put_bytes(out, *kind, name, value));
+        section(out, "i", &self.inserted, |out, element| out.extend_from_slice(element));
         out.extend_from_slice(&self.below);
         raw::end(out, start);
     }
+}
+
+/// Encodes a section of a delta, if there is anything in it.
+fn section<T>(out: &mut Vec<u8>, name: &str, fields: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
+    if fields.is_empty() {
+        return;
+    }
+    raw::put_header(out, ElementType::EmbeddedDocument, name);
+    let start = raw::begin(out);
+    fields.iter().for_each(|field| put(out, field));
+    raw::end(out, start);
 }
 
 /// The delta of two values that are both documents or both arrays, if it is smaller than the new value.

@@ -42,6 +42,7 @@ pub struct Update {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most updates are by operators, and a request has one at a time")]
 enum Form {
     Replacement(replacement::Replacement),
     Operators(operator_update::OperatorUpdate),

@@ -17,6 +17,88 @@ fn set_keeps_the_place_of_fields_and_appends_new_ones_in_order() {
     );
 }
 
+/// An update of one field of the document itself, and the same beside others that find nothing to do: below that field's neighbours, in
+/// arrays, and at the top.
+#[test]
+fn an_operator_does_the_same_alone_and_among_others() {
+    let idle = [
+        rawdoc! { "$unset": { "no.such.field": 1 } },
+        rawdoc! { "$unset": { "none": 1, "zz": 1, "other": 1 } },
+        rawdoc! { "$setOnInsert": { "others.$[]": 1, "none.0.a": 1 } },
+    ];
+    let document = rawdoc! {
+        "_id": "user1", "n": 5, "big": i64::MAX, "text": "x".repeat(100), "list": [1, 2], "below": { "a": 1, "b": "y".repeat(50) },
+        "others": [1], "$odd": 1, "0": "number",
+    };
+    let alone = [
+        rawdoc! { "$set": { "n": 5 } },
+        rawdoc! { "$set": { "n": 6 } },
+        rawdoc! { "$set": { "n": "text" } },
+        rawdoc! { "$set": { "text": "x".repeat(99) } },
+        rawdoc! { "$set": { "new": { "a": { "b": [1] } } } },
+        rawdoc! { "$set": { "below": { "a": 2, "b": "y".repeat(50) } } },
+        rawdoc! { "$set": { "0": "other" } },
+        rawdoc! { "$set": { "10": 1 } },
+        rawdoc! { "$set": { "$odd": 2 } },
+        rawdoc! { "$set": { "$new": 1 } },
+        rawdoc! { "$set": { "_id": "user1" } },
+        rawdoc! { "$set": { "_id": "user2" } },
+        rawdoc! { "$unset": { "_id": 1 } },
+        rawdoc! { "$unset": { "n": 1 } },
+        rawdoc! { "$unset": { "missing": 1 } },
+        rawdoc! { "$inc": { "n": 1 } },
+        rawdoc! { "$inc": { "n": 0 } },
+        rawdoc! { "$inc": { "new": 1.5 } },
+        rawdoc! { "$inc": { "big": 1 } },
+        rawdoc! { "$inc": { "text": 1 } },
+        rawdoc! { "$inc": { "n": "1" } },
+        rawdoc! { "$mul": { "n": 3 } },
+        rawdoc! { "$max": { "n": 3 } },
+        rawdoc! { "$push": { "list": 3 } },
+        rawdoc! { "$push": { "n": 3 } },
+        rawdoc! { "$pull": { "list": { "$gt": 1 } } },
+        rawdoc! { "$rename": { "n": "m" } },
+        rawdoc! { "$set": { "": 1 } },
+        rawdoc! { "$set": { "$": 1 } },
+        rawdoc! { "$set": { "$[]": 1 } },
+    ];
+    for update in &alone {
+        let expected = apply_with(&document, update, &[], None);
+        for others in &idle {
+            let mut all = bson::Document::try_from(update).unwrap();
+            for (operator, fields) in bson::Document::try_from(others).unwrap() {
+                let known = all.entry(operator).or_insert_with(|| bson::doc! {}.into());
+                known.as_document_mut().unwrap().extend(fields.as_document().unwrap().clone());
+            }
+            let found = apply_with(&document, &RawDocumentBuf::try_from(&all).unwrap(), &[], None);
+            match (&expected, found) {
+                (Ok(expected), Ok(found)) => {
+                    assert_eq!((&expected.document, &expected.oplog), (&found.document, &found.oplog), "{all}");
+                }
+                (Err(expected), Err(found)) => {
+                    assert_eq!((expected.code, &expected.message), (found.code, &found.message), "{all}");
+                }
+                (expected, found) => panic!("{all}: {expected:?} alone, {found:?} among others"),
+            }
+        }
+    }
+}
+
+#[test]
+fn one_field_is_for_one_operator_only() {
+    for (update, path, place) in [
+        (rawdoc! { "$set": { "a": 1 }, "$inc": { "a": 1 } }, "a", "a"),
+        (rawdoc! { "$set": { "a": 1, "b": 1 }, "$unset": { "b": 1 } }, "b", "b"),
+        (rawdoc! { "$set": { "a": 1 }, "$inc": { "a.b": 1 } }, "a.b", "a"),
+        (rawdoc! { "$inc": { "a.b": 1 }, "$set": { "a": 1 } }, "a", "a"),
+        (rawdoc! { "$set": { "_id": 1 }, "$setOnInsert": { "_id": 1 } }, "_id", "_id"),
+        (rawdoc! { "$set": { "a": 1 }, "$rename": { "b": "a" } }, "a", "a"),
+    ] {
+        let message = format!("Updating the path '{path}' would create a conflict at '{place}'");
+        refuse(rawdoc! { "_id": 1, "b": 2 }, update, 40, &message);
+    }
+}
+
 #[test]
 fn set_of_the_same_value_changes_nothing() {
     check(
