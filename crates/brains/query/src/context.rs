@@ -44,8 +44,8 @@ pub struct Context {
     pub effort: Arc<Effort>,
     /// What long evaluation asks whether to go on; shared by the clones.
     pub interruption: Arc<Interruption>,
-    /// What comes up meanwhile; shared by the clones.
-    course: Arc<Course>,
+    /// What comes up meanwhile.
+    course: SharedCourse,
 }
 
 /// What the parsing and the evaluation of one request have come to.
@@ -58,6 +58,22 @@ struct Course {
     failed_constant: OnceLock<Error>,
     /// What the values hold that parsing has computed in advance, in bytes.
     folded_bytes: AtomicUsize,
+}
+
+/// The course of a context and of its clones. It is made when something comes up, or when there is a second context.
+#[derive(Debug, Default)]
+struct SharedCourse(OnceLock<Arc<Course>>);
+
+impl SharedCourse {
+    fn get(&self) -> &Arc<Course> {
+        self.0.get_or_init(Arc::default)
+    }
+}
+
+impl Clone for SharedCourse {
+    fn clone(&self) -> Self {
+        Self(OnceLock::from(Arc::clone(self.get())))
+    }
 }
 
 /// The value of a variable, and what it holds of the pool.
@@ -92,6 +108,11 @@ impl Context {
 
     /// A context with a clock and a seed and nothing else.
     pub fn new(now: DateTime, seed: u64) -> Self {
+        Self::of_request(now, seed, Arc::default(), Arc::default())
+    }
+
+    /// The same with what the request has already: whom it asks whether to go on, and what it has taken so far.
+    pub fn of_request(now: DateTime, seed: u64, interruption: Arc<Interruption>, effort: Arc<Effort>) -> Self {
         Self {
             now,
             cluster_time: None,
@@ -106,20 +127,21 @@ impl Context {
             memory: Arc::clone(&UNBOUNDED),
             spill: None,
             spill_totals: Arc::clone(&UNCOUNTED),
-            effort: Arc::default(),
-            interruption: Arc::default(),
-            course: Arc::default(),
+            effort,
+            interruption,
+            course: SharedCourse::default(),
         }
     }
 
     /// Notes the failure of a constant part, the first of which counts.
     pub(crate) fn constant_failed(&self, error: Error) {
-        let _ = self.course.failed_constant.set(error);
+        let _ = self.course.get().failed_constant.set(error);
     }
 
     /// The failure of a constant part of what was parsed, if there was one.
     pub fn check_constants(&self) -> Result<()> {
-        self.course.failed_constant.get().map_or(Ok(()), |error| Err(error.clone()))
+        let failed = self.course.0.get().and_then(|course| course.failed_constant.get());
+        failed.map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The variable of that name, without `$$`.
@@ -144,10 +166,11 @@ impl Context {
     /// Whether a value that parsing has computed may be kept: together they are few, however many stages a request has.
     pub(crate) fn may_keep(&self, value: Option<&Bson>) -> bool {
         let bytes = value.map_or(0, size_bytes);
-        let before = self.course.folded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let folded_bytes = &self.course.get().folded_bytes;
+        let before = folded_bytes.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= FOLDED_BYTES_MAX;
         if !fits {
-            self.course.folded_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            folded_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
         fits
     }
@@ -172,7 +195,7 @@ impl Context {
 
     /// The next of the request's random numbers, at least 0 and less than 1. The same seed gives the same sequence.
     pub fn random(&self) -> f64 {
-        let draw = self.course.draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let draw = self.course.get().draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         // SplitMix64 (Steele, Lea, Flood 2014): a counter times the golden ratio, scrambled.
         let mut bits = self.seed.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -180,5 +203,26 @@ impl Context {
         bits ^= bits >> 31;
         // A double has 53 digits.
         (bits >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_up_is_shared_with_clones_made_before_and_after() {
+        let alone = Context::new(DateTime::from_millis(0), 7);
+        let drawn: Vec<f64> = (0..4).map(|_| alone.random()).collect();
+
+        let context = Context::new(DateTime::from_millis(0), 7);
+        let before = context.clone();
+        let first = context.random();
+        let after = before.clone();
+        assert_eq!(drawn, [first, before.random(), after.random(), context.random()]);
+
+        assert!(after.check_constants().is_ok());
+        before.constant_failed(Error::bad_value("no number"));
+        assert!(context.check_constants().is_err() && after.check_constants().is_err());
     }
 }

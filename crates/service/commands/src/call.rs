@@ -129,7 +129,7 @@ impl<'a> Call<'a> {
             session,
             read_at: None,
             standing: Standing::now(server),
-            author: Arc::new(Author::of(server.priority.served_as(class))),
+            author: client.author.share(Author::of(server.priority.served_as(class))),
             newest: None,
             left: None,
             hang_up: Cell::new(false),
@@ -145,6 +145,11 @@ impl<'a> Call<'a> {
             Class::Background => Class::Background,
             class => self.server.priority.served_as(class),
         }
+    }
+
+    /// What it has taken so far.
+    pub(crate) fn effort(&self) -> &Arc<Effort> {
+        self.effort.get_or_init(|| self.client.effort.share(Effort::default()))
     }
 
     /// Whether a driver that hears nothing of it sends it again.

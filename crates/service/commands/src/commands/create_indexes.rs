@@ -7,7 +7,6 @@ use baton_consensus::index_build::CommitQuorum;
 use baton_request::fields::wrong_type;
 use baton_types::{Error, Result};
 use bson::{RawArray, RawBsonRef, RawDocumentBuf, cstr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The row in the table.
@@ -55,7 +54,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
             operation.check_interrupt()
         })?
     };
-    call.effort.get_or_init(Arc::default).used_disk.fetch_or(built.used_disk, Relaxed);
+    call.effort().used_disk.fetch_or(built.used_disk, Relaxed);
     reply.append(cstr!("numIndexesBefore"), built.before);
     reply.append(cstr!("numIndexesAfter"), built.after);
     reply.append(cstr!("createdCollectionAutomatically"), built.created_collection);

@@ -356,7 +356,7 @@ fn open_in_order(
             no_timeout: opening.no_timeout,
             command: call.request.body.to_owned(),
             created: SystemTime::now(),
-            effort: Arc::clone(call.effort.get_or_init(Arc::default)),
+            effort: Arc::clone(call.effort()),
             time_left: call
                 .operation
                 .deadline()

@@ -22,7 +22,7 @@ use baton_query::sort::{SortPattern, natural_direction};
 use baton_request::Acknowledgement;
 use baton_request::fields::number_as_i64;
 use baton_storage::{Durability, Order};
-use baton_types::{Error, ErrorCode, Namespace, Result};
+use baton_types::{Error, ErrorCode, Interruption, Namespace, Result};
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -38,7 +38,10 @@ pub fn context_with(
     variables: Option<&RawDocument>,
     allow_disk_use: Option<bool>,
 ) -> Result<Arc<Context>> {
-    let mut context = Context::new(bson::DateTime::now(), rand::random());
+    let interruption = call.client.interruption.share(Interruption::default());
+    interruption.set(&call.operation.check());
+    let effort = Arc::clone(call.effort());
+    let mut context = Context::of_request(bson::DateTime::now(), rand::random(), interruption, effort);
     let parameters = &call.server.parameters;
     let bytes = |parameter: &AtomicI64| usize::try_from(parameter.load(Relaxed)).unwrap_or(usize::MAX);
     context.memory_bytes_max = bytes(&parameters.sort_memory_bytes_max);
@@ -52,8 +55,6 @@ pub fn context_with(
         context.spill = Some(Arc::clone(&call.server.spill_space));
     }
     context.spill_totals = Arc::clone(&call.server.spill_totals);
-    context.effort = Arc::clone(call.effort.get_or_init(|| Arc::clone(&context.effort)));
-    context.interruption.set(&call.operation.check());
     for element in variables.into_iter().flat_map(RawDocument::iter) {
         let (name, value) = element?;
         check_variable_name(name.as_str())?;

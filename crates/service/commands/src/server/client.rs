@@ -4,11 +4,14 @@
 //! What it deliberately does not do: read or write the socket.
 
 use super::client_tasks::Place;
+use super::kept::Kept;
 use super::operations::{Operations, Slot, SlotGuard};
 use crate::priority::{ClaimedClass, KnownRules, Pass};
 use arc_swap::ArcSwapOption;
+use baton_query::Effort;
+use baton_storage::Author;
 use baton_storage::tasks::TaskGuard;
-use baton_types::{Class, Error, ErrorCode, MemoryAccount, Result};
+use baton_types::{Class, Error, ErrorCode, Interruption, MemoryAccount, Result};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -57,6 +60,12 @@ pub struct Client {
     places: Mutex<Vec<Place>>,
     /// What it announced that it is.
     task: Mutex<Option<TaskGuard>>,
+    /// On whose behalf its request writes.
+    pub(crate) author: Kept<Author>,
+    /// What its request has taken.
+    pub(crate) effort: Kept<Effort>,
+    /// Whom its request asks whether to go on.
+    pub(crate) interruption: Kept<Interruption>,
 }
 
 #[derive(Default)]
@@ -233,6 +242,9 @@ impl Clients {
             until_sent: Mutex::default(),
             places: Mutex::default(),
             task: Mutex::default(),
+            author: Kept::default(),
+            effort: Kept::default(),
+            interruption: Kept::default(),
             connection,
         });
         self.clients.lock().insert(client.connection.id, client.clone());

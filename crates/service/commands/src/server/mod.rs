@@ -10,6 +10,7 @@ pub mod counters;
 pub mod cursors;
 pub mod defaults;
 pub mod failpoints;
+mod kept;
 pub mod operations;
 pub mod parameters;
 pub mod parsed;

@@ -13,7 +13,7 @@ use baton_admission::Source;
 use baton_machine::{Bearer, Loan};
 use baton_request::SessionId;
 use baton_storage::tasks::Progress;
-use baton_types::{Class, Error, ErrorCode, Interruption, Result};
+use baton_types::{Check, Class, Error, ErrorCode, Interruption, Result};
 use bson::{RawDocument, RawDocumentBuf};
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -103,7 +103,9 @@ pub struct Slot {
     /// 0 while idle.
     id: AtomicU32,
     /// The code to interrupt with; 0 for none.
-    interrupt: AtomicI32,
+    interrupt: Arc<AtomicI32>,
+    /// Whether to go on, for operations without a deadline.
+    check: Check,
     running: Mutex<Running>,
     /// How many operations of low class run, in all slots.
     low: Arc<AtomicUsize>,
@@ -130,7 +132,9 @@ impl Slot {
             thread: None,
             loan: None,
         };
-        Self { description, id: AtomicU32::new(0), interrupt: AtomicI32::new(0), running: Mutex::new(running), low }
+        let interrupt = Arc::new(AtomicI32::new(0));
+        let check = check(&interrupt, None);
+        Self { description, id: AtomicU32::new(0), interrupt, check, running: Mutex::new(running), low }
     }
 
     /// What runs here now.
@@ -284,14 +288,16 @@ impl Operation {
     /// Whether to go on: `MaxTimeMSExpired` (50) after the deadline, or the code it was killed with. Cheap enough to ask
     /// for every few documents.
     pub fn check_interrupt(&self) -> Result<()> {
-        may_go_on(&self.slot, self.deadline)
+        may_go_on(&self.slot.interrupt, self.deadline)
     }
 
     /// [`Self::check_interrupt`] for those who outlive this borrow. Once the operation is over it tells about whatever runs
     /// in its slot.
-    pub fn check(&self) -> Arc<dyn Fn() -> Result<()> + Send + Sync> {
-        let (slot, deadline) = (Arc::clone(&self.slot), self.deadline);
-        Arc::new(move || may_go_on(&slot, deadline))
+    pub fn check(&self) -> Check {
+        match self.deadline {
+            None => Arc::clone(&self.slot.check),
+            deadline => check(&self.slot.interrupt, deadline),
+        }
     }
 
     /// [`Self::check`], asked once in so many steps.
@@ -371,8 +377,14 @@ impl Drop for Operation {
     }
 }
 
-fn may_go_on(slot: &Slot, deadline: Option<Instant>) -> Result<()> {
-    let code = slot.interrupt.load(Ordering::Relaxed);
+/// [`may_go_on`], for those who outlive the operation.
+fn check(interrupt: &Arc<AtomicI32>, deadline: Option<Instant>) -> Check {
+    let interrupt = Arc::clone(interrupt);
+    Arc::new(move || may_go_on(&interrupt, deadline))
+}
+
+fn may_go_on(interrupt: &AtomicI32, deadline: Option<Instant>) -> Result<()> {
+    let code = interrupt.load(Ordering::Relaxed);
     if code != 0 {
         return Err(interruption(ErrorCode(code)));
     }
@@ -562,6 +574,23 @@ mod tests {
         let second = operations.begin(guard.slot(), &begin(None));
         assert!(!operations.kill(id));
         second.check_interrupt().unwrap();
+    }
+
+    #[test]
+    fn who_outlives_an_operation_is_told_of_its_deadline_and_of_what_runs_in_its_slot() {
+        let operations = Arc::new(Operations::default());
+        let guard = operations.register("conn1");
+        let first = operations.begin(guard.slot(), &begin(None));
+        let limited = operations.begin(guard.slot(), &begin(Some(Duration::ZERO)));
+        let (check, of_limited) = (first.check(), limited.check());
+        check().unwrap();
+        assert_eq!(of_limited().unwrap_err().code, ErrorCode::MaxTimeMSExpired);
+        drop((first, limited));
+        let next = operations.begin(guard.slot(), &begin(None));
+        check().unwrap();
+        assert!(operations.kill(next.id));
+        assert_eq!(check().unwrap_err().code, ErrorCode::Interrupted);
+        assert_eq!(of_limited().unwrap_err().code, ErrorCode::Interrupted);
     }
 
     #[test]
