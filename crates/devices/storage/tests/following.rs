@@ -3,8 +3,8 @@
 mod common;
 
 use baton_storage::{
-    CarriedOut, Collection, Durability, EntryChange, Fact, Inserted, RetryImage, Statement, Storage, Transaction,
-    WriteGate, Writer, optime_of, record_key,
+    Bounds, CarriedOut, Collection, Durability, EntryChange, Fact, Inserted, Order, RetryImage, Statement, Storage,
+    Transaction, WriteGate, Writer, optime_of, record_key,
 };
 use baton_types::{ErrorCode, Namespace, OpTime, Result, Timestamp};
 use bson::{Binary, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -174,6 +174,43 @@ fn what_a_primary_logged_makes_the_same_documents_indexes_counts_sessions_and_lo
     assert_eq!(theirs.statement(0), ours.statement(0));
     assert_eq!(theirs.statement(1), ours.statement(1), "the image of what was deleted");
     assert!(ours.statement(1).is_some() && ours.statement(2).is_none());
+}
+
+/// Sixty-four clients count in one document: what they log comes in one batch, and goes to the log in one.
+#[test]
+fn changes_of_one_document_are_applied_together_and_each_can_be_read_as_of_its_time() {
+    let folders = [tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder")];
+    let primary = open(folders[0].path());
+    let c = create(&primary, "c", [1; 16], &rawdoc! {}).expect("created");
+    index(&primary, "c", &rawdoc! { "v": 2, "key": { "u": 1 }, "name": "u_1", "unique": true }).expect("built");
+    insert(&primary, &c, &rawdoc! { "_id": 1, "u": 0 }).expect("inserted");
+    let follower = open_to_follow(folders[1].path());
+    let known = log(&primary);
+    follow(&follower, &known);
+    let mut states = Vec::new();
+    for n in 1..=60 {
+        match n % 20 {
+            0 => change(&primary, &c, 1, None, |_| None).expect("deleted"),
+            1 if n > 1 => insert(&primary, &c, &rawdoc! { "_id": 1, "u": n }).expect("inserted again"),
+            _ => change(&primary, &c, 1, None, |_| Some(rawdoc! { "_id": 1, "u": n })).expect("changed"),
+        };
+        insert(&primary, &c, &rawdoc! { "_id": n + 1, "u": -n }).expect("inserted");
+        states.push((primary.oplog().last_entry().timestamp, documents(&primary, "c")));
+    }
+    let before = follower.queue().metrics.batches.load(Ordering::Relaxed);
+    follow(&follower, &log(&primary)[known.len()..]);
+    assert_eq!(follower.queue().metrics.batches.load(Ordering::Relaxed) - before, 1, "together");
+    assert_same(&primary, &follower);
+    let there = follower.collection(&name("c")).expect("there");
+    for (at, state) in states {
+        let view = follower.view_at(Some(at)).expect("readable");
+        let mut cursor = view.documents(&there, &Bounds::default(), Order::Forward);
+        let mut read = Vec::new();
+        while let Some((_, document)) = cursor.next_document().expect("readable") {
+            read.push(document.to_owned());
+        }
+        assert_eq!(read, state, "as of {at:?}");
+    }
 }
 
 #[test]

@@ -209,6 +209,11 @@ impl LockTable {
         is_mine
     }
 
+    /// Whether the set has the lock already, be it for another key that shares it.
+    pub fn is_held(&self, set: &LockSet, space: u32, key: &[u8]) -> bool {
+        set.holds(self.hash(space, key))
+    }
+
     /// As [`LockTable::try_lock`], but fails on a key the set itself holds: its change is not readable yet.
     #[must_use]
     pub fn try_lock_new(self: &Arc<Self>, set: &mut LockSet, space: u32, key: &[u8]) -> bool {

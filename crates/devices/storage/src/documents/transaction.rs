@@ -187,6 +187,15 @@ impl Transaction {
         Some((&self.arena[key.clone()], document.clone().map(|range| &self.arena[range])))
     }
 
+    /// What it makes of the document with this key, last: its new version, or nothing any more. `None` if it does not change that.
+    pub(crate) fn version_of(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        let is_it = |record: &&Record| record.family == family::DOCUMENTS && self.arena[record.first.clone()] == *key;
+        self.records.iter().rev().find(is_it).map(|record| match record.kind {
+            Kind::Put => Some(&self.arena[record.second.clone()]),
+            Kind::Delete => None,
+        })
+    }
+
     pub(crate) fn put(&mut self, family: &'static str, key: &[u8], value: &[u8]) {
         self.record(Kind::Put, family, key, value);
     }

@@ -6,10 +6,11 @@
 //! entry it came from ([`crate::following::apply`]), and of a unique key it asks nothing: who logged the entry did.
 
 use crate::catalog::{Collection, CollectionKind, ID_INDEX};
-use crate::documents::format::{RecordKey, family, record_key};
+use crate::documents::format::{RecordKey, document_key, family, record_key};
 use crate::documents::index::entry_key;
 use crate::documents::transaction::Transaction;
-use crate::documents::view::{newest, stored_document};
+use crate::documents::version::Version;
+use crate::documents::view::{Stored, newest, stored_document};
 use crate::documents::write::{Inserted, id_of};
 use crate::log::oplog::RetryImage;
 use crate::machine::read_failure;
@@ -72,14 +73,7 @@ impl Storage {
             let EntryChange::Put(document) = change else { return Ok(CarriedOut::Absent) };
             return self.append_capped(transaction, collection, id, document, image);
         };
-        if transaction.is_empty() && transaction.locks.is_empty() {
-            if !self.lock_document(transaction, collection, &record) {
-                return Ok(CarriedOut::CommitFirst);
-            }
-        } else if !self.locks.try_lock_new(&mut transaction.locks, collection.id, &record) {
-            return Ok(CarriedOut::CommitFirst);
-        }
-        let found = self.get_locked(collection, &record)?;
+        let Some(found) = self.found(transaction, collection, &record)? else { return Ok(CarriedOut::CommitFirst) };
         let before = found.as_deref().map(stored_document).transpose()?;
         let (before, after) = match (before, change) {
             (Some(before), EntryChange::Put(document)) => {
@@ -114,6 +108,31 @@ impl Storage {
             Some(RetryImage::Before) => before.map(RawDocument::to_owned),
             Some(RetryImage::After) => after,
         }))
+    }
+
+    /// Locks a document and reads it as the transaction leaves it; `None` if the transaction must be committed first.
+    fn found(
+        &self,
+        transaction: &mut Transaction,
+        collection: &Collection,
+        record: &[u8],
+    ) -> Result<Option<Option<Stored<'_>>>> {
+        let is_locked = if transaction.is_empty() && transaction.locks.is_empty() {
+            self.lock_document(transaction, collection, record)
+        } else if !self.locks.is_held(&transaction.locks, collection.id, record) {
+            self.locks.try_lock(&mut transaction.locks, collection.id, record)
+        } else if !transaction.is_replicated {
+            // Of its own changes what makes a key unique is not readable yet.
+            false
+        } else {
+            let key = document_key(collection.id, record);
+            if let Some(document) = transaction.version_of(&key) {
+                let version = |document| Version::new(self.record_cache.hash(&key), &key, document);
+                return Ok(Some(document.map(|document| Stored::Shared(version(document)))));
+            }
+            true
+        };
+        if is_locked { self.get_locked(collection, record).map(Some) } else { Ok(None) }
     }
 
     fn append_capped(
