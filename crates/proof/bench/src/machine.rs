@@ -17,6 +17,7 @@ pub struct Moment {
     stolen: f64,
     total: f64,
     ours: f64,
+    switches: f64,
 }
 
 /// How the CPUs were spent between two moments; shares of all CPUs together.
@@ -28,6 +29,8 @@ pub struct Use {
     pub stolen: f64,
     /// Used by processes that are not the benchmark's.
     pub others: f64,
+    /// Switches of context, of all processors; a number, not a share.
+    pub switches: f64,
 }
 
 impl Moment {
@@ -54,6 +57,7 @@ impl Moment {
             stolen: stolen / second,
             total: (user + nice + system + idle + iowait + irq + softirq + stolen) / second,
             ours: 0.0,
+            switches: stat.lines().find_map(|line| line.strip_prefix("ctxt "))?.trim().parse().ok()?,
         })
     }
 
@@ -65,6 +69,7 @@ impl Moment {
             idle: ((self.idle - before.idle) / total).min(1.0),
             stolen: (self.stolen - before.stolen) / total,
             others: (others / total).max(0.0),
+            switches: self.switches - before.switches,
         }
     }
 }
@@ -72,7 +77,7 @@ impl Moment {
 impl Use {
     /// For programs.
     pub fn json(&self) -> Value {
-        json!({ "idle": self.idle, "stolen": self.stolen, "others": self.others })
+        json!({ "idle": self.idle, "stolen": self.stolen, "others": self.others, "switches": self.switches })
     }
 }
 
@@ -155,12 +160,13 @@ mod tests {
 
     #[test]
     fn others_are_what_is_left_of_the_work_after_ours() {
-        let before = Moment::parse("cpu  100 0 100 800 0 0 0 0 0 0\n").expect("parses");
-        let mut after = Moment::parse("cpu  200 50 150 850 0 0 0 50 0 0\n").expect("parses");
+        let before = Moment::parse("cpu  100 0 100 800 0 0 0 0 0 0\nctxt 1000\n").expect("parses");
+        let mut after = Moment::parse("cpu  200 50 150 850 0 0 0 50 0 0\nctxt 1700\n").expect("parses");
         after.ours = 1.0;
         let used = after.since(&before);
         assert!((used.idle - 50.0 / 300.0).abs() < 1e-9);
         assert!((used.stolen - 50.0 / 300.0).abs() < 1e-9);
+        assert_eq!(used.switches, 700.0);
         assert!((used.others - (200.0 - ticks_per_second()).max(0.0) / 300.0).abs() < 1e-9);
     }
 

@@ -99,9 +99,14 @@ impl Process {
         self.child.id()
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// Its address as a connection string.
     pub fn uri(&self) -> String {
-        format!("mongodb://127.0.0.1:{}", self.port)
+        format!("mongodb://{}", self.address())
     }
 
     fn signal(&self, signal: i32) {

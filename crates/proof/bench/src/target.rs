@@ -34,11 +34,11 @@ impl Target {
 
 /// A line a target.
 pub fn text(targets: &[Target]) -> String {
-    let mut text = format!("{:52} {:36} {:>10} {:>10}\n", "must reach", "where", "is", "must be");
+    let mut text = format!("{:52} {:66} {:>10} {:>10}\n", "must reach", "where", "is", "must be");
     for target in targets {
         let sign = if target.at_least { ">=" } else { "<=" };
         text += &format!(
-            "{:52} {:36} {:>10.2} {:>10}  {}\n",
+            "{:52} {:66} {:>10.2} {:>10}  {}\n",
             target.demand,
             target.place,
             target.figure,

@@ -7,6 +7,7 @@
 //!
 //! What it deliberately does not do: decide whether the machine was quiet. It says how quiet it was, cell by cell.
 
+mod groups;
 mod peers;
 mod targets;
 
@@ -23,6 +24,7 @@ use crate::member::PlaceArgs;
 use crate::runner::{self, Outcome, Plan};
 use crate::workload::Workload;
 use crate::{Failure, emit, target};
+use groups::{Counts, Groups};
 use peers::{Bench, Peer};
 
 /// Baton beside its peers.
@@ -44,7 +46,7 @@ pub struct OneArgs {
     #[arg(long, default_value_t = 100_000)]
     pub durable_records: u64,
     /// Numbers of connections for updates that are synced
-    #[arg(long, value_delimiter = ',', default_value = "1,64")]
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64")]
     pub durable_clients: Vec<usize>,
     /// Seconds of every measurement
     #[arg(long, default_value_t = 10.0)]
@@ -124,12 +126,21 @@ pub struct Cell {
     pub outcome: Outcome,
     /// CPU time of the server for each operation, in microseconds; `None` where the store lives in this process.
     pub server_cpu_us: Option<f64>,
+    /// How writes came together, in a member of Baton.
+    pub groups: Option<Groups>,
     /// The machine just before, with the servers at rest.
     pub before: Use,
     /// The machine meanwhile.
     pub during: Use,
     /// The load average of the minute before.
     pub load_average: f64,
+}
+
+impl Cell {
+    /// Switches of context of the whole machine for each operation; as the server's CPU, of the warm-up, too.
+    pub fn switches(&self) -> f64 {
+        self.during.switches / self.outcome.operations_with_warmup.max(1) as f64
+    }
 }
 
 /// All cells: of each place and peer (in the order of measuring), one for every round.
@@ -238,6 +249,8 @@ fn measure(peer: &Peer, place: Place, round: usize, bench: &Bench, args: &OneArg
     let begun = Moment::now(&pids)?;
     let server_cpu = |pid: u32| machine::cpu_secs(pid).unwrap_or(0.0);
     let server_before = peer.pid.map(server_cpu);
+    let groups = || peer.queue.as_deref().map(Counts::of).transpose();
+    let groups_before = groups()?;
     let plan = Plan {
         workload: place.workload,
         clients: place.clients,
@@ -258,6 +271,7 @@ fn measure(peer: &Peer, place: Place, round: usize, bench: &Bench, args: &OneArg
     let server_cpu_us = peer.pid.zip(server_before).map(|(pid, before)| (server_cpu(pid) - before) * 1e6 / operations);
     let cell = Cell {
         server_cpu_us,
+        groups: groups()?.zip(groups_before).map(|(now, before)| now.since(&before)),
         before: begun.since(&at_rest),
         during: Moment::now(&pids)?.since(&begun),
         load_average,
@@ -299,11 +313,12 @@ fn text(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells) -> 
         sizes.read_request, sizes.read_reply, sizes.update_request, sizes.update_reply
     );
     text += "Latencies in microseconds; CPU in microseconds for an operation, of the client and of the server.\n";
+    text += "switch: switches of context of the machine for an operation; batch, sync: transactions in one of the member's.\n";
     text +=
         "others: CPU used by other processes meanwhile; idle: of the half second before; load: average of a minute.\n";
     for (place, peers) in cells {
         text += &format!(
-            "\n{:40} {:>9} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>7} {:>6} {:>6} {:>5}\n",
+            "\n{:40} {:>9} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6} {:>5}\n",
             place.text(),
             "ops/s",
             "p50",
@@ -312,6 +327,9 @@ fn text(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells) -> 
             "max",
             "client",
             "server",
+            "switch",
+            "batch",
+            "sync",
             "others",
             "stolen",
             "idle",
@@ -324,15 +342,19 @@ fn text(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells) -> 
                 continue;
             }
             let us = |q: f64| cell.outcome.latencies.quantile_us(q).unwrap_or(f64::NAN);
+            let figure = |of: Option<f64>| of.filter(|of| of.is_finite()).map_or("-".into(), |of| format!("{of:.1}"));
             text += &format!(
-                "  {name:38} {:>9.0} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>7.1} {:>7} {:>6.1}% {:>5.1}% {:>5.0}% {:>5.1}\n",
+                "  {name:38} {:>9.0} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>7.1} {:>7} {:>6.2} {:>6} {:>6} {:>6.1}% {:>5.1}% {:>5.0}% {:>5.1}\n",
                 cell.outcome.throughput(),
                 us(0.5),
                 us(0.95),
                 us(0.99),
                 cell.outcome.latencies.max_us(),
                 cell.outcome.client_cpu_us,
-                cell.server_cpu_us.map_or("-".into(), |us| format!("{us:.1}")),
+                figure(cell.server_cpu_us),
+                cell.switches(),
+                figure(cell.groups.map(|groups| groups.batch)),
+                figure(cell.groups.map(|groups| groups.sync)),
                 cell.during.others * 100.0,
                 cell.during.stolen * 100.0,
                 cell.before.idle * 100.0,
@@ -363,7 +385,8 @@ fn report(args: &OneArgs, bench: &Bench, loads: &[Option<f64>], cells: &Cells, r
                     "operationsPerSecond": cell.outcome.throughput(),
                     "p50Us": us(0.5), "p95Us": us(0.95), "p99Us": us(0.99), "p999Us": us(0.999),
                     "maxUs": cell.outcome.latencies.max_us(),
-                    "serverCpuUs": cell.server_cpu_us,
+                    "serverCpuUs": cell.server_cpu_us, "switches": cell.switches(),
+                    "transactions": cell.groups.map(Groups::json),
                     "loadAverage": cell.load_average, "before": cell.before.json(), "during": cell.during.json(),
                     "run": cell.outcome.json(),
                 }));

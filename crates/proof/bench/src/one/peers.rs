@@ -52,6 +52,8 @@ pub struct Peer {
     pub reads: bool,
     /// Its server's process, if it has one.
     pub pid: Option<u32>,
+    /// Where the member listens whose commit queue takes its writes, if it is one.
+    pub queue: Option<String>,
     section: Section,
 }
 
@@ -151,7 +153,14 @@ impl Bench {
         pid: Option<u32>,
     ) {
         let what = what.to_owned();
-        self.peers.push(Peer { name, what, factory, records, loads: true, reads: true, pid, section });
+        self.peers.push(Peer { name, what, factory, records, loads: true, reads: true, pid, queue: None, section });
+    }
+
+    /// The last peer's writes go through the commit queue of the member there.
+    fn queues_at(&mut self, address: &str) {
+        if let Some(peer) = self.peers.last_mut() {
+            peer.queue = Some(address.to_owned());
+        }
     }
 
     /// The last peer has no table.
@@ -165,6 +174,7 @@ impl Bench {
     fn start_baton(&mut self, args: &OneArgs, dir: &Path) -> Result<(), Failure> {
         let member = MemberSpec::new(&args.place, dir, args.cache_gb)?.start()?;
         let (uri, pid) = (member.uri(), Some(member.pid()));
+        let address = member.address();
         self.processes.push(member);
         let table = Arc::new(Records::loaded(args.records));
         let factory = ThinFactory::new(&uri, WriteConcern::W1, Layout::Fields)?;
@@ -176,15 +186,18 @@ impl Bench {
         factory.clear()?;
         let what = "a replica set of one member; writes w:1, acknowledged when applied";
         self.add(Section::Ycsb, BATON, what, Box::new(factory), table.clone(), pid);
+        self.queues_at(&address);
         let factory = ThinFactory::new(&uri, WriteConcern::Journaled, Layout::Fields)?;
         let what = "the same member and table; writes acknowledged when synced";
         self.add(Section::Ycsb, BATON_SYNCED, what, Box::new(factory), table, pid);
+        self.queues_at(&address);
         self.unloaded();
         if args.with("durable") {
             let factory = ThinFactory::new(&uri, WriteConcern::Journaled, Layout::Whole)?;
             let what = "the same member: $set of one field of 1 KB, the document's only one beside _id, j:true";
             let table = Arc::new(Records::loaded(args.durable_records));
             self.add(Section::Durable, BATON_DURABLE, what, Box::new(factory), table, pid);
+            self.queues_at(&address);
         }
         Ok(())
     }
