@@ -1,12 +1,13 @@
 //! The receive buffer: grows with the bytes that come, not with the length that a header claims.
 //!
-//! Invariants: `start <= end <= bytes.len()`; the buffer is at most twice what was received, or its starting size.
+//! Invariants: `start <= end <= bytes.len()`; the buffer is at most twice what was received, or its starting size. While the
+//! connection rests there is none.
 //! What it does not do: read; the connection does, into [`ReceiveBuffer::room`].
 
 /// What an active connection has at least: several requests of an ordinary size.
 const STARTING_SIZE_BYTES: usize = 4 * 1024;
-/// What a connection starts with, and keeps while its client is silent.
-const IDLE_SIZE_BYTES: usize = 512;
+/// What a connection starts with.
+const FIRST_SIZE_BYTES: usize = 512;
 /// What a connection may keep from one message to the next.
 pub(crate) const RETAINED_SIZE_BYTES: usize = 64 * 1024;
 
@@ -19,7 +20,7 @@ pub(crate) struct ReceiveBuffer {
 
 impl ReceiveBuffer {
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; IDLE_SIZE_BYTES], start: 0, end: 0 }
+        Self { bytes: vec![0; FIRST_SIZE_BYTES], start: 0, end: 0 }
     }
 
     /// What was received and not yet consumed.
@@ -70,9 +71,9 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Keeps the least, for a client that is silent.
+    /// Keeps what was received and no more, for a client that is silent.
     pub(crate) fn rest(&mut self) {
-        self.resize_keeping_content(IDLE_SIZE_BYTES);
+        self.resize_keeping_content(0);
     }
 
     /// How large it is.
@@ -107,7 +108,7 @@ mod tests {
     fn it_grows_with_the_bytes_received_and_not_with_the_length_claimed() {
         let mut buffer = ReceiveBuffer::new();
         feed(&mut buffer, &[1; 100], 48_000_000);
-        assert_eq!(buffer.size_bytes(), IDLE_SIZE_BYTES);
+        assert_eq!(buffer.size_bytes(), FIRST_SIZE_BYTES);
         feed(&mut buffer, &[2; 10_000], 48_000_000);
         assert!(buffer.size_bytes() <= 2 * 10_100);
         assert_eq!(buffer.received().len(), 10_100);
@@ -122,7 +123,10 @@ mod tests {
         buffer.consume(large.len());
         assert_eq!(buffer.size_bytes(), STARTING_SIZE_BYTES);
         buffer.rest();
-        assert_eq!(buffer.size_bytes(), IDLE_SIZE_BYTES);
+        assert_eq!(buffer.size_bytes(), 0);
+        feed(&mut buffer, &[4; 100], 100);
+        assert_eq!(buffer.received(), &[4; 100]);
+        assert_eq!(buffer.size_bytes(), STARTING_SIZE_BYTES);
     }
 
     #[test]

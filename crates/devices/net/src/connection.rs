@@ -1,11 +1,15 @@
-//! One connection: its thread's loop from the first byte to the last.
+//! One connection: the loop that a thread runs for it, until the client is silent or the connection ends.
 //!
 //! Invariants: one `recv` for a small request and one `send` for its reply; a message that is begun is finished in time;
-//! a request that wants no reply gets none; replies leave in the order of their requests, whoever sends them. While a client is silent, its connection holds no large buffer and wakes up
-//! once, not periodically. What messages of all clients hold together, as they arrive and until they are dealt with, is
-//! bounded by the pool and one message more; who needs more than is left waits, and is not read from meanwhile. A client that
-//! holds memory for which others wait and sends next to nothing is given up. So nobody's messages keep out another's for long.
-//! What it does not do: accept, register or limit connections (see [`crate::server`]).
+//! a request that wants no reply gets none; replies leave in the order of their requests, whoever sends them. The loop says
+//! that the client is silent ([`End::Silent`]) between two messages only: no byte of the next one has been read, no reply is
+//! promised, and no buffer or memory is held. It can go on from there on another thread. A connection that keeps its thread
+//! all the same wakes up once, not periodically. What messages of all clients hold together, as they arrive and until they
+//! are dealt with, is bounded by the pool and one message more; who needs more than is left waits, and is not read from
+//! meanwhile. A client that holds memory for which others wait and sends next to nothing is given up. So nobody's messages
+//! keep out another's for long.
+//! What it does not do: accept, register or limit connections (see [`crate::server`]), or let them rest (see
+//! [`crate::served`]).
 
 use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
 use crate::counters::Counters;
@@ -15,7 +19,6 @@ use baton_machine::{lend_to_sharers, share};
 use baton_types::MemoryAccount;
 use baton_wire::frame::{HEADER_SIZE_BYTES, HTTP_NOTICE};
 use baton_wire::{Failure, Frame, Request, decode, frame};
-use socket2::Socket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -26,8 +29,8 @@ use std::time::{Duration, Instant};
 /// document, and without optimisation its frames take some ten kilobytes a level.
 pub const STACK_SIZE_BYTES: usize = if cfg!(debug_assertions) { 4 * 1024 * 1024 } else { 1024 * 1024 };
 
-/// How long a client must be silent before its buffers are given back.
-const REST_AFTER: Duration = Duration::from_secs(5);
+/// How long a client must be silent before its connection rests, if nothing else is asked for.
+pub(crate) const REST_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a reply may make no progress at all before the client is given up.
 pub(crate) const SEND_STALL_MAX: Duration = Duration::from_secs(300);
@@ -54,9 +57,11 @@ const PROGRESS_BYTES_MIN: usize = 16 * 1024;
 const FAREWELL_WAIT: Duration = Duration::from_millis(200);
 const FAREWELL_READ_COUNT_MAX: usize = 16;
 
-/// Why a connection ended.
+/// Why a connection's loop ended; but for the first of them, the connection ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
+    /// The client is silent between two messages. The loop may be run again.
+    Silent,
     /// The client hung up between messages, or the server is stopping.
     Clean,
     /// The handler asked for it.
@@ -77,44 +82,35 @@ impl From<io::Error> for End {
     }
 }
 
+/// What holds for all connections of a server.
+pub(crate) struct Terms {
+    pub counters: Arc<Counters>,
+    pub stopping: AtomicBool,
+    pub message_timeout: Duration,
+    pub rest_after: Duration,
+}
+
 /// The state of a connection's loop.
-pub(crate) struct Connection<'s> {
-    socket: &'s Socket,
-    counters: &'s Counters,
-    stopping: &'s AtomicBool,
-    message_timeout: Duration,
+pub(crate) struct Connection {
+    terms: Arc<Terms>,
     received: ReceiveBuffer,
     /// What the socket is set to; at first it waits for ever.
     timeout: Option<Duration>,
+    /// How long to wait for the next message before the client is called silent.
+    patience: Option<Duration>,
     last_reply_id: i32,
     /// What a large message holds of the memory for such.
     memory: MemoryAccount,
     outbox: Arc<Outbox>,
 }
 
-impl<'s> Connection<'s> {
-    pub(crate) fn new(
-        socket: &'s Socket,
-        counters: &'s Counters,
-        stopping: &'s AtomicBool,
-        message_timeout: Duration,
-        memory: MemoryAccount,
-        outbox: Arc<Outbox>,
-    ) -> Self {
-        Self {
-            socket,
-            counters,
-            stopping,
-            message_timeout,
-            received: ReceiveBuffer::new(),
-            timeout: None,
-            last_reply_id: 0,
-            memory,
-            outbox,
-        }
+impl Connection {
+    pub(crate) fn new(terms: Arc<Terms>, memory: MemoryAccount, outbox: Arc<Outbox>) -> Self {
+        let patience = Some(terms.rest_after);
+        Self { terms, received: ReceiveBuffer::new(), timeout: None, patience, last_reply_id: 0, memory, outbox }
     }
 
-    /// Serves the connection to its end.
+    /// Serves the connection until its client is silent, or to its end.
     pub(crate) fn run(&mut self, handler: &mut impl Handler) -> End {
         let end = self.serve_all(handler);
         // Whoever has promised a reply keeps that, while there is a socket.
@@ -122,11 +118,24 @@ impl<'s> Connection<'s> {
         end
     }
 
+    /// The next silence is not spoken of: whoever runs the loop waits, however long it lasts.
+    pub(crate) fn be_patient(&mut self) {
+        self.patience = None;
+    }
+
     fn serve_all(&mut self, handler: &mut impl Handler) -> End {
         let (mut out, mut scratch) = (Vec::new(), Vec::new());
         loop {
-            let length_bytes = match self.receive(&mut out, &mut scratch) {
+            let length_bytes = match self.receive() {
                 Ok(length_bytes) => length_bytes,
+                Err(End::Silent) => {
+                    self.received.rest();
+                    (out, scratch) = (Vec::new(), Vec::new());
+                    if self.outbox.rest() {
+                        return End::Silent;
+                    }
+                    continue;
+                }
                 Err(end) => return end,
             };
             self.outbox.settle(&mut out);
@@ -140,7 +149,7 @@ impl<'s> Connection<'s> {
             if let Err(end) = served {
                 return end;
             }
-            if self.stopping.load(Relaxed) {
+            if self.terms.stopping.load(Relaxed) {
                 return End::Clean;
             }
         }
@@ -154,7 +163,7 @@ impl<'s> Connection<'s> {
         }
         let begun = Instant::now();
         let waiting = self.memory.wait(bytes);
-        while !self.stopping.load(Relaxed) && !self.memory.set_waited_for(&waiting) {
+        while !self.terms.stopping.load(Relaxed) && !self.memory.set_waited_for(&waiting) {
             if bytes <= LARGE_BUFFER_BYTES && begun.elapsed() >= MEMORY_WAIT_MAX {
                 self.memory.set_up_to(bytes);
                 break;
@@ -168,7 +177,7 @@ impl<'s> Connection<'s> {
     }
 
     /// Waits until the buffer starts with a whole message; returns its length.
-    fn receive(&mut self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<usize, End> {
+    fn receive(&mut self) -> Result<usize, End> {
         let mut progress: Option<Progress> = None;
         loop {
             let received = self.received.received();
@@ -181,7 +190,7 @@ impl<'s> Connection<'s> {
                     return Err(End::Http);
                 }
                 Frame::Malformed { .. } => {
-                    self.counters.malformed.fetch_add(1, Relaxed);
+                    self.terms.counters.malformed.fetch_add(1, Relaxed);
                     return Err(End::Malformed("an impossible message length"));
                 }
             };
@@ -192,46 +201,40 @@ impl<'s> Connection<'s> {
                 progress.pause(self.hold(self.received.size_with_room(need)));
                 let is_in_the_way = self.memory.is_used() && self.memory.pool().is_waited_for();
                 let within = is_in_the_way.then(|| self.progress_interval());
-                if progress.is_too_slow(received_bytes, self.message_timeout, within) {
-                    self.counters.timed_out.fetch_add(1, Relaxed);
+                if progress.is_too_slow(received_bytes, self.terms.message_timeout, within) {
+                    self.terms.counters.timed_out.fetch_add(1, Relaxed);
                     return Err(End::TimedOut);
                 }
             }
-            self.read_some(need, received_bytes > 0, out, scratch)?;
+            self.read_some(need, received_bytes > 0)?;
         }
     }
 
     /// One `recv`. Within a message it waits for a part of the timeout, so that the caller can look at the clock.
-    fn read_some(
-        &mut self,
-        need: usize,
-        within_message: bool,
-        out: &mut Vec<u8>,
-        scratch: &mut Vec<u8>,
-    ) -> Result<(), End> {
-        if within_message {
+    fn read_some(&mut self, need: usize, within_message: bool) -> Result<(), End> {
+        let wait = match within_message {
+            false => self.patience,
             // Who holds memory is looked at more often.
-            let wait = if self.memory.is_used() { self.wait().min(self.progress_interval()) } else { self.wait() };
-            self.wait_at_most(Some(wait))?;
-        }
-        let mut socket = self.socket;
+            true if self.memory.is_used() => Some(self.wait().min(self.progress_interval())),
+            true => Some(self.wait()),
+        };
+        self.wait_at_most(wait)?;
+        let mut socket = &*self.outbox.socket;
         match socket.read(self.received.room(need)) {
             Ok(0) if within_message => Err(End::Broken(ErrorKind::UnexpectedEof)),
             Ok(0) => Err(End::Clean),
             Ok(count) => {
-                self.counters.traffic.mine().bytes_in.fetch_add(count as u64, Relaxed);
+                self.terms.counters.traffic.mine().bytes_in.fetch_add(count as u64, Relaxed);
                 self.received.filled(count);
                 Ok(())
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                if !within_message {
-                    self.received.rest();
-                    (*out, *scratch) = (Vec::new(), Vec::new());
-                    self.outbox.rest();
-                    self.wait_at_most(None)?;
+                if within_message {
+                    Ok(())
+                } else {
+                    Err(End::Silent)
                 }
-                Ok(())
             }
             Err(e) => Err(e.into()),
         }
@@ -240,7 +243,7 @@ impl<'s> Connection<'s> {
     /// Sets the socket's timeout, if it is another.
     fn wait_at_most(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         if self.timeout != timeout {
-            self.socket.set_read_timeout(timeout)?;
+            self.outbox.socket.set_read_timeout(timeout)?;
             self.timeout = timeout;
         }
         Ok(())
@@ -251,7 +254,7 @@ impl<'s> Connection<'s> {
     }
 
     fn wait(&self) -> Duration {
-        REST_AFTER.min(self.message_timeout / 2).max(Duration::from_millis(1))
+        self.terms.rest_after.min(self.terms.message_timeout / 2).max(Duration::from_millis(1))
     }
 
     /// Decodes the message at the start of the buffer and has it handled.
@@ -262,9 +265,9 @@ impl<'s> Connection<'s> {
         out: &mut Vec<u8>,
         scratch: &mut Vec<u8>,
     ) -> Result<(), End> {
-        self.counters.traffic.mine().requests.fetch_add(1, Relaxed);
-        // After a rest the client is active again: rest again only after another silence.
-        self.wait_at_most(Some(self.wait()))?;
+        self.terms.counters.traffic.mine().requests.fetch_add(1, Relaxed);
+        // The client speaks: it is silent again only after another silence.
+        self.patience = Some(self.terms.rest_after);
         out.clear();
         self.last_reply_id = self.last_reply_id.wrapping_add(1);
         // What a compressed message becomes is held before it is inflated.
@@ -280,11 +283,11 @@ impl<'s> Connection<'s> {
                 served
             }
             Err(Failure::Close(reason)) => {
-                self.counters.malformed.fetch_add(1, Relaxed);
+                self.terms.counters.malformed.fetch_add(1, Relaxed);
                 Err(End::Malformed(reason))
             }
             Err(Failure::Reject(rejection)) => {
-                self.counters.malformed.fetch_add(1, Relaxed);
+                self.terms.counters.malformed.fetch_add(1, Relaxed);
                 rejection.write(self.last_reply_id, out);
                 if rejection.close {
                     self.send_farewell(out)?;
@@ -304,7 +307,7 @@ impl<'s> Connection<'s> {
         handler: &mut impl Handler,
         out: &mut Vec<u8>,
     ) -> Result<(), End> {
-        let active = Active::new(self.counters);
+        let active = Active::new(&self.terms.counters);
         let wants_reply = !request.flags.more_to_come();
         request.reply_id = *reply_id;
         let mut after = handler.handle(&request, out);
@@ -322,7 +325,7 @@ impl<'s> Connection<'s> {
             match after {
                 After::Reply | After::NoReply | After::Later => return Ok(()),
                 After::Close => return Err(End::Asked),
-                After::Exhaust if !wants_reply || self.stopping.load(Relaxed) => return Err(End::Asked),
+                After::Exhaust if !wants_reply || self.terms.stopping.load(Relaxed) => return Err(End::Asked),
                 After::Exhaust => {
                     request.request_id = *reply_id;
                     *reply_id = reply_id.wrapping_add(1);
@@ -338,9 +341,9 @@ impl<'s> Connection<'s> {
     /// resets it, and a reset can overtake the last word.
     fn send_farewell(&self, bytes: &[u8]) -> io::Result<()> {
         self.send(bytes)?;
-        self.socket.shutdown(Shutdown::Write)?;
-        self.socket.set_read_timeout(Some(FAREWELL_WAIT))?;
-        let (mut socket, mut sink) = (self.socket, [0; 4096]);
+        self.outbox.socket.shutdown(Shutdown::Write)?;
+        self.outbox.socket.set_read_timeout(Some(FAREWELL_WAIT))?;
+        let (mut socket, mut sink) = (&*self.outbox.socket, [0; 4096]);
         for _ in 0..FAREWELL_READ_COUNT_MAX {
             if !matches!(socket.read(&mut sink), Ok(1..)) {
                 break;
@@ -362,9 +365,9 @@ impl<'s> Connection<'s> {
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut socket = self.socket;
+        let mut socket = &*self.outbox.socket;
         socket.write_all(bytes)?;
-        self.counters.traffic.mine().bytes_out.fetch_add(bytes.len() as u64, Relaxed);
+        self.terms.counters.traffic.mine().bytes_out.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }
 }

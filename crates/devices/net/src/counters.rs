@@ -19,6 +19,7 @@ pub(crate) struct Traffic {
 pub struct Counters {
     pub(crate) traffic: Striped<Traffic>,
     pub(crate) current: AtomicUsize,
+    pub(crate) resting: AtomicUsize,
     pub(crate) connection_count_max: AtomicUsize,
     pub(crate) total_created: AtomicU64,
     pub(crate) rejected: AtomicU64,
@@ -31,6 +32,8 @@ pub struct Counters {
 pub struct CountersSnapshot {
     /// Connections open.
     pub current: usize,
+    /// Those of them that rest: their clients are silent, and no thread is theirs.
+    pub resting: usize,
     /// Connections that could still be opened.
     pub available: usize,
     /// Connections with a request being carried out.
@@ -56,6 +59,7 @@ impl Default for Counters {
         Self {
             traffic: Striped::new(Traffic::default),
             current: AtomicUsize::default(),
+            resting: AtomicUsize::default(),
             connection_count_max: AtomicUsize::default(),
             total_created: AtomicU64::default(),
             rejected: AtomicU64::default(),
@@ -73,6 +77,7 @@ impl Counters {
         let active: i64 = self.traffic.all().map(|t| t.active.load(Relaxed)).sum();
         CountersSnapshot {
             current,
+            resting: self.resting.load(Relaxed),
             available: self.connection_count_max.load(Relaxed).saturating_sub(current),
             active: usize::try_from(active).unwrap_or(0),
             total_created: self.total_created.load(Relaxed),

@@ -1,12 +1,15 @@
-//! The network: listeners, one thread per connection, and the loop that turns bytes into requests and back.
+//! The network: listeners, a thread for each connection whose client is not silent, and the loop that turns bytes into
+//! requests and back.
 //!
 //! A [`Service`] makes a [`Handler`] for each connection; the handler sees decoded [`baton_wire::Request`]s and writes
 //! replies into the send buffer. Everything is blocking: a request costs one `recv` and one `send`, and no hand-over
-//! between threads; a reply that somebody else can finish is promised ([`Outbox`]), and sent by whoever does. In the other direction, [`Outgoing`] is a connection by which a member asks another one.
+//! between threads; a reply that somebody else can finish is promised ([`Outbox`]), and sent by whoever does. A connection
+//! whose client has been silent for seconds gives its thread back and rests, and goes on on another when bytes come. In the
+//! other direction, [`Outgoing`] is a connection by which a member asks another one.
 //!
 //! Invariants:
-//! - a peer cannot make a connection hold more memory than the bytes it has really sent, nor an idle one more than a few
-//!   kilobytes; all of them together hold no more than the pool for messages and one message;
+//! - a peer cannot make a connection hold more memory than the bytes it has really sent, nor an idle one more than a
+//!   kilobyte or two, nor a thread; all of them together hold no more than the pool for messages and one message;
 //! - a message once begun is finished in time or the connection is closed; between messages a client may be silent for
 //!   ever;
 //! - a malformed message ends its own connection and nothing else.
@@ -15,12 +18,15 @@
 //! [`connection`].
 
 mod buffer;
+mod closing;
 mod connection;
 mod counters;
 mod listen;
 mod outbox;
 mod outgoing;
 mod probe;
+mod resting;
+mod served;
 mod server;
 mod service;
 mod stragglers;

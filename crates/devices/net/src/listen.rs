@@ -4,6 +4,7 @@
 //! crash is replaced, any other file in its place is not.
 //! What it does not do: accept.
 
+use crate::connection::REST_AFTER;
 use crate::service::Peer;
 use baton_types::MemoryPool;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -30,6 +31,8 @@ pub struct Options {
     pub connection_count_max: usize,
     /// How long a message may take from its first byte to its last, on a line that is not slow.
     pub message_timeout: Duration,
+    /// How long a client must be silent before its connection rests: gives back its thread and its buffers.
+    pub rest_after: Duration,
     /// What messages may hold together while they arrive and are carried out; one at a time may hold more. Where it is used up,
     /// the others are slowed down, not refused.
     pub message_memory: Arc<MemoryPool>,
@@ -43,6 +46,7 @@ impl Default for Options {
             unix_socket: None,
             connection_count_max: 65_536,
             message_timeout: Duration::from_secs(30),
+            rest_after: REST_AFTER,
             message_memory: MemoryPool::new(usize::MAX),
         }
     }

@@ -1,4 +1,4 @@
-//! Replies that are sent by whoever finishes them, while the connection's thread is back at its socket.
+//! Replies that are sent by whoever finishes them, while the thread that serves the connection is back at its socket.
 //!
 //! ```text
 //!   connection's thread ── promise ──▶ Promise ── keep, on any thread ──▶ socket
@@ -66,9 +66,11 @@ impl Outbox {
         }
     }
 
-    /// The client is silent: nothing is kept for it.
-    pub(crate) fn rest(&self) {
-        self.state.lock().spare = Vec::new();
+    /// The client is silent: nothing is kept for it. Tells whether nothing is promised to it either.
+    pub(crate) fn rest(&self) -> bool {
+        let mut state = self.state.lock();
+        state.spare = Vec::new();
+        !state.is_promised
     }
 
     /// The reply is on its way, or never will be. The connection counts as active until then.

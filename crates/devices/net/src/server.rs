@@ -1,20 +1,21 @@
 //! The server: accepting, the registry of connections, and stopping.
 //!
-//! Invariants: a connection is in the registry from before its thread starts until after its handler is dropped, also if
-//! the handler panics; the number of connections never exceeds the limit; after [`Server::stop`] returned true no thread
-//! of the server runs.
-//! What it does not do: read or write messages (see [`crate::connection`]).
+//! Invariants: a connection is in the registry from before its first thread starts until after its handler is dropped, also
+//! if the handler panics, and also while it rests and has no thread; the number of connections never exceeds the limit; after
+//! [`Server::stop`] returned true no thread of the server runs and no handler lives. Connections that rest are ended by it at
+//! once: nobody is carrying anything out for them.
+//! What it does not do: serve connections (see [`crate::served`]), or wait for those that rest (see [`crate::resting`]).
 
-use crate::connection::{Connection, End, SEND_STALL_MAX, STACK_SIZE_BYTES};
+use crate::closing::drop_all;
+use crate::connection::{SEND_STALL_MAX, Terms};
 use crate::counters::Counters;
 use crate::listen::{self, Listener, Options};
-use crate::outbox::Outbox;
-use crate::probe::ConnectionProbe;
-use crate::service::{ConnectionInfo, Peer, Service};
+use crate::resting::{Resting, Rests};
+use crate::served::{Registered, Served, peer_of, spawn};
+use crate::service::{Peer, Service};
 use crate::stragglers::Stragglers;
 use crate::waker::poll_until;
 use baton_types::{MemoryPool, must_not_unwind};
-use baton_wire::MESSAGE_SIZE_MAX_BYTES;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags};
 use socket2::{SockAddr, Socket};
@@ -24,25 +25,33 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 /// How long to leave off accepting when the process has no file descriptor or thread left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// How often the log says that connections cannot be accepted.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What the accept threads and the connections share.
-struct Shared {
-    counters: Arc<Counters>,
-    stopping: AtomicBool,
-    message_timeout: Duration,
-    message_memory: Arc<MemoryPool>,
-    stragglers: Arc<Stragglers>,
-    connections: Mutex<HashMap<u64, Arc<Socket>>>,
+/// What the server's threads and its connections share.
+pub(crate) struct Shared {
+    pub terms: Arc<Terms>,
+    pub message_memory: Arc<MemoryPool>,
+    pub stragglers: Arc<Stragglers>,
+    pub resting: Resting,
+    pub connections: Mutex<HashMap<u64, Arc<Socket>>>,
     /// Signalled when the last connection is gone.
-    drained: Condvar,
+    pub drained: Condvar,
+}
+
+/// The threads that serve no connection.
+#[derive(Default)]
+struct Threads {
+    acceptors: Vec<JoinHandle<()>>,
+    resting: Option<JoinHandle<()>>,
+    closing: Option<JoinHandle<()>>,
 }
 
 /// A server that listens and serves until it is stopped.
@@ -50,7 +59,7 @@ pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
     listeners: Vec<Arc<Listener>>,
-    acceptors: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
 }
 
 impl Server {
@@ -69,25 +78,40 @@ impl Server {
             .collect();
         let counters = Arc::new(Counters::default());
         counters.set_connection_count_max(options.connection_count_max);
-        let shared = Arc::new(Shared {
-            counters,
+        let terms = Terms {
+            counters: Arc::clone(&counters),
             stopping: AtomicBool::new(false),
             message_timeout: options.message_timeout,
+            // For the socket, no time at all is time without end.
+            rest_after: options.rest_after.max(Duration::from_millis(1)),
+        };
+        let shared = Arc::new(Shared {
+            terms: Arc::new(terms),
             message_memory: Arc::clone(&options.message_memory),
             stragglers: Arc::new(Stragglers::new()?),
+            resting: Resting::new(counters)?,
             connections: Mutex::new(HashMap::new()),
             drained: Condvar::new(),
         });
-        let server = Self { shared, addresses, listeners, acceptors: Mutex::new(Vec::new()) };
+        let server = Self { shared, addresses, listeners, threads: Mutex::default() };
+        server.start_rest()?;
         for listener in &server.listeners {
             info!(target: "NETWORK", id = 23015, address = %listener.name(), "Listening on");
             let (listener, shared, service) = (listener.clone(), server.shared.clone(), service.clone());
-            let thread = std::thread::Builder::new()
-                .name("listener".into())
-                .spawn(move || accept_all(&listener, &shared, &service))?;
-            server.acceptors.lock().push(thread);
+            let thread = start_thread("listener", move || accept_all(&listener, &shared, &service))?;
+            server.threads.lock().acceptors.push(thread);
         }
         Ok(server)
+    }
+
+    /// Starts the threads that wait for connections that rest and that end them.
+    fn start_rest(&self) -> io::Result<()> {
+        let mut threads = self.threads.lock();
+        let (closing, ended) = channel::<Box<dyn Rests>>();
+        threads.closing = Some(start_thread("closing", move || drop_all(&ended))?);
+        let shared = Arc::clone(&self.shared);
+        threads.resting = Some(start_thread("resting", move || shared.resting.wait_for_all(&closing))?);
+        Ok(())
     }
 
     /// The TCP addresses it listens on, with the ports the system chose.
@@ -97,26 +121,31 @@ impl Server {
 
     /// What it counts.
     pub fn counters(&self) -> Arc<Counters> {
-        self.shared.counters.clone()
+        self.shared.terms.counters.clone()
     }
 
-    /// Stops accepting, lets requests that run finish for half of `patience`, then cuts every connection and waits for
-    /// the threads for the other half. Returns whether all of them ended.
+    /// Stops accepting, ends connections that rest, lets requests that run finish for half of `patience`, then cuts every
+    /// connection and waits for the threads for the other half. Returns whether all of them ended.
     pub fn stop(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
-        self.shared.stopping.store(true, Relaxed);
+        self.shared.terms.stopping.store(true, Relaxed);
         for listener in &self.listeners {
             // Wakes the thread that waits in accept.
             let _ = listener.socket.shutdown(Shutdown::Both);
         }
-        for acceptor in self.acceptors.lock().drain(..) {
-            let _ = acceptor.join();
+        self.shared.resting.stop();
+        let mut threads = self.threads.lock();
+        let (acceptors, resting) = (std::mem::take(&mut threads.acceptors), threads.resting.take());
+        // None of them waits for anybody, so neither does this.
+        for thread in acceptors.into_iter().chain(resting) {
+            let _ = thread.join();
         }
         // Those that wait for a request end now; those that carry one out can still answer it.
-        if self.shut_all(Shutdown::Read, deadline - patience / 2) {
-            return true;
+        if !self.shut_all(Shutdown::Read, deadline - patience / 2) && !self.shut_all(Shutdown::Both, deadline) {
+            return false;
         }
-        self.shut_all(Shutdown::Both, deadline)
+        // It has nothing to do any more.
+        threads.closing.take().is_none_or(|thread| thread.join().is_ok())
     }
 
     fn shut_all(&self, how: Shutdown, until: Instant) -> bool {
@@ -137,6 +166,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop(Duration::from_millis(100));
     }
+}
+
+fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
 }
 
 /// A descriptor kept back, so that whoever comes when there are no others can be accepted and closed. Otherwise they would
@@ -174,10 +207,10 @@ fn accept_all<S: Service>(listener: &Listener, shared: &Arc<Shared>, service: &A
     let _guard = must_not_unwind("accepting connections");
     let mut spare = Spare::new();
     let mut warned: Option<Instant> = None;
-    while !shared.stopping.load(Relaxed) {
+    while !shared.terms.stopping.load(Relaxed) {
         match listener.socket.accept() {
             Ok((socket, address)) => admit(socket, &address, shared, service),
-            Err(_) if shared.stopping.load(Relaxed) => break,
+            Err(_) if shared.terms.stopping.load(Relaxed) => break,
             // The client gave up before it was accepted.
             Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
             Err(e) => {
@@ -188,16 +221,16 @@ fn accept_all<S: Service>(listener: &Listener, shared: &Arc<Shared>, service: &A
                 if !is_out_of_descriptors(&e) {
                     std::thread::sleep(EXHAUSTED_PAUSE);
                 } else if spare.turn_one_away(listener) {
-                    shared.counters.rejected.fetch_add(1, Relaxed);
+                    shared.terms.counters.rejected.fetch_add(1, Relaxed);
                 }
             }
         }
     }
 }
 
-/// Registers a connection and starts its thread, or turns it away.
+/// Registers a connection and starts its first thread, or turns it away.
 fn admit<S: Service>(socket: Socket, address: &SockAddr, shared: &Arc<Shared>, service: &Arc<S>) {
-    let counters = &shared.counters;
+    let counters = &shared.terms.counters;
     let peer = peer_of(Some(address));
     let current = counters.current.fetch_add(1, Relaxed) + 1;
     if current > counters.connection_count_max.load(Relaxed) {
@@ -215,91 +248,10 @@ fn admit<S: Service>(socket: Socket, address: &SockAddr, shared: &Arc<Shared>, s
         let _ = socket.set_keepalive(true);
     }
     let _ = socket.set_write_timeout(Some(SEND_STALL_MAX));
-    let socket = Arc::new(socket);
-    let registered = Registered { id, shared: shared.clone(), service: service.clone(), socket: socket.clone(), peer };
-    {
-        let mut connections = shared.connections.lock();
-        connections.insert(id, socket);
-    }
+    let registered = Registered::new(id, peer, shared, service, socket);
     // On failure the closure is dropped, and with it the registration.
-    let spawned = std::thread::Builder::new()
-        .name(format!("conn{id}"))
-        .stack_size(STACK_SIZE_BYTES)
-        .spawn(move || registered.serve(current));
-    if let Err(e) = spawned {
+    if let Err(e) = spawn(id, move || Served::open(registered, current).serve()) {
         warn!(target: "NETWORK", id = 22948, remote = %peer, error = %e, "Unable to start a thread for a connection");
         std::thread::sleep(EXHAUSTED_PAUSE);
-    }
-}
-
-fn peer_of(address: Option<&SockAddr>) -> Peer {
-    address.and_then(SockAddr::as_socket).map_or(Peer::Unix, Peer::Tcp)
-}
-
-/// A connection's place in the registry; leaves it when dropped.
-struct Registered<S: Service> {
-    id: u64,
-    shared: Arc<Shared>,
-    service: Arc<S>,
-    socket: Arc<Socket>,
-    peer: Peer,
-}
-
-impl<S: Service> Registered<S> {
-    fn serve(self, connection_count: usize) {
-        info!(
-            target: "NETWORK", id = 22943, remote = %self.peer, connectionId = self.id,
-            connectionCount = connection_count, "Connection accepted"
-        );
-        let stragglers = Arc::clone(&self.shared.stragglers);
-        let outbox = Arc::new(Outbox::new(self.socket.clone(), self.shared.counters.clone(), stragglers));
-        let mut handler = self.service.opened(ConnectionInfo {
-            id: self.id,
-            peer: self.peer,
-            local: peer_of(self.socket.local_addr().ok().as_ref()),
-            probe: ConnectionProbe::new(self.socket.clone()),
-            outbox: Arc::clone(&outbox),
-        });
-        let mut connection = Connection::new(
-            &self.socket,
-            &self.shared.counters,
-            &self.shared.stopping,
-            self.shared.message_timeout,
-            self.shared.message_memory.account(2 * MESSAGE_SIZE_MAX_BYTES),
-            outbox,
-        );
-        match connection.run(&mut handler) {
-            End::Clean | End::Asked => {}
-            End::Http => debug!(target: "NETWORK", id = 22989, remote = %self.peer, "HTTP on the driver port"),
-            End::TimedOut => warn!(
-                target: "NETWORK", id = 22987, remote = %self.peer,
-                "A message was begun and not finished in time. Ending connection from remote"
-            ),
-            End::Malformed(reason) => warn!(
-                target: "NETWORK", id = 22988, remote = %self.peer, error = reason,
-                "Error receiving request from client. Ending connection from remote"
-            ),
-            End::Broken(kind) => debug!(
-                target: "NETWORK", id = 22986, remote = %self.peer, error = %kind,
-                "The connection broke"
-            ),
-        }
-    }
-}
-
-impl<S: Service> Drop for Registered<S> {
-    fn drop(&mut self) {
-        let _ = self.socket.shutdown(Shutdown::Both);
-        self.service.closed(self.id);
-        let remaining = self.shared.counters.current.fetch_sub(1, Relaxed) - 1;
-        info!(
-            target: "NETWORK", id = 22944, remote = %self.peer, connectionId = self.id,
-            connectionCount = remaining, "Connection ended"
-        );
-        let mut connections = self.shared.connections.lock();
-        connections.remove(&self.id);
-        if connections.is_empty() {
-            self.shared.drained.notify_all();
-        }
     }
 }

@@ -24,9 +24,13 @@ pub enum After {
     Exhaust,
 }
 
-/// One connection's half of the service. Lives on the connection's own thread, from [`Service::opened`] until the
-/// connection ends, and is dropped there.
-pub trait Handler {
+/// One connection's half of the service, from [`Service::opened`] until the connection ends.
+///
+/// One thread at a time serves a connection, as long as its client is not silent for long; after such a silence it is another,
+/// which has done nothing yet. So a handler keeps nothing that is a thread's, unless it [keeps](Self::keeps_thread) that. It is
+/// dropped by the thread that serves the connection when that ends; if it rests then, by one that ends connections that rest, and
+/// leaves the processors to clients meanwhile. There a panic ends the process.
+pub trait Handler: Send + 'static {
     /// Carries out a request and appends the reply to `out`, which is empty.
     fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After;
 
@@ -42,6 +46,14 @@ pub trait Handler {
 
     /// What was appended has been sent, or never will be.
     fn sent(&mut self) {}
+
+    /// Whether the thread is to stay the connection's until that ends, however silent the client is. Asked when it is silent.
+    fn keeps_thread(&self) -> bool {
+        false
+    }
+
+    /// The client is silent, and its connection gives back what the next request does not need.
+    fn rests(&mut self) {}
 }
 
 /// What the server serves.
@@ -49,7 +61,7 @@ pub trait Service: Send + Sync + 'static {
     /// What one connection gets.
     type Handler: Handler;
 
-    /// A connection was accepted. Called on its thread.
+    /// A connection was accepted. Called on its first thread.
     fn opened(&self, connection: ConnectionInfo) -> Self::Handler;
 
     /// The connection is gone and its handler dropped. Also called if the handler panicked.
@@ -79,7 +91,7 @@ impl fmt::Display for Peer {
 /// A connection, as its handler is told of it.
 #[derive(Clone)]
 pub struct ConnectionInfo {
-    /// Counted from 1; the thread is named `conn<id>`.
+    /// Counted from 1; a thread that serves it is named `conn<id>`.
     pub id: u64,
     /// The client.
     pub peer: Peer,

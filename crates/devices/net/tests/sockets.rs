@@ -355,7 +355,10 @@ fn http_gets_a_notice_and_is_closed() {
 
 #[test]
 fn half_a_header_then_silence_times_out_but_silence_between_messages_does_not() {
-    let (server, _) = serve(|o| o.message_timeout = Duration::from_millis(200));
+    let (server, _) = serve(|o| {
+        o.message_timeout = Duration::from_millis(200);
+        o.rest_after = Duration::from_millis(100);
+    });
     let mut patient = connect(&server);
     ask(&mut patient, &rawdoc! { "ping": 1 });
     let never_spoke = connect(&server);
@@ -367,8 +370,8 @@ fn half_a_header_then_silence_times_out_but_silence_between_messages_does_not() 
         assert!(before.elapsed() >= Duration::from_millis(150), "closed too early");
     }
     assert_eq!(counters(&server).snapshot().timed_out, 3);
-    // Longer than the rest period, so that the idle connection has given back its buffers in between.
-    std::thread::sleep(Duration::from_millis(300));
+    // Both have given back their threads in between.
+    eventually("they rest", || counters(&server).snapshot().resting == 2);
     assert_eq!(ask(&mut patient, &rawdoc! { "ping": 2 }).get_str("command").unwrap(), "ping");
     drop(never_spoke);
 }

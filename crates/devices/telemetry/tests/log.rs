@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use baton_telemetry::log::{Format, Log, Options, Output, Rotation};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::subscriber::with_default;
 use tracing::{debug, error, info, trace, warn};
 
@@ -93,6 +93,18 @@ fn severities_follow_the_level_and_verbosity_opens_the_lower_ones() {
     });
     assert_eq!(severities(&log), ["F", "E", "W", "F", "E", "W", "D1", "D2"]);
     assert_eq!(lines(&log).last().unwrap()["c"], "-", "another crate's target is no component");
+}
+
+#[test]
+fn a_line_has_its_threads_name_or_that_in_which_the_thread_speaks() {
+    let log = in_memory();
+    with_default(log.subscriber(), || {
+        info!(target: "NETWORK", id = 1, "of the thread");
+        info!(target: "NETWORK", id = 2, ctx = "conn7", connectionId = 7, "of another");
+    });
+    let lines = lines(&log);
+    assert_eq!(lines[0]["ctx"], std::thread::current().name().unwrap());
+    assert_eq!((&lines[1]["ctx"], &lines[1]["attr"]), (&json!("conn7"), &json!({ "connectionId": 7 })));
 }
 
 #[test]

@@ -310,7 +310,8 @@ fn append_network_status(status: &mut DocumentWriter<'_>, counters: &baton_net::
     status.append(cstr!("totalCreated"), counters.total_created as i64);
     status.append(cstr!("rejected"), counters.rejected as i64);
     status.append(cstr!("active"), count(counters.active));
-    status.append(cstr!("threaded"), count(counters.current));
+    // Of the others the client is silent, and nothing is carried out.
+    status.append(cstr!("threaded"), count(counters.current.saturating_sub(counters.resting)));
     status.end();
     status.begin_document(cstr!("network"));
     status.append(cstr!("bytesIn"), counters.bytes_in as i64);

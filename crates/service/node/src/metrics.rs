@@ -37,6 +37,7 @@ fn counter(text: &mut String, name: &str, help: &str, value: impl Display) {
 
 fn append_network(network: &CountersSnapshot, text: &mut String) {
     gauge(text, "baton_connections", "Connections open.", network.current);
+    gauge(text, "baton_connections_resting", "Connections without a thread: the client is silent.", network.resting);
     gauge(text, "baton_connections_active", "Connections with a request being carried out.", network.active);
     counter(text, "baton_connections_total", "Connections accepted.", network.total_created);
     counter(text, "baton_connections_rejected_total", "Connections turned away.", network.rejected);

@@ -121,4 +121,12 @@ impl Handler for ConnectionHandler {
     fn sent(&mut self) {
         self.client.release_reply();
     }
+
+    fn keeps_thread(&self) -> bool {
+        self.client.keeps_thread()
+    }
+
+    fn rests(&mut self) {
+        self.client.rest();
+    }
 }

@@ -103,6 +103,7 @@ impl Line {
     fn text(&mut self, field: &Field, text: &str) {
         match field.name() {
             "message" => text.clone_into(&mut self.message),
+            "ctx" => text.clone_into(&mut self.context),
             name => {
                 let (kept, cut) = cut_at(text, ATTRIBUTE_SIZE_MAX_BYTES);
                 if cut {

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Fields with a meaning of their own: `id`; `startupWarning = true` keeps the line for `getLog: "startupWarnings"`;
-//! `fatal = true` makes the severity F; a field named `json.x` holds JSON text and becomes the attribute `x` as it is.
+//! `fatal = true` makes the severity F; a field named `json.x` holds JSON text and becomes the attribute `x` as it is;
+//! `ctx` is in whose name a thread speaks that does another's work, where a line has its thread's name otherwise.
 //!
 //! Invariants: a line is written whole or not at all; the last 1024 lines are kept, as JSON whatever the output's form;
 //! a failing output never fails who logs.

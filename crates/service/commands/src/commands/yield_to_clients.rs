@@ -30,6 +30,7 @@ fn run(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<()> {
     }
     call.server.client_tasks.work_here(call.client.connection.id);
     call.client.claimed.set(Class::Background);
+    call.client.keep_thread();
     baton_machine::yield_to_clients();
     reply.append(cstr!("class"), Class::Background.name());
     Ok(())

@@ -54,6 +54,8 @@ pub struct Client {
     pub(crate) known_rules: ArcSwapOption<KnownRules>,
     /// It has asked for something on its own account, and not only what member it talks to.
     served: AtomicBool,
+    /// Something of it is its thread's.
+    keeps_thread: AtomicBool,
     /// What its request holds until the reply is sent.
     until_sent: Mutex<UntilSent>,
     /// The tasks that it does.
@@ -108,6 +110,21 @@ impl Client {
     /// Whether it ever asked for anything on its own account.
     pub fn was_served(&self) -> bool {
         self.served.load(Ordering::Relaxed)
+    }
+
+    /// The thread that serves it is its own from now on, until it ends: its weight is its client's, or a task is measured by it.
+    pub(crate) fn keep_thread(&self) {
+        self.keeps_thread.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the thread that serves it is to serve it until it ends.
+    pub fn keeps_thread(&self) -> bool {
+        self.keeps_thread.load(Ordering::Relaxed)
+    }
+
+    /// It is silent: what its next request would find is given back.
+    pub fn rest(&self) {
+        self.slot().rest();
     }
 
     /// Where its operations run.
@@ -239,6 +256,7 @@ impl Clients {
             claimed: ClaimedClass::default(),
             known_rules: ArcSwapOption::default(),
             served: AtomicBool::new(false),
+            keeps_thread: AtomicBool::new(false),
             until_sent: Mutex::default(),
             places: Mutex::default(),
             task: Mutex::default(),

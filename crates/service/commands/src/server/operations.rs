@@ -167,6 +167,15 @@ impl Slot {
         })
     }
 
+    /// Gives back the buffers that the next operation would write into, unless one runs.
+    pub fn rest(&self) {
+        let mut running = self.running.lock();
+        if self.id.load(Ordering::Relaxed) == 0 {
+            (running.db, running.collection, running.command) = (String::new(), String::new(), Vec::new());
+            (running.plan_summary, running.message) = (None, None);
+        }
+    }
+
     /// Nobody lends to the thread any more; gives what it was lent, to be given back out of the lock.
     fn take_thread(&self) -> Option<Loan> {
         let mut running = self.running.lock();
