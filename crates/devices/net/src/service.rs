@@ -28,8 +28,8 @@ pub enum After {
 ///
 /// One thread at a time serves a connection, as long as its client is not silent for long; after such a silence it is another,
 /// which has done nothing yet. So a handler keeps nothing that is a thread's, unless it [keeps](Self::keeps_thread) that. It is
-/// dropped by the thread that serves the connection when that ends; if it rests then, by one that ends connections that rest, and
-/// leaves the processors to clients meanwhile. There a panic ends the process.
+/// dropped by the thread that serves the connection when that ends; if it rests then, by the one thread that ends all connections
+/// that rest: there others wait for it meanwhile, and a panic ends the process.
 pub trait Handler: Send + 'static {
     /// Carries out a request and appends the reply to `out`, which is empty.
     fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After;

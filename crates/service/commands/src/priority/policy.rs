@@ -44,7 +44,7 @@ impl Policy {
     }
 
     fn rules_of(&self, client: &Client) -> Arc<KnownRules> {
-        let known = client.known_rules.load();
+        let mut known = client.known_rules.lock();
         if let Some(known) = known.as_ref().filter(|known| known.version == self.version) {
             return Arc::clone(known);
         }
@@ -52,9 +52,7 @@ impl Policy {
         let principal = Principal { app_name: client.app_name(), user: None, roles: &[] };
         let may_apply = self.settings.rules.iter().enumerate().filter(|(_, rule)| rule.when.may_apply(&principal));
         let rules = may_apply.filter_map(|(index, _)| u16::try_from(index).ok()).collect();
-        let known = Arc::new(KnownRules { version: self.version, rules });
-        client.known_rules.store(Some(Arc::clone(&known)));
-        known
+        Arc::clone(known.insert(Arc::new(KnownRules { version: self.version, rules })))
     }
 
     /// How often each rule has matched since it is in force here.

@@ -7,7 +7,6 @@ use super::client_tasks::Place;
 use super::kept::Kept;
 use super::operations::{Operations, Slot, SlotGuard};
 use crate::priority::{ClaimedClass, KnownRules, Pass};
-use arc_swap::ArcSwapOption;
 use baton_query::Effort;
 use baton_storage::Author;
 use baton_storage::tasks::TaskGuard;
@@ -50,8 +49,9 @@ pub struct Client {
     app_name: OnceLock<String>,
     /// What was said of the class of its requests.
     pub(crate) claimed: ClaimedClass,
-    /// Which rules of the policy may apply to it.
-    pub(crate) known_rules: ArcSwapOption<KnownRules>,
+    /// Which rules of the policy may apply to it. Asked by one request at a time; and what thousands of clients have, and give up
+    /// at once, costs nothing for each thread that there is, as an `ArcSwap` would.
+    pub(crate) known_rules: Mutex<Option<Arc<KnownRules>>>,
     /// It has asked for something on its own account, and not only what member it talks to.
     served: AtomicBool,
     /// Something of it is its thread's.
@@ -125,6 +125,9 @@ impl Client {
     /// It is silent: what its next request would find is given back.
     pub fn rest(&self) {
         self.slot().rest();
+        self.author.give_back();
+        self.effort.give_back();
+        self.interruption.give_back();
     }
 
     /// Where its operations run.
@@ -180,7 +183,7 @@ impl Client {
         let app_name = check_metadata(document)?;
         let _ = self.app_name.set(app_name.to_owned());
         // What is known of the rules is of a client without a name.
-        self.known_rules.store(None);
+        *self.known_rules.lock() = None;
         let _ = self.metadata.set(document.to_owned());
         Ok(())
     }
@@ -254,7 +257,7 @@ impl Clients {
             metadata: OnceLock::new(),
             app_name: OnceLock::new(),
             claimed: ClaimedClass::default(),
-            known_rules: ArcSwapOption::default(),
+            known_rules: Mutex::default(),
             served: AtomicBool::new(false),
             keeps_thread: AtomicBool::new(false),
             until_sent: Mutex::default(),

@@ -27,6 +27,11 @@ impl<T> Kept<T> {
         }
         Arc::clone(kept.insert(Arc::new(value)))
     }
+
+    /// Gives the memory back until the next request.
+    pub fn give_back(&self) {
+        *self.0.lock() = None;
+    }
 }
 
 #[cfg(test)]
@@ -47,5 +52,8 @@ mod tests {
         drop(third);
         assert_ne!(Arc::as_ptr(&kept.share(4)), place);
         assert_eq!(*copy, 3);
+        kept.give_back();
+        assert!(kept.0.lock().is_none());
+        assert_eq!(*kept.share(5), 5);
     }
 }
