@@ -99,6 +99,7 @@ impl<S: Service> Rests for Served<S> {
 
     fn serve(mut self: Box<Self>) {
         let shared = Arc::clone(&self.registered.shared);
+        self.handler.takes_thread();
         loop {
             let end = self.connection.run(&mut self.handler);
             if end != End::Silent {

@@ -47,6 +47,9 @@ pub trait Handler: Send + 'static {
     /// What was appended has been sent, or never will be.
     fn sent(&mut self) {}
 
+    /// The calling thread serves the connection from now on: its first one, or a fresh one after a rest.
+    fn takes_thread(&mut self) {}
+
     /// Whether the thread is to stay the connection's until that ends, however silent the client is. Asked when it is silent.
     fn keeps_thread(&self) -> bool {
         false

@@ -122,6 +122,10 @@ impl Handler for ConnectionHandler {
         self.client.release_reply();
     }
 
+    fn takes_thread(&mut self) {
+        self.server.priority.rest(&self.client);
+    }
+
     fn keeps_thread(&self) -> bool {
         self.client.keeps_thread()
     }

@@ -111,8 +111,8 @@ impl Priority {
         if self.is_nice.load(Relaxed) { class } else { Class::Normal }
     }
 
-    /// The calling thread has answered, and waits for its connection's next request.
-    pub(crate) fn rest(&self, client: &Client) {
+    /// The calling thread waits for this client's next request: it has answered one, or is fresh.
+    pub fn rest(&self, client: &Client) {
         let class = client.claimed.get().unwrap_or_default();
         if class != Class::Background {
             baton_machine::at_most_as_nice_as(self.served_as(class));
