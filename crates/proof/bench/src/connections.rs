@@ -46,7 +46,7 @@ pub struct ConnectionsArgs {
 
 const BYTES_EACH_MAX: f64 = 24.0 * 1024.0;
 const KEPT_MIN: f64 = 0.9;
-/// A connection gives its buffers back when its client has been silent for five seconds, and the allocator what it holds when it looks next,
+/// A connection gives its thread and its buffers back when its client has been silent for five seconds, and the allocator what it holds when it looks next,
 /// as of those who have gone.
 const SILENCE: Duration = Duration::from_secs(8);
 
