@@ -99,6 +99,7 @@ pub(super) fn await_replication(call: &Call<'_>) -> Option<Error> {
     let interrupted = || call.operation.check_interrupt();
     let (began, is_majority) = (Instant::now(), concern.w == Acknowledgement::Majority);
     let committed = if is_majority {
+        call.operation.waits_for("waiting for a majority to have what was written");
         call.operation.paused(|| replication.waiters().await_majority(call.standing.era, written, until, interrupted))
     } else {
         Ok(())
@@ -109,9 +110,11 @@ pub(super) fn await_replication(call: &Call<'_>) -> Option<Error> {
             let message = "Primary stepped down while waiting for replication";
             Err(Error::new(ErrorCode::PrimarySteppedDown, message))
         }
-        Some(demand) => call
-            .operation
-            .paused(|| replication.await_members(demand, written, concern.wants_sync(), until, interrupted)),
+        Some(demand) => {
+            call.operation.waits_for("waiting for the members that its write concern asks for");
+            let wants_sync = concern.wants_sync();
+            call.operation.paused(|| replication.await_members(demand, written, wants_sync, until, interrupted))
+        }
         None => Ok(()),
     });
     if is_majority && waited.is_ok() {
