@@ -4,10 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use baton_net::{After, ConnectionInfo, Handler, Options, Server, Service};
+mod common;
+
+use baton_net::{Options, Server};
+use baton_wire::Flags;
 use baton_wire::client::encode_command;
-use baton_wire::{Flags, ReplyBuilder, Request};
 use bson::rawdoc;
+use common::Ok1;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,25 +22,6 @@ const WANTED: usize = 10_000;
 const DESCRIPTORS_EACH: usize = 2;
 /// What one such connection may cost in resident memory, the kernel's part not counted.
 const COST_BYTES_MAX: usize = 20 * 1024;
-
-struct Ok1;
-
-impl Service for Ok1 {
-    type Handler = Self;
-
-    fn opened(&self, _connection: ConnectionInfo) -> Self {
-        Self
-    }
-}
-
-impl Handler for Ok1 {
-    fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After {
-        let mut builder = ReplyBuilder::new(out, request);
-        builder.document(&rawdoc! { "ok": 1.0 });
-        builder.finish();
-        After::Reply
-    }
-}
 
 fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();

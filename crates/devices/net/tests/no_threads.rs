@@ -4,35 +4,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use baton_net::{After, ConnectionInfo, Handler, Options, STACK_SIZE_BYTES, Server, Service};
+mod common;
+
+use baton_net::{Options, STACK_SIZE_BYTES, Server};
+use baton_wire::Flags;
 use baton_wire::client::encode_command;
-use baton_wire::{Flags, ReplyBuilder, Request};
 use bson::rawdoc;
+use common::Ok1;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-
-struct Ok1;
-
-impl Service for Ok1 {
-    type Handler = Self;
-
-    fn opened(&self, _connection: ConnectionInfo) -> Self {
-        Self
-    }
-}
-
-impl Handler for Ok1 {
-    fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After {
-        let mut builder = ReplyBuilder::new(out, request);
-        builder.document(&rawdoc! { "ok": 1.0 });
-        builder.finish();
-        After::Reply
-    }
-}
 
 fn ask(stream: &mut TcpStream) {
     let mut ping = Vec::new();
