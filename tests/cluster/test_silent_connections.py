@@ -8,12 +8,12 @@ import time
 from member import Member
 from raw import Raw
 
-# After so many seconds a connection has no thread.
+# After so many seconds a connection with a thread of its own gives it back.
 SILENCE = 5
 
 
 def threads(member):
-    """The names of the threads that serve connections, and the niceness of each."""
+    """The names of the threads that serve one connection each, and the niceness of each."""
     found = {}
     for task in pathlib.Path(f"/proc/{member.pid}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -39,13 +39,16 @@ def lines(member, message):
 def test_a_silent_connection_has_no_thread_keeps_what_it_is_and_is_logged_in_its_own_name_to_its_end():
     with Member(replica_set=None) as member, contextlib.ExitStack() as held:
         with member.client() as client:
-            # On the first thread that it has each connection takes a class, and one becomes a member's that copies.
+            # Two take a class, by which each has a thread of its own while it speaks, and one becomes a member's that copies.
             right = client.admin.command("serverStatus")["priority"]["niceness"]
             high, low, copies = (held.enter_context(Raw(member)) for _ in range(3))
             names = [f"conn{raw.command('admin', {'hello': 1})['connectionId']}" for raw in (high, low, copies)]
             for raw, priority in [(high, "high"), (low, "low")]:
                 assert raw.command("admin", {"setClientPriority": 1, "priority": priority})["ok"] == 1
             assert copies.command("admin", {"batonYieldToClients": 1})["ok"] == 1
+            for raw in (high, low):
+                assert raw.command("admin", {"ping": 1})["ok"] == 1
+            await_that(lambda: set(names) <= threads(member).keys(), "that all three have one")
             yielding = threads(member)[names[2]]
 
             await_that(lambda: not {names[0], names[1]} & threads(member).keys(), "that both have no thread")
@@ -58,7 +61,7 @@ def test_a_silent_connection_has_no_thread_keeps_what_it_is_and_is_logged_in_its
             for raw in (high, low, copies):
                 assert raw.command("admin", {"ping": 1})["ok"] == 1
             if right == "all":
-                assert threads(member)[names[0]] == -20
+                await_that(lambda: threads(member).get(names[0]) == -20, "that it is as urgent as its class")
 
             await_that(lambda: not {names[0], names[1]} & threads(member).keys(), "that they rest once more")
             held.close()

@@ -174,8 +174,13 @@ const COMMIT: Part = Part {
         },
         Mutant {
             name: "leaves_with_the_lead",
-            edits: &[("waiter", "let mut role = self.waiter.take_role();", "let mut role = WAITING;")],
+            edits: &[("waiter", "return self.waiter.take_role()", "return WAITING")],
             found_by: "everybody_is_served",
+        },
+        Mutant {
+            name: "leads_what_was_left_beside_another",
+            edits: &[("leading", "state.roles.take_writing(standing)", "standing != super::roles::Standing::Nothing")],
+            found_by: "several_are_left_in_a_row",
         },
         Mutant {
             name: "calls_durable_what_came_during_the_sync",
@@ -211,6 +216,41 @@ const COMMIT: Part = Part {
     ],
 };
 
+const POOL: Part = Part {
+    name: "pool",
+    files: &[("seat", "devices/net/src/seat.rs"), ("staff", "devices/net/src/staff.rs")],
+    scenarios: "pool.rs",
+    replaces: &[],
+    mutants: &[
+        Mutant {
+            name: "forgets_news_while_it_is_served",
+            edits: &[("seat", "is_more || matches!(*state, State::Served { has_news: true })", "is_more")],
+            found_by: "news_comes_at_any_moment",
+        },
+        Mutant {
+            name: "looks_before_it_works",
+            edits: &[(
+                "staff",
+                "self.idle.fetch_sub(1, SeqCst) == 1 && self.is_short()",
+                "let is_short = self.idle.load(SeqCst) == 1 && self.at_work.load(SeqCst) < self.wanted;
+                self.idle.fetch_sub(1, SeqCst);
+                is_short",
+            )],
+            found_by: "the_last_to_work_or_to_wait_sees_to_it",
+        },
+        Mutant {
+            name: "hires_a_spare_and_does_not_call",
+            edits: &[(
+                "staff",
+                "called.notify_one();
+                Hired::Spare",
+                "Hired::Spare",
+            )],
+            found_by: "a_spare_is_called",
+        },
+    ],
+};
+
 /// The file without its tests and its header.
 fn product(source: &str) -> String {
     let product = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(source);
@@ -235,7 +275,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let own = std::env::var("CARGO_MANIFEST_DIR")?;
     let crates = Path::new(&own).join("../..");
     let (mut text, mut mutants, mut all) = (String::new(), String::new(), String::new());
-    for part in [WAITERS, DOOR, COMMIT] {
+    for part in [WAITERS, DOOR, COMMIT, POOL] {
         let scenarios = Path::new(&own).join("src/scenarios").join(part.scenarios);
         println!("cargo::rerun-if-changed={}", scenarios.display());
         let products: Vec<_> = part

@@ -2,7 +2,8 @@
 //!
 //! Where to look: [`host`] for what there is, [`Limits`] and [`memory_limit_bytes`] for what this process may have of it, [`Usage`] and
 //! [`Spent`] for what it has had; [`niceness`](mod@niceness) for requests by their class, [`background`] for threads that nobody waits
-//! for, [`slices`] for who computes for long, [`Idleness`] and [`Turns`] for whether others want the processors.
+//! for, [`slices`] for who computes for long, [`relief`] for who works for many and waits for one, [`Idleness`] and [`Turns`] for whether
+//! others want the processors.
 //!
 //! Invariants: what the machine does not tell is `None` or empty, never a guess. Whatever changes something is about the calling thread
 //! alone, but for [`Bearer::lend`] and [`lend_to_sharers`]. `/proc` and `/sys` are read here and nowhere else in a member.
@@ -17,6 +18,7 @@ mod lending;
 mod lending_shared;
 mod limits;
 mod niceness;
+mod relief;
 mod slices;
 mod spent;
 mod terminal;
@@ -33,6 +35,7 @@ pub use niceness::{
     Bearer, Loan, Right, Sharing, as_class, at_most_as_nice_as, bearer, inheritances, lend_to_sharers, niceness, right,
     share,
 };
+pub use relief::{Relief, about_to_wait, be_relieved_by, connection, work_for_connection};
 pub use slices::{has_long_slices, keep_long_slices, take_long_slices, take_usual_slices};
 pub use spent::{Meter, Spent};
 pub use terminal::is_in_foreground;

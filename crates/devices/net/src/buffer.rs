@@ -1,17 +1,15 @@
 //! The receive buffer: grows with the bytes that come, not with the length that a header claims.
 //!
-//! Invariants: `start <= end <= bytes.len()`; the buffer is at most twice what was received, or its starting size. While the
-//! connection rests there is none.
+//! Invariants: `start <= end <= bytes.len()`; the buffer is at most twice what was received, or its starting size. At first there
+//! is none.
 //! What it does not do: read; the connection does, into [`ReceiveBuffer::room`].
 
 /// What an active connection has at least: several requests of an ordinary size.
 const STARTING_SIZE_BYTES: usize = 4 * 1024;
-/// What a connection starts with.
-const FIRST_SIZE_BYTES: usize = 512;
 /// What a connection may keep from one message to the next.
 pub(crate) const RETAINED_SIZE_BYTES: usize = 64 * 1024;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
@@ -19,8 +17,14 @@ pub(crate) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; FIRST_SIZE_BYTES], start: 0, end: 0 }
+    /// Whether there is nothing of it.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether what was received has filled it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.end == self.bytes.len()
     }
 
     /// What was received and not yet consumed.
@@ -106,9 +110,11 @@ mod tests {
 
     #[test]
     fn it_grows_with_the_bytes_received_and_not_with_the_length_claimed() {
-        let mut buffer = ReceiveBuffer::new();
+        let mut buffer = ReceiveBuffer::default();
+        assert!(buffer.is_bare());
         feed(&mut buffer, &[1; 100], 48_000_000);
-        assert_eq!(buffer.size_bytes(), FIRST_SIZE_BYTES);
+        assert_eq!(buffer.size_bytes(), STARTING_SIZE_BYTES);
+        assert!(!buffer.is_bare() && !buffer.is_full());
         feed(&mut buffer, &[2; 10_000], 48_000_000);
         assert!(buffer.size_bytes() <= 2 * 10_100);
         assert_eq!(buffer.received().len(), 10_100);
@@ -116,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_large_message_leaves_no_large_buffer_behind() {
-        let mut buffer = ReceiveBuffer::new();
+        let mut buffer = ReceiveBuffer::default();
         let large = vec![3; 1_000_000];
         feed(&mut buffer, &large, large.len());
         assert_eq!(buffer.size_bytes(), large.len());
@@ -131,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_was_received_survives_every_move() {
-        let mut buffer = ReceiveBuffer::new();
+        let mut buffer = ReceiveBuffer::default();
         let bytes: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         feed(&mut buffer, &bytes[..3000], 16);
         buffer.consume(2990);

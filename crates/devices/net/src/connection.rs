@@ -1,31 +1,35 @@
-//! One connection: the loop that a thread runs for it, until the client is silent or the connection ends.
+//! One connection: a turn of it, which is one request, or the loop that a thread of its own runs for it.
 //!
 //! Invariants: one `recv` for a small request and one `send` for its reply; a message that is begun is finished in time;
-//! a request that wants no reply gets none; replies leave in the order of their requests, whoever sends them. The loop says
-//! that the client is silent ([`End::Silent`]) between two messages only: no byte of the next one has been read, no reply is
-//! promised, and no buffer or memory is held. It can go on from there on another thread. A connection that keeps its thread
-//! all the same wakes up once, not periodically. What messages of all clients hold together, as they arrive and until they
+//! a request that wants no reply gets none; replies leave in the order of their requests, whoever sends them. A turn waits
+//! for nothing without having said so ([`about_to_wait`]), and for no first byte at all: where none has come it is over. The
+//! next one may be another thread's. Between turns a connection holds no memory, and no buffer but for what has come of the
+//! next message; the buffers are the [desk](Desk) of whoever serves it. A thread that is one connection's wakes up once when
+//! its client is silent, not periodically. What messages of all clients hold together, as they arrive and until they
 //! are dealt with, is bounded by the pool and one message more; who needs more than is left waits, and is not read from
 //! meanwhile. A client that holds memory for which others wait and sends next to nothing is given up. So nobody's messages
 //! keep out another's for long.
-//! What it does not do: accept, register or limit connections (see [`crate::server`]), or let them rest (see
-//! [`crate::served`]).
+//! What it does not do: accept, register or limit connections (see [`crate::server`]), or say whose turn it is (see
+//! [`crate::pool`]).
 
 use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
 use crate::counters::Counters;
 use crate::outbox::Outbox;
-use crate::service::{After, Handler};
-use baton_machine::{lend_to_sharers, share};
+use crate::pool::Turn;
+use crate::service::{After, Handler, Threads};
+use baton_machine::{about_to_wait, lend_to_sharers, share};
 use baton_types::MemoryAccount;
 use baton_wire::frame::{HEADER_SIZE_BYTES, HTTP_NOTICE};
 use baton_wire::{Failure, Frame, Request, decode, frame};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A connection thread's stack. Virtual memory: only what is touched is resident. An expression may nest as deep as a
+/// The stack of a thread that serves connections. Virtual memory: only what is touched is resident. An expression may nest as deep as a
 /// document, and without optimisation its frames take some ten kilobytes a level.
 pub const STACK_SIZE_BYTES: usize = if cfg!(debug_assertions) { 4 * 1024 * 1024 } else { 1024 * 1024 };
 
@@ -57,11 +61,13 @@ const PROGRESS_BYTES_MIN: usize = 16 * 1024;
 const FAREWELL_WAIT: Duration = Duration::from_millis(200);
 const FAREWELL_READ_COUNT_MAX: usize = 16;
 
-/// Why a connection's loop ended; but for the first of them, the connection ends with it.
+/// Why a connection is served no more; but for the first two, it ends with that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client is silent between two messages. The loop may be run again.
+    /// The client is silent between two messages: it can be served again.
     Silent,
+    /// It is to be served in turns again.
+    Turns,
     /// The client hung up between messages, or the server is stopping.
     Clean,
     /// The handler asked for it.
@@ -90,10 +96,26 @@ pub(crate) struct Terms {
     pub rest_after: Duration,
 }
 
-/// The state of a connection's loop.
+/// What whoever serves connections has for them: buffers, which each takes up as it finds them.
+#[derive(Default)]
+pub(crate) struct Desk {
+    received: ReceiveBuffer,
+    out: Vec<u8>,
+    scratch: Vec<u8>,
+    /// Replies have been promised, and what that takes may have been left undone.
+    pub owes: bool,
+}
+
+/// The state of a connection.
 pub(crate) struct Connection {
     terms: Arc<Terms>,
     received: ReceiveBuffer,
+    /// Its thread serves others besides: it does not wait for a first byte.
+    takes_turns: bool,
+    /// There may be something to read: nothing was read in this turn, or as much as there was room for.
+    may_have_more: bool,
+    /// The last reply was promised.
+    has_promised: bool,
     /// What the socket is set to; at first it waits for ever.
     timeout: Option<Duration>,
     /// How long to wait for the next message before the client is called silent.
@@ -107,15 +129,61 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(terms: Arc<Terms>, memory: MemoryAccount, outbox: Arc<Outbox>) -> Self {
         let patience = Some(terms.rest_after);
-        Self { terms, received: ReceiveBuffer::new(), timeout: None, patience, last_reply_id: 0, memory, outbox }
+        Self {
+            terms,
+            received: ReceiveBuffer::default(),
+            takes_turns: true,
+            may_have_more: false,
+            has_promised: false,
+            timeout: None,
+            patience,
+            last_reply_id: 0,
+            memory,
+            outbox,
+        }
     }
 
-    /// Serves the connection until its client is silent, or to its end.
+    /// Serves one request, if one has come; whether there may be more then, unless it ends.
+    pub(crate) fn turn(&mut self, handler: &mut impl Handler, desk: &mut Desk) -> Result<Option<Turn>, End> {
+        if self.received.is_bare() {
+            std::mem::swap(&mut self.received, &mut desk.received);
+        }
+        (self.may_have_more, self.has_promised) = (true, false);
+        let served = self.serve_next(handler, &mut desk.out, &mut desk.scratch);
+        let is_empty = self.received.received().is_empty();
+        if is_empty {
+            desk.received = std::mem::take(&mut self.received);
+        }
+        desk.owes |= self.has_promised;
+        match served {
+            Ok(()) if is_empty && !self.may_have_more => Ok(Some(Turn::Done)),
+            Ok(()) => Ok(Some(Turn::More)),
+            Err(End::Silent) => Ok(None),
+            Err(end) => Err(self.end(end)),
+        }
+    }
+
+    /// Serves it until its client is silent, or to its end, or until it is to be served in turns: on a thread of its own.
     pub(crate) fn run(&mut self, handler: &mut impl Handler) -> End {
-        let end = self.serve_all(handler);
-        // Whoever has promised a reply keeps that, while there is a socket.
-        self.outbox.settle(&mut Vec::new());
-        end
+        self.takes_turns = false;
+        let mut desk = Desk::default();
+        loop {
+            match self.serve_next(handler, &mut desk.out, &mut desk.scratch) {
+                Ok(()) if handler.threads() == Threads::Shared => {
+                    self.takes_turns = true;
+                    return End::Turns;
+                }
+                Ok(()) => {}
+                Err(End::Silent) => {
+                    self.received.rest();
+                    desk = Desk::default();
+                    if self.outbox.rest() {
+                        return End::Silent;
+                    }
+                }
+                Err(end) => return self.end(end),
+            }
+        }
     }
 
     /// The next silence is not spoken of: whoever runs the loop waits, however long it lasts.
@@ -123,36 +191,25 @@ impl Connection {
         self.patience = None;
     }
 
-    fn serve_all(&mut self, handler: &mut impl Handler) -> End {
-        let (mut out, mut scratch) = (Vec::new(), Vec::new());
-        loop {
-            let length_bytes = match self.receive() {
-                Ok(length_bytes) => length_bytes,
-                Err(End::Silent) => {
-                    self.received.rest();
-                    (out, scratch) = (Vec::new(), Vec::new());
-                    if self.outbox.rest() {
-                        return End::Silent;
-                    }
-                    continue;
-                }
-                Err(end) => return end,
-            };
-            self.outbox.settle(&mut out);
-            let sharing = self.memory.is_used().then(|| share(&**self.memory.pool()));
-            let served = self.serve(length_bytes, handler, &mut out, &mut scratch);
-            drop(sharing);
-            self.received.consume(length_bytes);
-            self.memory.clear();
-            give_back(&mut out);
-            give_back(&mut scratch);
-            if let Err(end) = served {
-                return end;
-            }
-            if self.terms.stopping.load(Relaxed) {
-                return End::Clean;
-            }
-        }
+    /// Whoever has promised a reply keeps that, while there is a socket.
+    fn end(&self, end: End) -> End {
+        self.outbox.settle(&mut Vec::new());
+        end
+    }
+
+    /// Serves the next request, once it is there.
+    fn serve_next(&mut self, handler: &mut impl Handler, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<(), End> {
+        let length_bytes = self.receive()?;
+        self.outbox.settle(out);
+        let sharing = self.memory.is_used().then(|| share(&**self.memory.pool()));
+        let served = self.serve(length_bytes, handler, out, scratch);
+        drop(sharing);
+        self.received.consume(length_bytes);
+        self.memory.clear();
+        give_back(out);
+        give_back(scratch);
+        served?;
+        if self.terms.stopping.load(Relaxed) { Err(End::Clean) } else { Ok(()) }
     }
 
     /// Holds memory for so many bytes in all, and waits for it if there is too little: those whose requests hold it are as urgent as this
@@ -162,6 +219,7 @@ impl Connection {
             return Duration::ZERO;
         }
         let begun = Instant::now();
+        about_to_wait();
         let waiting = self.memory.wait(bytes);
         while !self.terms.stopping.load(Relaxed) && !self.memory.set_waited_for(&waiting) {
             if bytes <= LARGE_BUFFER_BYTES && begun.elapsed() >= MEMORY_WAIT_MAX {
@@ -210,8 +268,17 @@ impl Connection {
         }
     }
 
-    /// One `recv`. Within a message it waits for a part of the timeout, so that the caller can look at the clock.
+    /// One `recv`, or two: who takes turns first looks what is there. Within a message it waits for a part of the timeout, so that the
+    /// caller can look at the clock.
     fn read_some(&mut self, need: usize, within_message: bool) -> Result<(), End> {
+        if self.takes_turns {
+            match recv(&*self.outbox.socket, self.received.room(need), RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN) if within_message => about_to_wait(),
+                received => {
+                    return self.is_read(received.map(|(_, count)| count).map_err(io::Error::from), within_message);
+                }
+            }
+        }
         let wait = match within_message {
             false => self.patience,
             // Who holds memory is looked at more often.
@@ -220,12 +287,18 @@ impl Connection {
         };
         self.wait_at_most(wait)?;
         let mut socket = &*self.outbox.socket;
-        match socket.read(self.received.room(need)) {
+        let received = socket.read(self.received.room(need));
+        self.is_read(received, within_message)
+    }
+
+    fn is_read(&mut self, received: io::Result<usize>, within_message: bool) -> Result<(), End> {
+        match received {
             Ok(0) if within_message => Err(End::Broken(ErrorKind::UnexpectedEof)),
             Ok(0) => Err(End::Clean),
             Ok(count) => {
                 self.terms.counters.traffic.mine().bytes_in.fetch_add(count as u64, Relaxed);
                 self.received.filled(count);
+                self.may_have_more = self.received.is_full();
                 Ok(())
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
@@ -280,7 +353,8 @@ impl Connection {
                 let mut reply_id = self.last_reply_id;
                 let served = self.answer(request, &mut reply_id, handler, out);
                 self.last_reply_id = reply_id;
-                served
+                self.has_promised = served? == After::Later;
+                Ok(())
             }
             Err(Failure::Close(reason)) => {
                 self.terms.counters.malformed.fetch_add(1, Relaxed);
@@ -298,15 +372,15 @@ impl Connection {
         }
     }
 
-    /// Has a request handled and sends the reply, or the stream of them. `reply_id` is the number of the first, and
-    /// becomes that of the last.
+    /// Has a request handled and sends the reply, or the stream of them; tells what the handler said last. `reply_id` is the number of
+    /// the first, and becomes that of the last.
     fn answer(
         &self,
         mut request: Request<'_>,
         reply_id: &mut i32,
         handler: &mut impl Handler,
         out: &mut Vec<u8>,
-    ) -> Result<(), End> {
+    ) -> Result<After, End> {
         let active = Active::new(&self.terms.counters);
         let wants_reply = !request.flags.more_to_come();
         request.reply_id = *reply_id;
@@ -314,7 +388,7 @@ impl Connection {
         if after == After::Later {
             // It is, until the reply is sent.
             std::mem::forget(active);
-            return Ok(());
+            return Ok(after);
         }
         loop {
             let has_reply = wants_reply && after != After::NoReply && !out.is_empty();
@@ -323,10 +397,12 @@ impl Connection {
             handler.sent();
             sent?;
             match after {
-                After::Reply | After::NoReply | After::Later => return Ok(()),
+                After::Reply | After::NoReply | After::Later => return Ok(after),
                 After::Close => return Err(End::Asked),
                 After::Exhaust if !wants_reply || self.terms.stopping.load(Relaxed) => return Err(End::Asked),
                 After::Exhaust => {
+                    // The next one comes when there is something to tell, and after it another.
+                    about_to_wait();
                     request.request_id = *reply_id;
                     *reply_id = reply_id.wrapping_add(1);
                     request.reply_id = *reply_id;
@@ -340,6 +416,7 @@ impl Connection {
     /// Sends a last word. What the client still sends is read for a moment, because closing a socket with unread bytes
     /// resets it, and a reset can overtake the last word.
     fn send_farewell(&self, bytes: &[u8]) -> io::Result<()> {
+        about_to_wait();
         self.send(bytes)?;
         self.outbox.socket.shutdown(Shutdown::Write)?;
         self.outbox.socket.set_read_timeout(Some(FAREWELL_WAIT))?;
@@ -358,6 +435,7 @@ impl Connection {
             Some(count) if count == bytes.len() => Ok(()),
             Some(count) => {
                 handler.sends_slowly();
+                about_to_wait();
                 self.send(&bytes[count..])
             }
             None => Err(ErrorKind::BrokenPipe.into()),

@@ -1,15 +1,14 @@
-//! The network: listeners, a thread for each connection whose client is not silent, and the loop that turns bytes into
-//! requests and back.
+//! The network: listeners, the threads that serve connections, and what turns bytes into requests and back.
 //!
 //! A [`Service`] makes a [`Handler`] for each connection; the handler sees decoded [`baton_wire::Request`]s and writes
-//! replies into the send buffer. Everything is blocking: a request costs one `recv` and one `send`, and no hand-over
-//! between threads; a reply that somebody else can finish is promised ([`Outbox`]), and sent by whoever does. A connection
-//! whose client has been silent for seconds gives its thread back and rests, and goes on on another when bytes come. In the
+//! replies into the send buffer. Few threads serve all connections in turns, one request each; a turn that takes long has its thread for
+//! itself, and another takes over the others ([`pool`]). So a handler may block. A request costs one `recv` and one `send`, and
+//! no hand-over between threads; a reply that somebody else can finish is promised ([`Outbox`]), and sent by whoever does. In the
 //! other direction, [`Outgoing`] is a connection by which a member asks another one.
 //!
 //! Invariants:
-//! - a peer cannot make a connection hold more memory than the bytes it has really sent, nor an idle one more than a
-//!   kilobyte or two, nor a thread; all of them together hold no more than the pool for messages and one message;
+//! - a peer cannot make a connection hold more memory than the bytes it has really sent, nor an idle one a
+//!   thread or a buffer; all of them together hold no more than the pool for messages and one message;
 //! - a message once begun is finished in time or the connection is closed; between messages a client may be silent for
 //!   ever;
 //! - a malformed message ends its own connection and nothing else.
@@ -24,11 +23,13 @@ mod counters;
 mod listen;
 mod outbox;
 mod outgoing;
+mod pool;
 mod probe;
-mod resting;
+mod seat;
 mod served;
 mod server;
 mod service;
+mod staff;
 mod stragglers;
 mod waker;
 
@@ -39,5 +40,5 @@ pub use outbox::{Outbox, Promise};
 pub use outgoing::{CallError, Closer, Idle, Outgoing, Watch};
 pub use probe::ConnectionProbe;
 pub use server::Server;
-pub use service::{After, ConnectionInfo, Handler, Peer, Service};
+pub use service::{After, ConnectionInfo, Handler, Peer, Service, Threads};
 pub use waker::Waker;

@@ -31,8 +31,10 @@ pub struct Options {
     pub connection_count_max: usize,
     /// How long a message may take from its first byte to its last, on a line that is not slow.
     pub message_timeout: Duration,
-    /// How long a client must be silent before its connection rests: gives back its thread and its buffers.
+    /// How long a client must be silent before its connection rests: gives back what its next request would find.
     pub rest_after: Duration,
+    /// How many threads serve connections in turns: as many as there are processors, if nothing else is asked for.
+    pub worker_count: usize,
     /// What messages may hold together while they arrive and are carried out; one at a time may hold more. Where it is used up,
     /// the others are slowed down, not refused.
     pub message_memory: Arc<MemoryPool>,
@@ -47,9 +49,15 @@ impl Default for Options {
             connection_count_max: 65_536,
             message_timeout: Duration::from_secs(30),
             rest_after: REST_AFTER,
+            worker_count: default_worker_count(),
             message_memory: MemoryPool::new(usize::MAX),
         }
     }
+}
+
+/// One for each processor, and two at least: while one is served that takes long without a word, others are too.
+fn default_worker_count() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).max(2)
 }
 
 /// A bound socket.

@@ -1,7 +1,7 @@
-//! Replies that are sent by whoever finishes them, while the thread that serves the connection is back at its socket.
+//! Replies that are sent by whoever finishes them, while the thread that served the request is at another.
 //!
 //! ```text
-//!   connection's thread ── promise ──▶ Promise ── keep, on any thread ──▶ socket
+//!   who serves it      ── promise ──▶ Promise ── keep, on any thread ──▶ socket
 //!            │                                         └─ what the socket does not take at once ─▶ stragglers
 //!            └─ next request: waits until the reply before it is on its way
 //! ```
@@ -13,7 +13,8 @@
 
 use crate::counters::Counters;
 use crate::stragglers::Stragglers;
-use parking_lot::{Condvar, Mutex};
+use baton_machine::about_to_wait;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use socket2::Socket;
@@ -23,6 +24,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A buffer up to this size is kept for the connection's next reply.
 const SPARE_BYTES_MAX: usize = 64 * 1024;
+
+/// How often to look again before waiting for a reply that is being sent.
+const SETTLE_YIELDS: usize = 4;
 
 #[derive(Default)]
 struct State {
@@ -46,7 +50,7 @@ impl Outbox {
         Self { socket, counters, stragglers, state: Mutex::default(), kept: Condvar::new() }
     }
 
-    /// Promises the reply to the request that is being handled. By the connection's thread, which then answers
+    /// Promises the reply to the request that is being handled. By the thread that handles it, which then answers
     /// [`After::Later`](crate::After::Later).
     pub fn promise(self: &Arc<Self>) -> Promise {
         let mut state = self.state.lock();
@@ -58,8 +62,18 @@ impl Outbox {
     /// Waits until the reply before is on its way; gives its buffer back, if it is needed.
     pub(crate) fn settle(&self, out: &mut Vec<u8>) {
         let mut state = self.state.lock();
+        // Whoever sends it may have sent it already, and be about to say so.
+        for _ in 0..SETTLE_YIELDS {
+            if !state.is_promised {
+                break;
+            }
+            MutexGuard::unlocked(&mut state, std::thread::yield_now);
+        }
         while state.is_promised {
-            self.kept.wait(&mut state);
+            MutexGuard::unlocked(&mut state, about_to_wait);
+            if state.is_promised {
+                self.kept.wait(&mut state);
+            }
         }
         if out.capacity() == 0 {
             *out = std::mem::take(&mut state.spare);
@@ -71,6 +85,11 @@ impl Outbox {
         let mut state = self.state.lock();
         state.spare = Vec::new();
         !state.is_promised
+    }
+
+    /// Whether a reply is promised that is not on its way yet.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.state.lock().is_promised
     }
 
     /// The reply is on its way, or never will be. The connection counts as active until then.

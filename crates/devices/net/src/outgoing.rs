@@ -178,7 +178,7 @@ impl Outgoing {
         socket.set_keepalive(true)?;
         Ok(Self {
             socket: Arc::new(socket),
-            received: ReceiveBuffer::new(),
+            received: ReceiveBuffer::default(),
             sent: Vec::new(),
             last_request_id: 0,
             stream: None,

@@ -1,34 +1,29 @@
-//! A connection with all that is its own: its place in the registry, its handler, and the state of its loop.
+//! A connection with all that is its own: its place in the registry, its handler, and the state of its reading and writing.
 //!
 //! ```text
-//!   accepted ─▶ thread conn<id> ── silent for a while ──▶ rests, without a thread ── bytes ──▶ thread conn<id>, a fresh one
-//!                     └── ends ──▶ dropped there                  └── the client hangs up ──▶ dropped by the thread "closing"
+//!   accepted ─▶ seat in the pool ── ends ──▶ dropped by the thread "closing"
+//!                   │    ▲ silent
+//!                   ▼    │
+//!       a thread of its own, conn<id> ── ends ──▶ dropped there
 //! ```
 //!
 //! Invariants: whichever way it ends, also by a panic of the handler, first the handler is dropped, then the socket shut down and the
-//! service told, and then it leaves the registry. At every moment one thread serves it, or it rests, or it is being dropped.
-//! What it does not do: wait for the client's next bytes while it rests (see [`crate::resting`]), or read and write messages (see
+//! service told, and then it leaves the registry. At every moment one thread serves it, or it has its seat, or it is being dropped.
+//! What it does not do: wait for the client's next bytes (see [`crate::pool`]), or read and write messages (see
 //! [`crate::connection`]).
 
-use crate::connection::{Connection, End, STACK_SIZE_BYTES};
+use crate::connection::{Connection, Desk, End};
 use crate::outbox::Outbox;
+use crate::pool::{Seated, Turn};
 use crate::probe::ConnectionProbe;
-use crate::resting::Rests;
 use crate::server::Shared;
-use crate::service::{ConnectionInfo, Handler, Peer, Service};
+use crate::service::{ConnectionInfo, Handler, Peer, Service, Threads};
 use baton_wire::MESSAGE_SIZE_MAX_BYTES;
 use socket2::{SockAddr, Socket};
-use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::Builder;
 use tracing::{debug, info, warn};
-
-/// Starts a thread that serves a connection: its name is what the log knows the connection by.
-pub(crate) fn spawn(id: u64, serve: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    Builder::new().name(name_of(id)).stack_size(STACK_SIZE_BYTES).spawn(serve).map(drop)
-}
 
 fn name_of(id: u64) -> String {
     format!("conn{id}")
@@ -42,11 +37,12 @@ pub(crate) fn peer_of(address: Option<&SockAddr>) -> Peer {
 pub(crate) struct Served<S: Service> {
     handler: S::Handler,
     connection: Connection,
+    outbox: Arc<Outbox>,
     registered: Registered<S>,
 }
 
 impl<S: Service> Served<S> {
-    /// Opens it, on its first thread.
+    /// Opens it.
     pub fn open(registered: Registered<S>, connection_count: usize) -> Box<Self> {
         let Registered { id, peer, shared, service, socket } = &registered;
         info!(
@@ -63,14 +59,14 @@ impl<S: Service> Served<S> {
             outbox: Arc::clone(&outbox),
         });
         let memory = shared.message_memory.account(2 * MESSAGE_SIZE_MAX_BYTES);
-        let connection = Connection::new(Arc::clone(&shared.terms), memory, outbox);
-        Box::new(Self { handler, connection, registered })
+        let connection = Connection::new(Arc::clone(&shared.terms), memory, Arc::clone(&outbox));
+        Box::new(Self { handler, connection, outbox, registered })
     }
 
     fn say_why(&self, end: End) {
         let remote = self.registered.peer;
         match end {
-            End::Silent | End::Clean | End::Asked => {}
+            End::Silent | End::Turns | End::Clean | End::Asked => {}
             End::Http => debug!(target: "NETWORK", id = 22989, remote = %remote, "HTTP on the driver port"),
             End::TimedOut => warn!(
                 target: "NETWORK", id = 22987, remote = %remote,
@@ -88,7 +84,7 @@ impl<S: Service> Served<S> {
     }
 }
 
-impl<S: Service> Rests for Served<S> {
+impl<S: Service> Seated for Served<S> {
     fn id(&self) -> u64 {
         self.registered.id
     }
@@ -97,23 +93,44 @@ impl<S: Service> Rests for Served<S> {
         &self.registered.socket
     }
 
-    fn serve(mut self: Box<Self>) {
-        let shared = Arc::clone(&self.registered.shared);
-        self.handler.takes_thread();
-        loop {
-            let end = self.connection.run(&mut self.handler);
-            if end != End::Silent {
+    fn turn(&mut self, desk: &mut Desk) -> Turn {
+        self.handler.takes_thread(true);
+        match self.connection.turn(&mut self.handler, desk) {
+            Ok(None) => Turn::Done,
+            Ok(Some(_)) if self.handler.threads() != Threads::Shared => Turn::Own,
+            Ok(Some(turn)) => turn,
+            Err(end) => {
                 self.say_why(end);
-                return;
+                Turn::Ended
             }
+        }
+    }
+
+    fn rest(&mut self) -> bool {
+        let rests = self.outbox.rest();
+        if rests {
             self.handler.rests();
-            if !self.handler.keeps_thread() {
-                match shared.resting.take(self) {
-                    Ok(()) => return,
-                    Err(refused) => self = refused,
+        }
+        rests
+    }
+
+    fn is_promised(&self) -> bool {
+        self.outbox.is_promised()
+    }
+
+    fn serve_alone(mut self: Box<Self>) {
+        let pool = Arc::clone(&self.registered.shared.pool);
+        self.handler.takes_thread(false);
+        loop {
+            match self.connection.run(&mut self.handler) {
+                End::Turns => return pool.seat(self),
+                End::Silent if self.handler.threads() != Threads::Kept => return pool.seat_alone(self),
+                End::Silent => {
+                    self.handler.rests();
+                    self.connection.be_patient();
                 }
+                end => return self.say_why(end),
             }
-            self.connection.be_patient();
         }
     }
 }

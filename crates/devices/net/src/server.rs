@@ -1,17 +1,17 @@
 //! The server: accepting, the registry of connections, and stopping.
 //!
-//! Invariants: a connection is in the registry from before its first thread starts until after its handler is dropped, also
-//! if the handler panics, and also while it rests and has no thread; the number of connections never exceeds the limit; after
-//! [`Server::stop`] returned true no thread of the server runs and no handler lives. Connections that rest are ended by it at
-//! once: nobody is carrying anything out for them.
-//! What it does not do: serve connections (see [`crate::served`]), or wait for those that rest (see [`crate::resting`]).
+//! Invariants: a connection is in the registry from when it is accepted until after its handler is dropped, also
+//! if the handler panics; the number of connections never exceeds the limit; after
+//! [`Server::stop`] returned true no thread of the server runs and no handler lives. Connections that wait for their clients are ended by
+//! it at once: nobody is carrying anything out for them.
+//! What it does not do: serve connections (see [`crate::served`]), or say which thread does (see [`crate::pool`]).
 
 use crate::closing::drop_all;
 use crate::connection::{SEND_STALL_MAX, Terms};
 use crate::counters::Counters;
 use crate::listen::{self, Listener, Options};
-use crate::resting::{Resting, Rests};
-use crate::served::{Registered, Served, peer_of, spawn};
+use crate::pool::{Pool, Seated};
+use crate::served::{Registered, Served, peer_of};
 use crate::service::{Peer, Service};
 use crate::stragglers::Stragglers;
 use crate::waker::poll_until;
@@ -25,7 +25,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub terms: Arc<Terms>,
     pub message_memory: Arc<MemoryPool>,
     pub stragglers: Arc<Stragglers>,
-    pub resting: Resting,
+    pub pool: Arc<Pool>,
     pub connections: Mutex<HashMap<u64, Arc<Socket>>>,
     /// Signalled when the last connection is gone.
     pub drained: Condvar,
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Threads {
     acceptors: Vec<JoinHandle<()>>,
-    resting: Option<JoinHandle<()>>,
+    watch: Option<JoinHandle<()>>,
     closing: Option<JoinHandle<()>>,
 }
 
@@ -85,16 +85,20 @@ impl Server {
             // For the socket, no time at all is time without end.
             rest_after: options.rest_after.max(Duration::from_millis(1)),
         };
+        let (closing, ended) = channel::<Box<dyn Seated>>();
+        let catching_up = Arc::clone(&service);
+        let catch_up = Box::new(move || catching_up.catch_up());
+        let pool = Pool::new(options.worker_count, terms.rest_after, counters, catch_up, closing)?;
         let shared = Arc::new(Shared {
             terms: Arc::new(terms),
             message_memory: Arc::clone(&options.message_memory),
             stragglers: Arc::new(Stragglers::new()?),
-            resting: Resting::new(counters)?,
+            pool: Arc::new(pool),
             connections: Mutex::new(HashMap::new()),
             drained: Condvar::new(),
         });
         let server = Self { shared, addresses, listeners, threads: Mutex::default() };
-        server.start_rest()?;
+        server.start_pool(ended)?;
         for listener in &server.listeners {
             info!(target: "NETWORK", id = 23015, address = %listener.name(), "Listening on");
             let (listener, shared, service) = (listener.clone(), server.shared.clone(), service.clone());
@@ -104,14 +108,13 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts the threads that wait for connections that rest and that end them.
-    fn start_rest(&self) -> io::Result<()> {
+    /// Starts the threads that serve connections, that watch those, and that end connections.
+    fn start_pool(&self, ended: Receiver<Box<dyn Seated>>) -> io::Result<()> {
         let mut threads = self.threads.lock();
-        let (closing, ended) = channel::<Box<dyn Rests>>();
         threads.closing = Some(start_thread("closing", move || drop_all(&ended))?);
-        let shared = Arc::clone(&self.shared);
-        threads.resting = Some(start_thread("resting", move || shared.resting.wait_for_all(&closing))?);
-        Ok(())
+        let pool = Arc::clone(&self.shared.pool);
+        threads.watch = Some(start_thread("watch", move || pool.keep_watch())?);
+        self.shared.pool.start()
     }
 
     /// The TCP addresses it listens on, with the ports the system chose.
@@ -124,8 +127,8 @@ impl Server {
         self.shared.terms.counters.clone()
     }
 
-    /// Stops accepting, ends connections that rest, lets requests that run finish for half of `patience`, then cuts every
-    /// connection and waits for the threads for the other half. Returns whether all of them ended.
+    /// Stops accepting, ends connections for which nothing is carried out, lets requests that run finish for half of `patience`, then cuts
+    /// every connection and waits for the threads for the other half. Returns whether all of them ended.
     pub fn stop(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         self.shared.terms.stopping.store(true, Relaxed);
@@ -133,19 +136,21 @@ impl Server {
             // Wakes the thread that waits in accept.
             let _ = listener.socket.shutdown(Shutdown::Both);
         }
-        self.shared.resting.stop();
         let mut threads = self.threads.lock();
-        let (acceptors, resting) = (std::mem::take(&mut threads.acceptors), threads.resting.take());
         // None of them waits for anybody, so neither does this.
-        for thread in acceptors.into_iter().chain(resting) {
+        for thread in std::mem::take(&mut threads.acceptors) {
             let _ = thread.join();
         }
+        self.shared.pool.stop();
         // Those that wait for a request end now; those that carry one out can still answer it.
-        if !self.shut_all(Shutdown::Read, deadline - patience / 2) && !self.shut_all(Shutdown::Both, deadline) {
+        let are_gone =
+            self.shut_all(Shutdown::Read, deadline - patience / 2) || self.shut_all(Shutdown::Both, deadline);
+        if !self.shared.pool.end_workers(deadline) || !are_gone {
             return false;
         }
-        // It has nothing to do any more.
-        threads.closing.take().is_none_or(|thread| thread.join().is_ok())
+        // They have nothing to do any more.
+        let rest = [threads.watch.take(), threads.closing.take()];
+        rest.into_iter().flatten().all(|thread| thread.join().is_ok())
     }
 
     fn shut_all(&self, how: Shutdown, until: Instant) -> bool {
@@ -228,7 +233,7 @@ fn accept_all<S: Service>(listener: &Listener, shared: &Arc<Shared>, service: &A
     }
 }
 
-/// Registers a connection and starts its first thread, or turns it away.
+/// Registers a connection and gives it a seat, or turns it away.
 fn admit<S: Service>(socket: Socket, address: &SockAddr, shared: &Arc<Shared>, service: &Arc<S>) {
     let counters = &shared.terms.counters;
     let peer = peer_of(Some(address));
@@ -249,9 +254,5 @@ fn admit<S: Service>(socket: Socket, address: &SockAddr, shared: &Arc<Shared>, s
     }
     let _ = socket.set_write_timeout(Some(SEND_STALL_MAX));
     let registered = Registered::new(id, peer, shared, service, socket);
-    // On failure the closure is dropped, and with it the registration.
-    if let Err(e) = spawn(id, move || Served::open(registered, current).serve()) {
-        warn!(target: "NETWORK", id = 22948, remote = %peer, error = %e, "Unable to start a thread for a connection");
-        std::thread::sleep(EXHAUSTED_PAUSE);
-    }
+    shared.pool.seat(Served::open(registered, current));
 }

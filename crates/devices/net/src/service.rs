@@ -24,12 +24,24 @@ pub enum After {
     Exhaust,
 }
 
+/// Which threads serve a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Threads {
+    /// Those that serve others in turns.
+    #[default]
+    Shared,
+    /// One of its own, while its client speaks: it has none when that is silent for long, and another when it speaks again.
+    Own,
+    /// The same one until it ends, however silent its client is.
+    Kept,
+}
+
 /// One connection's half of the service, from [`Service::opened`] until the connection ends.
 ///
-/// One thread at a time serves a connection, as long as its client is not silent for long; after such a silence it is another,
-/// which has done nothing yet. So a handler keeps nothing that is a thread's, unless it [keeps](Self::keeps_thread) that. It is
-/// dropped by the thread that serves the connection when that ends; if it rests then, by the one thread that ends all connections
-/// that rest: there others wait for it meanwhile, and a panic ends the process.
+/// One thread at a time serves a connection, each request perhaps another one, which serves others in between. So a handler keeps nothing
+/// that is a thread's, unless it has [kept](Self::threads) that. It may wait, and compute for long; where it says that it is about to wait
+/// ([`baton_machine::about_to_wait`]) others are served on at once, otherwise within milliseconds. It is dropped by the one thread that ends
+/// connections, where others wait for it meanwhile, and a panic ends the process; if it keeps its thread, there.
 pub trait Handler: Send + 'static {
     /// Carries out a request and appends the reply to `out`, which is empty.
     fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After;
@@ -47,15 +59,19 @@ pub trait Handler: Send + 'static {
     /// What was appended has been sent, or never will be.
     fn sent(&mut self) {}
 
-    /// The calling thread serves the connection from now on: its first one, or a fresh one after a rest.
-    fn takes_thread(&mut self) {}
-
-    /// Whether the thread is to stay the connection's until that ends, however silent the client is. Asked when it is silent.
-    fn keeps_thread(&self) -> bool {
-        false
+    /// The calling thread has served others, and now serves this connection: for one request, if it serves them `in_turns`, or from now
+    /// on. In turns the handler may leave undone what its promise needs ([`Service::catch_up`]).
+    fn takes_thread(&mut self, in_turns: bool) {
+        let _ = in_turns;
     }
 
-    /// The client is silent, and its connection gives back what the next request does not need.
+    /// Which threads are to serve it from now on. Asked after each request, and when the client of one with a thread of its own is silent.
+    /// Of those that have kept theirs nobody else's is asked for any more.
+    fn threads(&self) -> Threads {
+        Threads::Shared
+    }
+
+    /// The client has been silent for long, and its connection gives back what the next request does not need.
     fn rests(&mut self) {}
 }
 
@@ -64,8 +80,12 @@ pub trait Service: Send + Sync + 'static {
     /// What one connection gets.
     type Handler: Handler;
 
-    /// A connection was accepted. Called on its first thread.
+    /// A connection was accepted. Called by whoever accepts them all.
     fn opened(&self, connection: ConnectionInfo) -> Self::Handler;
+
+    /// A thread that serves connections in turns has served those that were ready, or so many of them that the others are to wait, and does
+    /// now for all of them what their handlers have left undone. Called if one of them promised its reply.
+    fn catch_up(&self) {}
 
     /// The connection is gone and its handler dropped. Also called if the handler panicked.
     fn closed(&self, connection_id: u64) {
@@ -94,7 +114,7 @@ impl fmt::Display for Peer {
 /// A connection, as its handler is told of it.
 #[derive(Clone)]
 pub struct ConnectionInfo {
-    /// Counted from 1; a thread that serves it is named `conn<id>`.
+    /// Counted from 1; the log knows it as `conn<id>`.
     pub id: u64,
     /// The client.
     pub peer: Peer,

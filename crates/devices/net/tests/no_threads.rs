@@ -1,22 +1,53 @@
-//! A process that may start no more threads: connections that have rested are not lost for that.
+//! A process that may start no more threads: who has spoken while all that there are take long waits for one, and is not lost.
 //!
 //! A test binary of its own, because it bounds the memory of the whole process.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use baton_net::{Options, STACK_SIZE_BYTES, Server};
-use baton_wire::Flags;
+use baton_net::{After, ConnectionInfo, Handler, Options, STACK_SIZE_BYTES, Server, Service};
 use baton_wire::client::encode_command;
+use baton_wire::{Flags, ReplyBuilder, Request};
 use bson::rawdoc;
-use common::Ok1;
+use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// Answers when three requests are there.
+#[derive(Default)]
+struct Gate {
+    count: Mutex<usize>,
+    came: Condvar,
+}
+
+#[derive(Clone, Default)]
+struct Waits(Arc<Gate>);
+
+impl Service for Waits {
+    type Handler = Self;
+
+    fn opened(&self, _: ConnectionInfo) -> Self {
+        self.clone()
+    }
+}
+
+impl Handler for Waits {
+    fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After {
+        let mut count = self.0.count.lock();
+        *count += 1;
+        self.0.came.notify_all();
+        while *count < 3 {
+            self.0.came.wait(&mut count);
+        }
+        let mut builder = ReplyBuilder::new(out, request);
+        builder.document(&rawdoc! { "ok": 1.0 });
+        builder.finish();
+        After::Reply
+    }
+}
 
 fn ask(stream: &mut TcpStream) {
     let mut ping = Vec::new();
@@ -39,19 +70,10 @@ fn virtual_bytes() -> u64 {
 }
 
 #[test]
-fn who_wakes_up_where_no_thread_can_be_started_waits_for_one_and_is_answered_then() {
-    let options = Options { port: 0, rest_after: Duration::from_millis(20), ..Options::default() };
-    let server = Server::start(&options, Arc::new(Ok1)).unwrap();
+fn who_speaks_where_no_thread_can_be_started_waits_for_one_and_is_answered_then() {
+    let options = Options { port: 0, worker_count: 1, ..Options::default() };
+    let server = Server::start(&options, Arc::new(Waits::default())).unwrap();
     let mut all: Vec<_> = (0..3).map(|_| TcpStream::connect(server.addresses()[0]).unwrap()).collect();
-    for stream in &mut all {
-        ask(stream);
-        assert!(is_answered(stream, Duration::from_secs(30)));
-    }
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while server.counters().snapshot().resting < 3 {
-        assert!(Instant::now() < deadline, "they do not rest");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 
     let before = getrlimit(Resource::As);
     let bound = virtual_bytes() + STACK_SIZE_BYTES as u64 / 2;
@@ -65,6 +87,7 @@ fn who_wakes_up_where_no_thread_can_be_started_waits_for_one_and_is_answered_the
     } {
         kept.push(thread);
     }
+    // The first has the only thread.
     all.iter_mut().for_each(ask);
     for stream in &mut all {
         assert!(!is_answered(stream, Duration::from_millis(150)), "there was a thread for it");
@@ -72,6 +95,7 @@ fn who_wakes_up_where_no_thread_can_be_started_waits_for_one_and_is_answered_the
     assert_eq!(server.counters().snapshot().current, 3);
 
     setrlimit(Resource::As, before).unwrap();
+    // Each waits for as long as there are not three of them.
     for stream in &mut all {
         assert!(is_answered(stream, Duration::from_secs(30)));
     }

@@ -89,7 +89,7 @@ impl Member {
         let (next, mut out) = self.begin(db, command);
         if let Next::Later(leaving, head) = next {
             let (deliver, delivered) = std::sync::mpsc::channel();
-            leaving.go(out, head, Box::new(move |reply| deliver.send(reply).unwrap()));
+            leaving.go(out, head, Box::new(move |reply| deliver.send(reply).unwrap()), false);
             out = delivered.recv().unwrap();
         }
         self.client.release_reply();

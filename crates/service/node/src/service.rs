@@ -7,8 +7,8 @@
 use baton_commands::server::parsed::parsed_bytes;
 use baton_commands::server::{Client, Connection};
 use baton_commands::{Next, Server, dispatch};
-use baton_machine::{Sharing, lend_to_sharers, share};
-use baton_net::{After, ConnectionInfo, Handler, Outbox, Service};
+use baton_machine::{Sharing, about_to_wait, lend_to_sharers, share};
+use baton_net::{After, ConnectionInfo, Handler, Outbox, Service, Threads};
 use baton_types::MemoryAccount;
 use baton_wire::Request;
 use bson::RawDocumentBuf;
@@ -41,7 +41,11 @@ impl Service for Commands {
             },
             &self.server.operations,
         );
-        ConnectionHandler { server: self.server.clone(), client, outbox, stream: None }
+        ConnectionHandler { server: self.server.clone(), client, outbox, in_turns: false, stream: None }
+    }
+
+    fn catch_up(&self) {
+        self.server.storage.queue().lead_what_was_left();
     }
 
     fn closed(&self, connection_id: u64) {
@@ -54,6 +58,8 @@ pub struct ConnectionHandler {
     server: Arc<Server>,
     client: Arc<Client>,
     outbox: Arc<Outbox>,
+    /// The thread serves others after the request: the commit queue writes what it leaves there with what they leave.
+    in_turns: bool,
     /// What an exhaust stream carries out next.
     stream: Option<RawDocumentBuf>,
 }
@@ -68,6 +74,7 @@ impl ConnectionHandler {
         let pool = &self.server.parsed_memory;
         let mut account = pool.account(usize::MAX);
         if !account.set_in_turn(bytes) {
+            about_to_wait();
             let waiting = account.wait(bytes);
             while !account.set_waited_for(&waiting) && !self.server.operations.is_shutting_down() {
                 let _loans = waiting.is_near().then(|| lend_to_sharers(&**pool));
@@ -84,7 +91,8 @@ impl ConnectionHandler {
             Next::Close => After::Close,
             Next::Later(leaving, head) => {
                 let promise = self.outbox.promise();
-                leaving.go(std::mem::take(out), head, Box::new(move |reply| promise.keep(reply)));
+                let deliver = Box::new(move |reply| promise.keep(reply));
+                leaving.go(std::mem::take(out), head, deliver, self.in_turns);
                 After::Later
             }
             Next::Stream(next) => {
@@ -122,12 +130,17 @@ impl Handler for ConnectionHandler {
         self.client.release_reply();
     }
 
-    fn takes_thread(&mut self) {
+    fn takes_thread(&mut self, in_turns: bool) {
+        self.in_turns = in_turns;
         self.server.priority.rest(&self.client);
     }
 
-    fn keeps_thread(&self) -> bool {
-        self.client.keeps_thread()
+    fn threads(&self) -> Threads {
+        match (self.client.keeps_thread(), self.client.is_alone() || self.server.priority.tells_apart()) {
+            (true, _) => Threads::Kept,
+            (false, true) => Threads::Own,
+            (false, false) => Threads::Shared,
+        }
     }
 
     fn rests(&mut self) {

@@ -13,7 +13,7 @@
 //! [`WAIT_MAX`] at once: who comes away without the lock asks whether it is still wanted, and waits again.
 
 use ahash::RandomState;
-use baton_machine::Bearer;
+use baton_machine::{Bearer, about_to_wait};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -293,6 +293,7 @@ impl LockTable {
                 }
             };
             let until = *until.get_or_insert_with(|| Instant::now() + WAIT_MAX);
+            about_to_wait();
             while waiter.state.load(Ordering::Acquire) == WAITING {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() && shard.leave(hash, waiter) {

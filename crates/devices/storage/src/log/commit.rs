@@ -57,6 +57,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terms::Terms;
+use waiter::Waiter;
 
 /// When a commit may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +134,8 @@ pub struct CommitQueue {
     made: Instant,
     /// What the queue did since the start.
     pub metrics: CommitMetrics,
+    /// Stands for the own transaction of one who leads for others alone, and makes the sync that they wait for.
+    nobodys: Arc<Waiter>,
 }
 
 impl CommitQueue {
@@ -177,6 +180,7 @@ impl CommitQueue {
             batches_synced: AtomicU64::new(0),
             made: Instant::now(),
             metrics: CommitMetrics::default(),
+            nobodys: Waiter::new(Transaction::empty(), Durability::Synced),
         }
     }
 

@@ -14,6 +14,14 @@ const ATTRIBUTE_SIZE_MAX_BYTES: usize = 10 * 1024;
 /// A field with this prefix holds JSON.
 const JSON_PREFIX: &str = "json.";
 
+/// Whom the calling thread works for, as mongod names it: a connection, or what the thread is named after.
+fn context() -> String {
+    match baton_machine::connection() {
+        Some(id) => format!("conn{id}"),
+        None => std::thread::current().name().unwrap_or("-").to_owned(),
+    }
+}
+
 /// An event, taken apart.
 pub(super) struct Line {
     time: DateTime<Utc>,
@@ -43,7 +51,7 @@ impl Line {
             },
             component: component_of(metadata.target()),
             id: 0,
-            context: std::thread::current().name().unwrap_or("-").to_owned(),
+            context: context(),
             message: String::new(),
             attributes: Vec::new(),
             cut: Vec::new(),

@@ -9,6 +9,7 @@
 use super::UpdateStatement;
 use crate::Interrupt;
 use baton_document::order::compare_raw_bson;
+use baton_machine::about_to_wait;
 use baton_types::{Error, ErrorCode, Result};
 use bson::RawDocument;
 use std::time::Duration;
@@ -38,6 +39,7 @@ impl Attempts {
         interrupt()?;
         let pause = self.pause();
         if !pause.is_zero() {
+            about_to_wait();
             std::thread::sleep(pause);
         }
         self.count = self.count.saturating_add(1);

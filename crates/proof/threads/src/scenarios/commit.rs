@@ -157,6 +157,7 @@ pub struct CommitQueue {
     metrics: Metrics,
     /// Nothing of this member's own is to be written from now on.
     is_closed: AtomicBool,
+    nobodys: Arc<waiter::Waiter>,
 }
 
 fn position(at: u64) -> OpTime {
@@ -182,6 +183,7 @@ impl CommitQueue {
             made: Instant::now(),
             metrics: Metrics::default(),
             is_closed: AtomicBool::new(false),
+            nobodys: waiter::Waiter::new(Transaction::empty(), Synced),
         })
     }
 
@@ -219,10 +221,11 @@ enum Way {
     Commit,
     Wait,
     Leave,
+    LeaveToOthers,
 }
 
 use Durability::{Applied, Synced, Wanted};
-use Way::{Commit, Leave, Wait};
+use Way::{Commit, Leave, LeaveToOthers, Wait};
 
 /// Commits; how often that was told in the end is counted.
 fn commits(queue: &Arc<CommitQueue>, way: Way, durability: Durability, class: Class, told: &Arc<AtomicUsize>) {
@@ -239,6 +242,7 @@ fn commits(queue: &Arc<CommitQueue>, way: Way, durability: Durability, class: Cl
     let placed = queue.place(transaction, durability, Default::default()).unwrap();
     match way {
         Leave => placed.leave(Box::new(ends)),
+        LeaveToOthers => placed.leave_to_others(Box::new(ends)),
         _ => ends(placed.wait()),
     }
 }
@@ -277,6 +281,28 @@ pub fn everybody_is_served() {
     ];
     all_commit(&queue, &ways);
     let state = queue.state.lock();
+    assert!(!state.roles.writing && !state.roles.syncing, "the lead is taken, and nobody leads");
+}
+
+/// Two who leave several each, and lead what was left when they have; one waits beside them.
+pub fn several_are_left_in_a_row() {
+    crate::shuttled::time::begin(false);
+    let queue = CommitQueue::with_gate(WriteGate::Open { term: 1 });
+    let told = Arc::new(AtomicUsize::new(0));
+    let rows = [[(LeaveToOthers, Synced), (LeaveToOthers, Applied)], [(LeaveToOthers, Applied), (Commit, Synced)]];
+    let threads = rows.map(|row| {
+        let (queue, told) = (Arc::clone(&queue), Arc::clone(&told));
+        shuttle::thread::spawn(move || {
+            for (way, durability) in row {
+                commits(&queue, way, durability, Class::Normal, &told);
+            }
+            queue.lead_what_was_left();
+        })
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(told.load(Ordering::SeqCst), 4, "everybody is told once");
+    let state = queue.state.lock();
+    assert!(state.pending.is_empty() && state.awaiting_sync.is_empty(), "something is left in the queue");
     assert!(!state.roles.writing && !state.roles.syncing, "the lead is taken, and nobody leads");
 }
 
@@ -357,6 +383,7 @@ pub fn the_gate_opens_again() {
 
 pub const SCENARIOS: &[(&str, fn())] = &[
     ("everybody_is_served", everybody_is_served),
+    ("several_are_left_in_a_row", several_are_left_in_a_row),
     ("helpers_come_and_go", helpers_come_and_go),
     ("the_gate_closes", the_gate_closes),
     ("the_gate_closes_at_once", the_gate_closes_at_once),

@@ -20,7 +20,12 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
         priority::check_privilege(call.client, class)?;
     }
     let server = call.server;
-    server.priority.serve_as(class.max(class_between_members(call)));
+    let served_as = class.max(class_between_members(call));
+    if served_as != Class::Normal || call.envelope.oplog_query_data {
+        // The threads that others share are as nice as those of normal clients, and a member that follows waits for most of its time.
+        call.client.be_alone();
+    }
+    server.priority.serve_as(served_as);
     if !call.spec.flags.has(Flags::ADMITTED) || class == Class::Background || call.envelope.db == "local" {
         return Ok(());
     }

@@ -114,10 +114,15 @@ impl Leaving {
     }
 
     /// Goes on without this thread. `out` has the reply so far, of which `head` tells; `deliver` sends it, and hangs up if it is dropped.
-    pub fn go(mut self: Box<Self>, out: Vec<u8>, head: ReplyHead, deliver: Deliver) {
+    /// `is_put_off`: the caller has the commit queue [lead](baton_storage::CommitQueue::lead_what_was_left) what was left there, once it has
+    /// left all that it will for now.
+    pub fn go(mut self: Box<Self>, out: Vec<u8>, head: ReplyHead, deliver: Deliver, is_put_off: bool) {
         self.answer = Some(Answer { out, head, deliver });
         if let Some(placed) = self.placed.take() {
-            placed.leave(self);
+            match is_put_off {
+                true => placed.leave_to_others(self),
+                false => placed.leave(self),
+            }
         }
     }
 
@@ -197,7 +202,7 @@ mod tests {
     fn leave(member: &Member, command: Document) -> impl FnOnce(super::Deliver) + use<> {
         let (next, out) = member.begin("shop", command);
         let Next::Later(leaving, head) = next else { panic!("it has only to answer") };
-        move |deliver| leaving.go(out, head, deliver)
+        move |deliver| leaving.go(out, head, deliver, false)
     }
 
     #[test]

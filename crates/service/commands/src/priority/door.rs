@@ -15,7 +15,7 @@
 use super::figures::{Figures, Histogram, Services};
 use arc_swap::ArcSwap;
 use baton_admission::{Admission, Arrival, Counts, Effect, Estimates, Input, Moment, Refusal, Settings, Ticket};
-use baton_machine::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime};
+use baton_machine::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime, about_to_wait};
 use baton_types::{Class, Error, ErrorCode, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -161,6 +161,11 @@ impl Door {
         }
     }
 
+    /// Whether one has come lately that differs.
+    pub fn is_engaged(&self) -> bool {
+        self.engaged.load(Relaxed)
+    }
+
     /// One has come that differs, whether he is counted or not: from now on all others are looked at.
     fn engage(&self) {
         self.differed_ms.store(self.now().as_millis() as u64, Relaxed);
@@ -174,6 +179,7 @@ impl Door {
     /// Waits until the visitor is told, or is not to wait any more.
     fn wait(&self, ticket: Ticket, waiter: &Waiter, visitor: &Visitor<'_>) -> Result<Told> {
         (visitor.waits)();
+        about_to_wait();
         let began = Instant::now();
         loop {
             let slice = Instant::now() + SLICE;

@@ -111,6 +111,13 @@ impl Priority {
         if self.is_nice.load(Relaxed) { class } else { Class::Normal }
     }
 
+    /// Whether requests are to be told apart just now: each client's by a thread of its own, so that the kernel can. Few threads of normal
+    /// class would be worse than many beside one who is urgent: it has whoever had more than his part of the time wait until the others have
+    /// caught up, and stretches that the more the less those weigh that are ready (docs/spikes/shared-threads.md).
+    pub fn tells_apart(&self) -> bool {
+        self.door.is_engaged()
+    }
+
     /// The calling thread waits for this client's next request: it has answered one, or is fresh.
     pub fn rest(&self, client: &Client) {
         let class = client.claimed.get().unwrap_or_default();

@@ -54,6 +54,8 @@ pub struct Client {
     pub(crate) known_rules: Mutex<Option<Arc<KnownRules>>>,
     /// It has asked for something on its own account, and not only what member it talks to.
     served: AtomicBool,
+    /// It is not served by threads that others share.
+    is_alone: AtomicBool,
     /// Something of it is its thread's.
     keeps_thread: AtomicBool,
     /// What its request holds until the reply is sent.
@@ -115,6 +117,16 @@ impl Client {
     /// The thread that serves it is its own from now on, until it ends: its weight is its client's, or a task is measured by it.
     pub(crate) fn keep_thread(&self) {
         self.keeps_thread.store(true, Ordering::Relaxed);
+    }
+
+    /// Threads that others share do not serve it from now on: its requests are more urgent than theirs, or less.
+    pub(crate) fn be_alone(&self) {
+        self.is_alone.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the thread that serves it serves nobody else meanwhile.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Relaxed)
     }
 
     /// Whether the thread that serves it is to serve it until it ends.
@@ -259,6 +271,7 @@ impl Clients {
             claimed: ClaimedClass::default(),
             known_rules: Mutex::default(),
             served: AtomicBool::new(false),
+            is_alone: AtomicBool::new(false),
             keeps_thread: AtomicBool::new(false),
             until_sent: Mutex::default(),
             places: Mutex::default(),

@@ -10,7 +10,7 @@
 
 use crate::priority::Pass;
 use baton_admission::Source;
-use baton_machine::{Bearer, Loan};
+use baton_machine::{Bearer, Loan, about_to_wait};
 use baton_request::SessionId;
 use baton_storage::tasks::Progress;
 use baton_types::{Check, Class, Error, ErrorCode, Interruption, Result};
@@ -257,6 +257,7 @@ impl Operation {
 
     /// Runs `wait`, which needs no processor: others may have its place meanwhile.
     pub(crate) fn paused<T>(&self, wait: impl FnOnce() -> T) -> T {
+        about_to_wait();
         let Some(pass) = &self.pass else { return wait() };
         pass.pause();
         let outcome = wait();

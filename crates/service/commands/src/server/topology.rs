@@ -6,6 +6,7 @@
 
 use arc_swap::ArcSwapOption;
 use baton_consensus::{Configuration, Demand, Member, MemberId, MemberState, View};
+use baton_machine::about_to_wait;
 use baton_request::{Acknowledgement, WriteConcern};
 use baton_types::{Result, Term};
 use bson::oid::ObjectId;
@@ -212,6 +213,7 @@ impl Topology {
         const SLICE: Duration = Duration::from_millis(500);
         loop {
             interrupted()?;
+            about_to_wait();
             let mut state = self.state.lock();
             if seen.process_id != self.process_id || seen.counter != state.counter || Instant::now() >= until {
                 return Ok(());

@@ -5,6 +5,7 @@
 //! What it deliberately does not do: stop a secondary from applying the primary's entries; `fsync` refuses to lock one.
 
 use baton_execution::Interrupt;
+use baton_machine::about_to_wait;
 use baton_types::{Error, ErrorCode, Result, Striped};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -62,6 +63,7 @@ impl WriteLock {
                 return Ok(writing);
             }
             interrupt()?;
+            about_to_wait();
             let mut holds = self.holds.lock();
             if *holds > 0 {
                 self.changed.wait_for(&mut holds, SLICE);

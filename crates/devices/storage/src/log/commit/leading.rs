@@ -6,11 +6,12 @@
 //! - Nobody is told, and nothing lent is given back, under the queue's lock.
 //! - The first of those that wait goes with every group: whoever passes, nobody stands in the queue for ever.
 
-use super::roles::{AfterWriting, Heir, Helper, PassedOn, Roles, Row};
+use super::roles::{AfterSyncing, AfterWriting, Heir, Helper, PassedOn, Roles, Row};
 use super::waiter::{LEAD_SYNC, LEAD_WRITE, Waiter};
 use super::{CommitQueue, Durability, State};
 use crate::documents::transaction::Transaction;
 use crate::machine;
+use baton_machine::about_to_wait;
 use baton_types::{Class, must_not_unwind};
 use parking_lot::Condvar;
 use smallvec::SmallVec;
@@ -33,9 +34,18 @@ const LEAD_MAX: Duration = Duration::from_micros(500);
 type Group = SmallVec<[Arc<Waiter>; 4]>;
 
 /// What of these transactions matters to who is to lead.
-fn row<'a>(waiters: impl ExactSizeIterator<Item = &'a Arc<Waiter>>) -> Row<impl FnOnce() -> Option<usize>> {
-    let mut waiters = waiters;
-    Row { is_empty: waiters.len() == 0, here: move || waiters.position(|waiter| waiter.is_here()) }
+fn row<'a, S>(
+    standing: S,
+    waiters: impl IntoIterator<Item = &'a Arc<Waiter>>,
+) -> Row<S, impl FnOnce() -> Option<usize>> {
+    let waiters = waiters.into_iter();
+    Row {
+        standing,
+        here: move || {
+            let mut waiters = waiters;
+            waiters.position(|waiter| waiter.is_here())
+        },
+    }
 }
 
 impl State {
@@ -66,7 +76,9 @@ impl CommitQueue {
         self.state.lock().sync_helper = Some(baton_machine::bearer());
         while self.is_called(until, &self.syncer_called, Roles::helps_syncing, |roles| &mut roles.syncer) {
             let _guard = must_not_unwind("the commit queue");
-            self.lead_sync();
+            if self.lead_sync(true) {
+                self.lead_write(&self.nobodys, true);
+            }
         }
     }
 
@@ -79,6 +91,22 @@ impl CommitQueue {
             let _guard = must_not_unwind("the commit queue");
             self.lead_write(&own, true);
         }
+    }
+
+    /// Writes what has been left, if nobody does: for whoever has left several in a row. He makes the sync as well that one of them waits
+    /// for, if nobody else does; while a sync is under way what waits for the next is left to stand.
+    pub fn lead_what_was_left(&self) {
+        let _guard = must_not_unwind("the commit queue");
+        if self.takes_writing() {
+            self.lead_write(&self.nobodys, true);
+        }
+    }
+
+    /// Whether the calling thread is to write the next group.
+    pub(super) fn takes_writing(&self) -> bool {
+        let mut state = self.state.lock();
+        let standing = state.standing();
+        state.roles.take_writing(standing)
     }
 
     /// Waits to be called as a helper; `false` if that did not happen in time.
@@ -136,9 +164,12 @@ impl CommitQueue {
                 state.syncer.is_waited_for_by(class);
             }
             let may_go_on = ended < until && (has_left || own.durability != Durability::Synced);
+            let standing = state.standing();
             let State { roles, pending, awaiting_sync, .. } = &mut *state;
-            let wants_sync = own.durability != Durability::Applied;
-            let after = roles.wrote(wants_sync, may_go_on, row(pending.iter()), row(awaiting_sync.iter()));
+            let (pending, awaiting_sync) = (row(standing, &*pending), row(!awaiting_sync.is_empty(), &*awaiting_sync));
+            // Of nobody's own: whoever waits for one.
+            let wants_sync = own.durability != Durability::Applied && wanted_by.max(awaited_by).is_some();
+            let after = roles.wrote(wants_sync, may_go_on, pending, awaiting_sync);
             self.pass_on(&mut state, after.passed_on);
             if state.roles.is_sync_wanted && !state.roles.syncing {
                 state.await_sync_helper();
@@ -172,10 +203,8 @@ impl CommitQueue {
         done.extend(others.cloned());
         // Not before: who was lent for is told by now.
         drop(loans);
-        if syncs {
-            self.lead_sync();
-        }
-        goes_on
+        let goes_on_writing = syncs && self.lead_sync(Arc::ptr_eq(own, &self.nobodys));
+        goes_on || goes_on_writing
     }
 
     fn take_group(&self) -> Group {
@@ -205,6 +234,8 @@ impl CommitQueue {
             bytes_beside += next.bytes();
             group.extend(state.pending.pop_front());
         }
+        let at_once = group.iter().filter(|waiter| waiter.durability != Durability::Synced).count();
+        state.pending_at_once -= at_once;
         let urgent = group.iter().filter(|waiter| waiter.class == Class::High).count();
         if urgent > 0 {
             self.urgent.fetch_sub(urgent, Ordering::Relaxed);
@@ -242,13 +273,21 @@ impl CommitQueue {
     }
 
     /// Syncs the log for everybody who awaits it, and on while it is wanted and nobody else is there to do it. On entry `syncing`
-    /// is held; on return it is not.
-    pub(super) fn lead_sync(&self) {
-        while self.sync_once() {}
+    /// is held; on return it is not. Whether `writing` is held now, and a group to be written: only if nobody else is there to do it, unless
+    /// this thread `may_write`.
+    #[must_use = "nobody else writes what was held"]
+    pub(super) fn lead_sync(&self, may_write: bool) -> bool {
+        loop {
+            let (syncs_on, writes) = self.sync_once(may_write);
+            if !syncs_on {
+                return writes;
+            }
+            assert!(!writes, "who writes first syncs after that");
+        }
     }
 
-    /// Whether `syncing` is still held, and another sync to be made.
-    fn sync_once(&self) -> bool {
+    /// Whether `syncing` is still held, and another sync to be made; whether `writing` is held now.
+    fn sync_once(&self, may_write: bool) -> (bool, bool) {
         let served = {
             let mut state = self.state.lock();
             state.roles.begin_sync();
@@ -260,6 +299,7 @@ impl CommitQueue {
         let target = self.applied.load(Ordering::Acquire);
         let written = self.batches_written.load(Ordering::Acquire);
         crash_point!("commit-before-sync");
+        about_to_wait();
         let started = Instant::now();
         self.metrics.sync_began.store((started - self.made).as_nanos() as u64 | 1, Ordering::Relaxed);
         if let Err(error) = self.db.flush_wal(true) {
@@ -270,18 +310,23 @@ impl CommitQueue {
         self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.metrics.syncs.fetch_add(1, Ordering::Relaxed);
         self.metrics.sync_began.store(0, Ordering::Relaxed);
-        let (goes_on, loans) = {
+        let (goes_on, writes, loans) = {
             let mut state = self.state.lock();
             // Under the lock, as a truncation of the log is: what that took is not durable any more.
             self.durable.fetch_max(target.min(self.applied.load(Ordering::Acquire)), Ordering::AcqRel);
+            let standing = state.standing();
             let State { roles, pending, awaiting_sync, .. } = &mut *state;
-            let (goes_on, passed_on) = roles.synced(row(pending.iter()), row(awaiting_sync.iter()));
+            let (pending, awaiting_sync) = (row(standing, &*pending), row(!awaiting_sync.is_empty(), &*awaiting_sync));
+            let AfterSyncing { goes_on, writes, passed_on } = roles.synced(may_write, pending, awaiting_sync);
             let loans = state.syncer.end();
             self.pass_on(&mut state, passed_on);
             if goes_on {
                 state.begin_syncing();
             }
-            (goes_on, loans)
+            if writes {
+                state.begin_writing();
+            }
+            (goes_on, writes, loans)
         };
         self.announce();
         for waiter in served {
@@ -289,6 +334,6 @@ impl CommitQueue {
         }
         self.tell_progress();
         drop(loans);
-        goes_on
+        (goes_on, writes)
     }
 }

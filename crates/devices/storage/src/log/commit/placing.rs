@@ -84,7 +84,8 @@ impl CommitQueue {
         // Who leaves the queue otherwise than it came leaves `writing` or `syncing` behind, and everybody waits for ever.
         let _guard = must_not_unwind("the commit queue");
         self.queue_up(&mut state, Arc::clone(&waiter));
-        let role = if state.roles.take_writing(false) { LEAD_WRITE } else { WAITING };
+        let standing = state.standing();
+        let role = if state.roles.take_writing(standing) { LEAD_WRITE } else { WAITING };
         drop(state);
         handed_on.release();
         self.serve(&waiter, role)
@@ -94,7 +95,7 @@ impl CommitQueue {
         if waiter.class == Class::High {
             self.urgent.fetch_add(1, Ordering::Relaxed);
         }
-        state.pending.push_back(waiter);
+        state.queue_up(waiter);
     }
 
     /// Does what a waiting thread is to do, until its transaction is done.
@@ -102,7 +103,7 @@ impl CommitQueue {
         loop {
             match role {
                 LEAD_WRITE => self.lead_write(waiter, false),
-                LEAD_SYNC => self.lead_sync(),
+                LEAD_SYNC if self.lead_sync(false) => self.lead_write(waiter, false),
                 DONE => return waiter.optime(),
                 _ => {}
             }

@@ -4,6 +4,7 @@
 //! Invariants, which every order of three committing threads and both helpers keeps (the test below goes through them all):
 //! - At most one thread writes, and at most one syncs.
 //! - What stands in the queue has a leader, or a thread that is about to ask for the lead: nobody waits for what nobody does.
+//! - What is held until a sync is over has a leader then, who made that sync or whom he finds.
 //! - A sync that is wanted, and that nobody waits for here, is under way or begins as soon as the helper is back.
 
 /// A thread that leads where no committing thread waits that could.
@@ -34,9 +35,19 @@ pub(super) struct PassedOn {
     pub sync: Option<Heir>,
 }
 
-/// What stands in one of the queue's rows.
-pub(super) struct Row<F: FnOnce() -> Option<usize>> {
-    pub is_empty: bool,
+/// What stands in the row of what is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Nothing,
+    /// All of it waits for a sync.
+    ForTheSync,
+    Something,
+}
+
+/// One of the queue's rows.
+pub(super) struct Row<S, F: FnOnce() -> Option<usize>> {
+    /// What stands there; of those that wait for a sync, whether anybody does.
+    pub standing: S,
     /// Finds the first whose thread is there. It has to look at one after the other, and is asked only where somebody is wanted.
     pub here: F,
 }
@@ -46,6 +57,14 @@ pub(super) struct Row<F: FnOnce() -> Option<usize>> {
 pub(super) struct AfterWriting {
     pub syncs: bool,
     pub goes_on: bool,
+    pub passed_on: PassedOn,
+}
+
+/// What a leader that has made a sync is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AfterSyncing {
+    pub goes_on: bool,
+    pub writes: bool,
     pub passed_on: PassedOn,
 }
 
@@ -62,10 +81,20 @@ pub(super) struct Roles {
 
 impl Roles {
     /// Whether the thread that asks leads the writing from now on.
-    pub fn take_writing(&mut self, is_empty: bool) -> bool {
-        let takes = !is_empty && !self.writing;
+    pub fn take_writing(&mut self, pending: Standing) -> bool {
+        let takes = self.is_to_be_written(pending);
         self.writing |= takes;
         takes
+    }
+
+    /// What waits for a sync, all of it, stands there until the one under way is over: nothing of it is told before the next, so it is
+    /// written then, as one group.
+    fn is_to_be_written(&self, pending: Standing) -> bool {
+        match pending {
+            Standing::Nothing => false,
+            Standing::ForTheSync => !self.writing && !self.syncing,
+            Standing::Something => !self.writing,
+        }
     }
 
     /// A group is written. `wants_sync`: the leader's own transaction does. `may_go_on`: nobody waits for this thread who would rather
@@ -74,22 +103,20 @@ impl Roles {
         &mut self,
         wants_sync: bool,
         may_go_on: bool,
-        pending: Row<impl FnOnce() -> Option<usize>>,
-        awaiting_sync: Row<impl FnOnce() -> Option<usize>>,
+        pending: Row<Standing, impl FnOnce() -> Option<usize>>,
+        awaiting_sync: Row<bool, impl FnOnce() -> Option<usize>>,
     ) -> AfterWriting {
-        let (is_pending, is_sync_awaited) = (!pending.is_empty, !awaiting_sync.is_empty);
+        let (standing, is_sync_awaited) = (pending.standing, awaiting_sync.standing);
         let mut syncs = wants_sync && !self.syncing;
         self.syncing |= syncs;
-        let mut goes_on = may_go_on && !syncs && is_pending;
-        self.writing = goes_on;
+        self.writing = false;
+        let mut goes_on = may_go_on && !syncs && self.take_writing(standing);
         let passed_on = self.pass_on(pending, awaiting_sync);
         // Where nobody is there to take it.
         if !self.syncing && is_sync_awaited {
             (self.syncing, syncs) = (true, true);
         }
-        if !self.writing && is_pending {
-            (self.writing, goes_on) = (true, true);
-        }
+        goes_on |= self.take_writing(standing);
         AfterWriting { syncs, goes_on, passed_on }
     }
 
@@ -111,32 +138,38 @@ impl Roles {
         self.is_sync_wanted = false;
     }
 
-    /// A sync is made; whether its leader goes on with the next.
+    /// A sync is made. `may_write`: its leader leads for others alone, and writes what was held for that sync's end without anybody
+    /// being woken.
     pub fn synced(
         &mut self,
-        pending: Row<impl FnOnce() -> Option<usize>>,
-        awaiting_sync: Row<impl FnOnce() -> Option<usize>>,
-    ) -> (bool, PassedOn) {
+        may_write: bool,
+        pending: Row<Standing, impl FnOnce() -> Option<usize>>,
+        awaiting_sync: Row<bool, impl FnOnce() -> Option<usize>>,
+    ) -> AfterSyncing {
         self.syncing = false;
-        let is_sync_awaited = !awaiting_sync.is_empty;
+        let (standing, is_sync_awaited) = (pending.standing, awaiting_sync.standing);
+        let mut writes = may_write && self.take_writing(standing);
         let passed_on = self.pass_on(pending, awaiting_sync);
-        let goes_on = !self.syncing && (self.is_sync_wanted || is_sync_awaited);
+        // Where nobody is there to take it.
+        writes |= self.take_writing(standing);
+        // One that writes goes on to sync that with what waits for it already.
+        let goes_on = !self.syncing && !writes && (self.is_sync_wanted || is_sync_awaited);
         self.syncing |= goes_on;
-        (goes_on, passed_on)
+        AfterSyncing { goes_on, writes, passed_on }
     }
 
     /// Finds leaders for the work nobody does: a thread that waits for its transaction, or the one that is there for that.
     fn pass_on(
         &mut self,
-        pending: Row<impl FnOnce() -> Option<usize>>,
-        awaiting_sync: Row<impl FnOnce() -> Option<usize>>,
+        pending: Row<Standing, impl FnOnce() -> Option<usize>>,
+        awaiting_sync: Row<bool, impl FnOnce() -> Option<usize>>,
     ) -> PassedOn {
         let mut passed_on = PassedOn::default();
-        if !self.syncing && (self.is_sync_wanted || !awaiting_sync.is_empty) {
+        if !self.syncing && (self.is_sync_wanted || awaiting_sync.standing) {
             passed_on.sync = heir(awaiting_sync, &mut self.syncer);
             self.syncing = passed_on.sync.is_some();
         }
-        if !self.writing && !pending.is_empty {
+        if self.is_to_be_written(pending.standing) {
             passed_on.write = heir(pending, &mut self.writer);
             self.writing = passed_on.write.is_some();
         }
@@ -144,7 +177,7 @@ impl Roles {
     }
 }
 
-fn heir(row: Row<impl FnOnce() -> Option<usize>>, helper: &mut Helper) -> Option<Heir> {
+fn heir<S>(row: Row<S, impl FnOnce() -> Option<usize>>, helper: &mut Helper) -> Option<Heir> {
     match (row.here)() {
         Some(place) => Some(Heir::Waiter(place)),
         None if *helper == Helper::Waiting => {
@@ -167,8 +200,16 @@ mod tests {
         Commit,
         /// It takes its place, and waits later.
         Wait,
-        /// It takes its place, and leaves later.
+        /// It takes its place, leaves later, and asks for the lead after that.
         Leave,
+        /// The same, and leads on behalf of all who have left.
+        LeaveToOthers,
+    }
+
+    impl Way {
+        fn leaves(self) -> bool {
+            matches!(self, Self::Leave | Self::LeaveToOthers)
+        }
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -194,6 +235,8 @@ mod tests {
     enum At {
         Start,
         Placed,
+        /// It has left, and is about to ask for the lead.
+        Left,
         /// It waits for a role; of helpers, to be called.
         Parked,
         TakeGroup,
@@ -232,6 +275,16 @@ mod tests {
         timeouts: u8,
     }
 
+    impl World {
+        fn standing(&self) -> Standing {
+            match self.pending.is_empty() {
+                true => Standing::Nothing,
+                false if self.pending.iter().all(|of| self.waiters[*of].wants_sync) => Standing::ForTheSync,
+                false => Standing::Something,
+            }
+        }
+    }
+
     /// The committing threads come first; then the writer and the syncer, if there are helpers.
     struct Model {
         ways: Vec<(Way, bool)>,
@@ -261,10 +314,18 @@ mod tests {
             }
         }
 
-        fn row(&self, world: &World, row: &[usize]) -> Row<impl FnOnce() -> Option<usize> + use<>> {
+        fn row<S>(&self, world: &World, row: &[usize], standing: S) -> Row<S, impl FnOnce() -> Option<usize> + use<S>> {
             let is_here = |of: &usize| self.forgets_who_left || world.waiters[*of].is_here;
             let here = row.iter().position(is_here);
-            Row { is_empty: row.is_empty(), here: move || here }
+            Row { standing, here: move || here }
+        }
+
+        fn pending(&self, world: &World) -> Row<Standing, impl FnOnce() -> Option<usize> + use<>> {
+            self.row(world, &world.pending, world.standing())
+        }
+
+        fn awaiting(&self, world: &World) -> Row<bool, impl FnOnce() -> Option<usize> + use<>> {
+            self.row(world, &world.awaiting, !world.awaiting.is_empty())
         }
 
         fn carry_out(world: &mut World, passed_on: PassedOn) {
@@ -290,6 +351,10 @@ mod tests {
             }
         }
 
+        fn leads_for_all(&self, thread: usize) -> bool {
+            self.ways.get(thread).is_some_and(|(way, _)| *way == Way::LeaveToOthers)
+        }
+
         /// What a thread does when it has nothing to lead any more.
         fn idle(&self, world: &World, thread: usize) -> At {
             if thread >= self.ways.len() {
@@ -310,33 +375,33 @@ mod tests {
                 match world.threads[thread].clone() {
                     At::Start => {
                         to.pending.push(thread);
+                        let standing = to.standing();
                         to.threads[thread] = match self.ways[thread].0 {
-                            Way::Commit if to.roles.take_writing(false) => At::TakeGroup,
+                            Way::Commit if to.roles.take_writing(standing) => At::TakeGroup,
                             Way::Commit => At::Parked,
-                            Way::Wait | Way::Leave => At::Placed,
+                            Way::Wait | Way::Leave | Way::LeaveToOthers => At::Placed,
                         };
                     }
                     At::Placed if world.waiters[thread].is_done => {
                         let waiter = &mut to.waiters[thread];
-                        if self.ways[thread].0 == Way::Leave {
+                        if self.ways[thread].0.leaves() {
                             (waiter.is_here, waiter.called) = (false, waiter.called + 1);
                         }
                         to.threads[thread] = At::End;
                     }
-                    At::Placed => {
-                        let leaves = self.ways[thread].0 == Way::Leave;
-                        let mut role = Role::None;
-                        if leaves {
-                            to.waiters[thread].is_here = false;
-                            role = std::mem::replace(&mut to.waiters[thread].role, Role::None);
-                        }
-                        if role == Role::None && to.roles.take_writing(to.pending.is_empty()) {
-                            role = Role::Write;
-                        }
-                        to.threads[thread] = match role {
+                    At::Placed if self.ways[thread].0.leaves() => {
+                        to.waiters[thread].is_here = false;
+                        to.threads[thread] = match std::mem::replace(&mut to.waiters[thread].role, Role::None) {
                             Role::Write => At::TakeGroup,
                             Role::Sync => At::BeginSync { then_writes: false },
-                            Role::None | Role::Done => self.idle(&to, thread),
+                            Role::None | Role::Done => At::Left,
+                        };
+                    }
+                    At::Placed | At::Left => {
+                        let standing = to.standing();
+                        to.threads[thread] = match to.roles.take_writing(standing) {
+                            true => At::TakeGroup,
+                            false => self.idle(&to, thread),
                         };
                     }
                     At::Parked if is_helper => {
@@ -369,7 +434,8 @@ mod tests {
                             group.iter().partition(|of| to.waiters[**of].wants_sync);
                         to.awaiting.extend(syncing);
                         let own = to.waiters.get(thread).filter(|_| !is_helper);
-                        let wants_sync = own.is_some_and(|own| own.wants_sync);
+                        let leads_for_all = self.leads_for_all(thread);
+                        let is_awaited = group.iter().any(|of| to.waiters[*of].wants_sync);
                         let has_left = own.is_none_or(|own| !own.is_here);
                         // Where somebody wants a sync and does not wait for it here.
                         let may_be_wanted = self.has_helpers && !done.is_empty();
@@ -379,8 +445,10 @@ mod tests {
                             }
                             let mut to = to.clone();
                             to.roles.is_sync_wanted |= is_wanted;
-                            let may_go_on = is_in_time && (has_left || !wants_sync);
-                            let (pending, awaiting) = (self.row(&to, &to.pending), self.row(&to, &to.awaiting));
+                            let wants_sync =
+                                own.is_some_and(|own| own.wants_sync || leads_for_all) && (is_awaited || is_wanted);
+                            let may_go_on = is_in_time && (has_left || own.is_none_or(|own| !own.wants_sync));
+                            let (pending, awaiting) = (self.pending(&to), self.awaiting(&to));
                             let after = to.roles.wrote(wants_sync, may_go_on, pending, awaiting);
                             Self::carry_out(&mut to, after.passed_on);
                             let (syncs, goes_on) = (after.syncs, after.goes_on);
@@ -403,9 +471,11 @@ mod tests {
                         to.threads[thread] = At::Sync { served, then_writes };
                     }
                     At::Sync { served, then_writes } => {
-                        let (pending, awaiting) = (self.row(&to, &to.pending), self.row(&to, &to.awaiting));
-                        let (goes_on, passed_on) = to.roles.synced(pending, awaiting);
+                        let (pending, awaiting) = (self.pending(&to), self.awaiting(&to));
+                        let may_write = is_helper || self.leads_for_all(thread);
+                        let AfterSyncing { goes_on, writes, passed_on } = to.roles.synced(may_write, pending, awaiting);
                         Self::carry_out(&mut to, passed_on);
+                        let then_writes = then_writes || writes;
                         to.threads[thread] = At::TellSynced { served, goes_on, then_writes };
                     }
                     At::TellSynced { served, goes_on, then_writes } => {
@@ -465,7 +535,7 @@ mod tests {
             if world.threads[..self.ways.len()].iter().any(|at| *at != At::End) {
                 return Some("a thread waits for ever");
             }
-            let is_unanswered = |(waiter, (way, _)): (&Waiter, &(Way, bool))| *way == Way::Leave && waiter.called != 1;
+            let is_unanswered = |(waiter, (way, _)): (&Waiter, &(Way, bool))| way.leaves() && waiter.called != 1;
             if world.waiters.iter().zip(&self.ways).any(is_unanswered) {
                 return Some("what was left is never called");
             }
@@ -491,7 +561,7 @@ mod tests {
     }
 
     fn all_ways() -> Vec<(Way, bool)> {
-        let ways = [Way::Commit, Way::Wait, Way::Leave];
+        let ways = [Way::Commit, Way::Wait, Way::Leave, Way::LeaveToOthers];
         ways.iter().flat_map(|way| [false, true].map(|wants_sync| (*way, wants_sync))).collect()
     }
 
@@ -503,7 +573,14 @@ mod tests {
             for (first, way) in all_ways().into_iter().enumerate() {
                 for (second, other) in all_ways().into_iter().enumerate().skip(first) {
                     for third in all_ways().into_iter().skip(second) {
-                        let model = Model { ways: vec![way, other, third], has_helpers, forgets_who_left: false };
+                        let ways = vec![way, other, third];
+                        // Beside helpers there are very many orders; those who leave to others meet each other there, and who commits.
+                        let leaves_to_others = ways.iter().any(|(way, _)| *way == Way::LeaveToOthers);
+                        let is_known = |(way, _): &(Way, bool)| matches!(way, Way::Wait | Way::Leave);
+                        if has_helpers && leaves_to_others && ways.iter().any(is_known) {
+                            continue;
+                        }
+                        let model = Model { ways, has_helpers, forgets_who_left: false };
                         worlds += model.explore().unwrap_or_else(|fault| panic!("{:?}: {fault}", model.ways));
                     }
                 }

@@ -8,7 +8,7 @@
 
 use super::{CommitQueue, Durability};
 use crate::documents::transaction::Transaction;
-use baton_machine::Bearer;
+use baton_machine::{Bearer, about_to_wait};
 use baton_types::{Class, OpTime, Timestamp, must_not_unwind};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -110,6 +110,7 @@ impl Waiter {
             if state != WAITING {
                 return state;
             }
+            about_to_wait();
             std::thread::park();
         }
     }
@@ -171,23 +172,34 @@ impl Placed {
     /// returns.
     pub fn leave(self, then: Box<dyn Then>) {
         let _guard = must_not_unwind("the commit queue");
-        let mut state = self.queue.state.lock();
-        if let Some(then) = self.waiter.leave(then) {
-            drop(state);
-            then.is_safe(self.waiter.optime());
-            return;
-        }
-        let mut role = self.waiter.take_role();
-        let is_empty = state.pending.is_empty();
-        if role == WAITING && state.roles.take_writing(is_empty) {
+        let mut role = self.leave_there(then);
+        if role == WAITING && self.queue.takes_writing() {
             role = LEAD_WRITE;
         }
-        drop(state);
-        match role {
-            LEAD_WRITE => self.queue.lead_write(&self.waiter, true),
-            LEAD_SYNC => self.queue.lead_sync(),
-            _ => {}
+        self.lead(role);
+    }
+
+    /// The same, for one who leaves several: if nobody writes, nobody does until the caller has the queue
+    /// [lead what was left](CommitQueue::lead_what_was_left), or somebody else comes.
+    pub fn leave_to_others(self, then: Box<dyn Then>) {
+        let _guard = must_not_unwind("the commit queue");
+        let role = self.leave_there(then);
+        self.lead(role);
+    }
+
+    fn lead(&self, role: u8) {
+        if role == LEAD_WRITE || (role == LEAD_SYNC && self.queue.lead_sync(false)) {
+            self.queue.lead_write(&self.waiter, true);
         }
+    }
+
+    /// What the thread was made to do before it left.
+    fn leave_there(&self, then: Box<dyn Then>) -> u8 {
+        let state = self.queue.state.lock();
+        let Some(then) = self.waiter.leave(then) else { return self.waiter.take_role() };
+        drop(state);
+        then.is_safe(self.waiter.optime());
+        DONE
     }
 
     fn finish(&self) -> OpTime {
@@ -196,8 +208,8 @@ impl Placed {
         let mut role = WAITING;
         {
             let mut state = self.queue.state.lock();
-            let is_empty = state.pending.is_empty();
-            if !self.waiter.is_done() && state.roles.take_writing(is_empty) {
+            let standing = state.standing();
+            if !self.waiter.is_done() && state.roles.take_writing(standing) {
                 role = LEAD_WRITE;
             }
         }

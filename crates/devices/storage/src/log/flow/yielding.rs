@@ -9,6 +9,7 @@
 use super::{SLICE, STALLED_AFTER, WAIT_MAX};
 use crate::log::author::Writer;
 use crate::log::commit::Durability;
+use baton_machine::about_to_wait;
 use baton_types::{Class, Result};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -54,6 +55,7 @@ impl super::FlowControl {
         if !is_so() || has_stalled(&moved) {
             return Ok(());
         }
+        parking_lot::MutexGuard::unlocked(&mut moved, about_to_wait);
         self.watchers.fetch_add(1, Ordering::SeqCst);
         let mut outcome = Ok(());
         while is_so() && !has_stalled(&moved) && began.elapsed() < WAIT_MAX && outcome.is_ok() {

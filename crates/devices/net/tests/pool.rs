@@ -1,16 +1,16 @@
-//! Connections whose clients are silent: they have no thread, and nobody notices.
+//! Connections that few threads serve in turns: nobody waits for another who waits, and who is silent has nothing.
 //!
 //! The threads of the process are counted by their names, so these tests run one after the other.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use baton_net::{After, ConnectionInfo, CountersSnapshot, Handler, Options, Outbox, Server, Service};
+use baton_machine::about_to_wait;
+use baton_net::{After, ConnectionInfo, CountersSnapshot, Handler, Options, Outbox, Server, Service, Threads};
 use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::{Flags, ReplyBuilder, Request};
 use bson::{RawDocumentBuf, cstr, doc};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use socket2::SockRef;
-use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const REST_AFTER: Duration = Duration::from_millis(20);
+const WORKERS: usize = 2;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -28,12 +29,47 @@ static ALONE: Mutex<()> = Mutex::new(());
 struct Diary {
     alive: AtomicU64,
     closed: AtomicU64,
-    /// By which thread, of which name, each request was handled.
-    handled: Mutex<Vec<(ThreadId, String)>>,
+    /// Each request, by which thread it was handled, of which name, and for which connection that worked, if it has several.
+    handled: Mutex<Vec<Handled>>,
+    /// Whether those that wait may go on.
+    is_open: Mutex<bool>,
+    opened: Condvar,
     /// The names of the threads that dropped a handler.
     dropped_by: Mutex<Vec<String>>,
     /// How long it takes to drop one, in milliseconds.
     drop_ms: AtomicU64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Handled {
+    name: String,
+    thread: ThreadId,
+    thread_name: String,
+    connection: Option<u64>,
+}
+
+impl Diary {
+    fn note(&self, name: &str) {
+        let (thread, thread_name, connection) =
+            (std::thread::current().id(), thread_name(), baton_machine::connection());
+        self.handled.lock().push(Handled { name: name.to_owned(), thread, thread_name, connection });
+    }
+
+    fn count(&self, name: &str) -> usize {
+        self.handled.lock().iter().filter(|handled| handled.name == name).count()
+    }
+
+    fn wait(&self) {
+        let mut is_open = self.is_open.lock();
+        while !*is_open {
+            self.opened.wait(&mut is_open);
+        }
+    }
+
+    fn open(&self) {
+        *self.is_open.lock() = true;
+        self.opened.notify_all();
+    }
 }
 
 struct Silent(Arc<Diary>);
@@ -41,7 +77,7 @@ struct Silent(Arc<Diary>);
 struct Writer {
     diary: Arc<Diary>,
     outbox: Arc<Outbox>,
-    keeps_thread: bool,
+    threads: Threads,
 }
 
 impl Service for Silent {
@@ -49,7 +85,7 @@ impl Service for Silent {
 
     fn opened(&self, connection: ConnectionInfo) -> Writer {
         self.0.alive.fetch_add(1, SeqCst);
-        Writer { diary: Arc::clone(&self.0), outbox: connection.outbox, keeps_thread: false }
+        Writer { diary: Arc::clone(&self.0), outbox: connection.outbox, threads: Threads::Shared }
     }
 
     fn closed(&self, _connection_id: u64) {
@@ -63,11 +99,18 @@ fn thread_name() -> String {
 
 impl Handler for Writer {
     fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After {
-        self.diary.handled.lock().push((std::thread::current().id(), thread_name()));
         let name = request.command_name();
+        self.diary.note(name);
         match name {
+            "wait" => self.diary.wait(),
+            "say" => {
+                about_to_wait();
+                self.diary.wait();
+            }
             "panic" => panic!("asked to"),
-            "keep" => self.keeps_thread = true,
+            "keep" => self.threads = Threads::Kept,
+            "own" => self.threads = Threads::Own,
+            "share" => self.threads = Threads::Shared,
             _ => {}
         }
         let mut builder = ReplyBuilder::new(out, request);
@@ -84,8 +127,8 @@ impl Handler for Writer {
         After::Later
     }
 
-    fn keeps_thread(&self) -> bool {
-        self.keeps_thread
+    fn threads(&self) -> Threads {
+        self.threads
     }
 }
 
@@ -106,7 +149,7 @@ struct Stage {
 
 fn stage(change: impl FnOnce(&mut Options)) -> Stage {
     let alone = ALONE.lock();
-    let mut options = Options { port: 0, rest_after: REST_AFTER, ..Options::default() };
+    let mut options = Options { port: 0, rest_after: REST_AFTER, worker_count: WORKERS, ..Options::default() };
     change(&mut options);
     let diary = Arc::<Diary>::default();
     let server = Server::start(&options, Arc::new(Silent(Arc::clone(&diary)))).unwrap();
@@ -135,7 +178,6 @@ impl Stage {
 
     fn await_rest(&self, count: usize) {
         eventually("they rest", || self.counted().resting == count);
-        eventually("they have no threads", || threads("conn") == 0);
     }
 }
 
@@ -185,28 +227,115 @@ fn eventually(what: &str, mut check: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_hundred_that_rest_have_no_thread_and_each_goes_on_on_one_of_its_name() {
+fn a_hundred_clients_share_two_threads_and_the_log_knows_whom_each_works_for() {
     let stage = stage(|_| {});
     let never_spoke = stage.connect();
     let mut all: Vec<_> = (0..100).map(|_| stage.connect()).collect();
     all.iter_mut().for_each(|stream| ask(stream, "ping"));
     stage.await_rest(101);
-    assert_eq!((threads("resting"), threads("closing")), (1, 1));
     all.iter_mut().for_each(|stream| ask(stream, "again"));
     let handled = stage.diary.handled.lock().clone();
     for (before, after) in handled[..100].iter().zip(&handled[100..]) {
-        assert_eq!(before.1, after.1, "the log knows the connection by its thread's name");
-        assert_ne!(before.0, after.0);
+        assert!(before.connection.is_some());
+        assert_eq!(before.connection, after.connection);
+        assert_eq!(before.thread_name, "worker");
     }
+    assert_eq!((threads("worker"), threads("conn"), threads("watch"), threads("closing")), (WORKERS, 0, 1, 1));
     stage.await_rest(101);
     drop(never_spoke);
+}
+
+#[test]
+fn who_takes_long_without_a_word_keeps_nobody_from_being_served() {
+    let stage = stage(|_| {});
+    let mut long: Vec<_> = (0..5 * WORKERS).map(|_| stage.connect()).collect();
+    long.iter_mut().for_each(|stream| stream.write_all(&command("wait")).unwrap());
+    let mut working = stage.connect();
+    for _ in 0..100 {
+        ask(&mut working, "ping");
+    }
+    eventually("all wait", || stage.diary.count("wait") == long.len());
+    assert!(threads("worker") >= long.len(), "each has a thread for itself");
+    ask(&mut working, "ping");
+    stage.diary.open();
+    long.iter_mut().for_each(|stream| assert_eq!(answer(stream), "wait"));
+    ask(&mut working, "ping");
+    eventually("spare threads end", || threads("worker") == WORKERS);
+}
+
+#[test]
+fn hundreds_that_say_that_they_wait_do_so_together() {
+    let stage = stage(|_| {});
+    let mut waiting: Vec<_> = (0..300).map(|_| stage.connect()).collect();
+    for round in 1..=3 {
+        *stage.diary.is_open.lock() = false;
+        waiting.iter_mut().for_each(|stream| stream.write_all(&command("say")).unwrap());
+        eventually("all wait", || stage.diary.count("say") == round * waiting.len());
+        ask(&mut stage.connect(), "ping");
+        stage.diary.open();
+        waiting.iter_mut().for_each(|stream| assert_eq!(answer(stream), "say"));
+    }
+    assert!(stage.server.stop(PATIENCE));
+    eventually("no thread runs", || threads("worker") == 0);
+}
+
+#[test]
+fn what_follows_a_long_turn_is_served_though_nobody_else_speaks() {
+    let stage = stage(|_| {});
+    let mut stream = stage.connect();
+    stream.write_all(&[command("say"), command("ping")].concat()).unwrap();
+    eventually("it waits", || stage.diary.count("say") == 1);
+    // Whoever looks after those at work has nothing to look after any more.
+    std::thread::sleep(5 * REST_AFTER);
+    stage.diary.open();
+    assert_eq!((answer(&mut stream), answer(&mut stream)), ("say".to_owned(), "ping".to_owned()));
+}
+
+/// What comes while requests that were read before are served is not forgotten.
+#[test]
+fn many_requests_in_many_pieces_are_all_served() {
+    let stage = stage(|_| {});
+    let mut stream = stage.connect();
+    let small = command("ping");
+    for round in 0..40 {
+        for piece in 0..60 {
+            stream.write_all(&small).unwrap();
+            if piece % (round + 1) == 0 {
+                std::thread::yield_now();
+            }
+        }
+        (0..60).for_each(|_| assert_eq!(answer(&mut stream), "ping"));
+    }
+}
+
+#[test]
+fn who_sends_much_at_once_has_one_turn_at_a_time() {
+    let stage = stage(|o| o.worker_count = 1);
+    let (mut much, mut little) = (stage.connect(), stage.connect());
+    ask(&mut little, "ping");
+    // One more than there are threads keeps the watch from helping.
+    much.write_all(&command("wait")).unwrap();
+    eventually("it waits", || stage.diary.count("wait") == 1);
+    let hundred: Vec<u8> = (0..100).flat_map(|_| command("much")).collect();
+    much.write_all(&hundred).unwrap();
+    little.write_all(&command("little")).unwrap();
+    // Until both are there.
+    std::thread::sleep(REST_AFTER);
+    stage.diary.open();
+    assert_eq!(answer(&mut little), "little");
+    assert_eq!(answer(&mut much), "wait");
+    (0..100).for_each(|_| assert_eq!(answer(&mut much), "much"));
+    let names: Vec<_> = stage.diary.handled.lock().iter().map(|handled| handled.name.clone()).collect();
+    let place = names.iter().position(|name| name == "little").unwrap();
+    let before = names[..place].iter().filter(|name| *name == "much").count();
+    assert!(before < 50, "{before} came first");
 }
 
 #[test]
 fn a_client_that_falls_silent_again_and_again_is_answered_every_time() {
     let stage = stage(|_| {});
     let mut stream = stage.connect();
-    for round in 1..=20 {
+    for _ in 0..20 {
         // Several at once, the second of them in two parts.
         let two = [command("one"), command("two")].concat();
         stream.write_all(&two[..two.len() - 7]).unwrap();
@@ -214,14 +343,12 @@ fn a_client_that_falls_silent_again_and_again_is_answered_every_time() {
         stream.write_all(&two[two.len() - 7..]).unwrap();
         assert_eq!(answer(&mut stream), "two");
         stage.await_rest(1);
-        let threads: HashSet<_> = stage.diary.handled.lock().iter().map(|(thread, _)| *thread).collect();
-        assert_eq!(threads.len(), round, "a thread for each time that it spoke");
     }
 }
 
-/// The silence is swept past the moment at which the connection is handed over.
+/// Each request is sent at another moment of the turn before, and of the rest after it.
 #[test]
-fn bytes_that_come_at_the_very_moment_at_which_it_rests_wake_it() {
+fn bytes_that_come_at_any_moment_are_served() {
     let stage = stage(|o| o.rest_after = Duration::from_millis(4));
     std::thread::scope(|scope| {
         for client in 0..8_u64 {
@@ -234,8 +361,7 @@ fn bytes_that_come_at_the_very_moment_at_which_it_rests_wake_it() {
             });
         }
     });
-    let threads: HashSet<_> = stage.diary.handled.lock().iter().map(|(thread, _)| *thread).collect();
-    assert!((50..1200).contains(&threads.len()), "some rested and some did not: {} threads", threads.len());
+    assert_eq!(stage.diary.count("ping"), 8 * 150);
 }
 
 #[test]
@@ -255,18 +381,64 @@ fn who_waits_for_a_reply_that_was_promised_does_not_rest() {
 }
 
 #[test]
-fn who_keeps_its_thread_has_the_same_one_to_the_end() {
+fn who_is_to_keep_its_thread_has_one_from_then_to_the_end() {
     let stage = stage(|_| {});
     let mut stream = stage.connect();
-    ask(&mut stream, "keep");
+    // The second is there when the thread begins.
+    stream.write_all(&[command("keep"), command("ping")].concat()).unwrap();
+    assert_eq!((answer(&mut stream), answer(&mut stream)), ("keep".to_owned(), "ping".to_owned()));
     std::thread::sleep(5 * REST_AFTER);
-    ask(&mut stream, "ping");
+    ask(&mut stream, "again");
     assert_eq!(stage.counted().resting, 0);
     let handled = stage.diary.handled.lock().clone();
-    assert_eq!(handled[0], handled[1]);
+    assert_eq!((handled[1].thread, &*handled[1].thread_name), (handled[2].thread, "conn1"));
+    assert_ne!(handled[0].thread, handled[1].thread);
     drop(stream);
     eventually("it ends", || stage.diary.closed.load(SeqCst) == 1);
-    assert_eq!(*stage.diary.dropped_by.lock(), [handled[0].1.clone()]);
+    assert_eq!(*stage.diary.dropped_by.lock(), ["conn1"]);
+}
+
+#[test]
+fn who_has_a_thread_of_its_own_gives_it_back_when_it_is_silent_and_gets_another_with_the_first_byte() {
+    let stage = stage(|_| {});
+    let mut all: Vec<_> = (0..20).map(|_| stage.connect()).collect();
+    all.iter_mut().for_each(|stream| ask(stream, "own"));
+    for round in 0..3 {
+        all.iter_mut().for_each(|stream| ask(stream, "again"));
+        let handled = stage.diary.handled.lock().clone();
+        let last = &handled[handled.len() - all.len()..];
+        assert!(last.iter().all(|handled| handled.thread_name.starts_with("conn")), "round {round}: {last:?}");
+        stage.await_rest(all.len());
+        eventually("they have no threads", || threads("conn") == 0);
+    }
+    let one = all.pop();
+    drop(one);
+    eventually("it ended", || stage.diary.closed.load(SeqCst) == 1);
+    assert!(stage.server.stop(PATIENCE));
+    assert_eq!((stage.diary.alive.load(SeqCst), stage.counted().resting), (0, 0));
+}
+
+#[test]
+fn who_has_a_thread_of_its_own_may_go_back_to_those_that_are_shared() {
+    let stage = stage(|_| {});
+    let mut all: Vec<_> = (0..20).map(|_| stage.connect()).collect();
+    for _ in 0..20 {
+        for stream in &mut all {
+            // The last are there when the thread ends.
+            stream.write_all(&["own", "alone", "share", "together", "again"].map(command).concat()).unwrap();
+        }
+        for stream in &mut all {
+            for name in ["own", "alone", "share", "together", "again"] {
+                assert_eq!(answer(stream), name);
+            }
+        }
+    }
+    let handled = stage.diary.handled.lock().clone();
+    for one in handled {
+        let is_alone = ["alone", "share"].contains(&&*one.name);
+        assert_eq!(one.thread_name == "worker", !is_alone, "{one:?}");
+    }
+    eventually("they have no threads", || threads("conn") == 0);
 }
 
 #[test]
@@ -304,7 +476,7 @@ fn stopping_ends_hundreds_that_rest_at_once() {
     assert!(begun.elapsed() < PATIENCE / 4, "nobody is waited for: {:?}", begun.elapsed());
     assert_eq!((stage.diary.alive.load(SeqCst), stage.diary.closed.load(SeqCst)), (0, 400));
     assert_eq!(stage.counted().resting, 0);
-    let all_threads = ["conn", "resting", "closing", "listener"];
+    let all_threads = ["conn", "worker", "watch", "closing", "listener"];
     eventually("no thread runs", || all_threads.into_iter().all(|name| threads(name) == 0));
     assert!(all.iter_mut().all(is_closed));
 }
@@ -377,7 +549,6 @@ fn a_thousand_that_hang_up_at_once_leave_the_threads_to_who_works() {
     while stage.diary.closed.load(SeqCst) < 1000 {
         ask(&mut working, "ping");
         answered_meanwhile += 1;
-        assert!(threads("conn") <= 1, "the one that works");
     }
     assert!(answered_meanwhile > 100, "{answered_meanwhile}");
     assert!(stage.diary.dropped_by.lock().iter().all(|name| name == "closing"));
