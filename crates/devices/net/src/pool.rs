@@ -44,6 +44,8 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use smallvec::SmallVec;
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
@@ -64,6 +66,8 @@ const EVENT_COUNT_MAX: usize = 8;
 const CATCH_UP_AFTER: u32 = 32;
 /// Stands for the waker, where numbers of connections stand: these are counted from 1.
 const WAKER: u64 = 0;
+/// That the client hung up, or that the connection is broken; there may be something to read all the same.
+const HUNG_UP: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 /// How often the watch looks, while somebody works; a turn that it sees twice takes long.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// After so many looks at which nobody worked it sleeps.
@@ -380,7 +384,7 @@ impl Pool {
     }
 
     fn tell_news(&self, events: &[Event]) {
-        let mut alone: SmallVec<[Arc<Place>; 4]> = SmallVec::new();
+        let mut alone: SmallVec<[(Arc<Place>, bool); 4]> = SmallVec::new();
         {
             let places = self.places.lock();
             let mut row = self.row.lock();
@@ -390,19 +394,32 @@ impl Pool {
                     WAKER if self.is_over.load(SeqCst) => {}
                     WAKER => self.waker.silence(),
                     id => match places.get(&id).filter(|place| place.seat.tell_news()) {
-                        Some(place) if place.is_alone => alone.push(Arc::clone(place)),
+                        Some(place) if place.is_alone => {
+                            let flags = event.flags;
+                            alone.push((Arc::clone(place), flags.intersects(HUNG_UP)));
+                        }
                         Some(place) => row.push_back(Arc::clone(place)),
                         None => {}
                     },
                 }
             }
         }
-        for place in alone {
-            if let Some(sitting) = place.seat.take() {
-                self.count_rest(sitting.rests, false);
+        for (place, has_hung_up) in alone {
+            let Some(sitting) = place.seat.take() else { continue };
+            self.count_rest(sitting.rests, false);
+            if has_hung_up && has_ended(sitting.connection.socket()) {
+                self.leave(&place, sitting.connection);
+            } else {
                 self.let_go(&place, sitting.connection);
             }
         }
+    }
+
+    /// The connection ends.
+    fn leave(&self, place: &Place, connection: Box<dyn Seated>) {
+        self.take_place(place.id, connection.as_ref());
+        place.seat.leave();
+        self.end(connection);
     }
 
     /// One turn of a connection. Whether the worker was relieved meanwhile.
@@ -423,11 +440,7 @@ impl Pool {
                 self.give_back(place, connection, turn == Turn::More);
             }
             Ok((Turn::Own, connection)) => self.let_go(place, connection),
-            Ok((Turn::Ended, connection)) => {
-                self.take_place(place.id, connection.as_ref());
-                place.seat.leave();
-                self.end(connection);
-            }
+            Ok((Turn::Ended, connection)) => self.leave(place, connection),
             // It is dropped already, and its socket closed.
             Err(_) => {
                 self.places.lock().remove(&place.id);
@@ -644,6 +657,14 @@ struct Worker {
 impl Relief for Worker {
     fn relieve(&self) {
         self.pool.relieve(&self.post, self.post.state.load(SeqCst));
+    }
+}
+
+/// Whether the client has hung up, or the connection is broken, and nothing is left to be read.
+fn has_ended(socket: &Socket) -> bool {
+    match recv(socket, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, byte_count)) => byte_count == 0,
+        Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
     }
 }
 

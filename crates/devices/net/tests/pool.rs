@@ -411,9 +411,9 @@ fn who_has_a_thread_of_its_own_gives_it_back_when_it_is_silent_and_gets_another_
         stage.await_rest(all.len());
         eventually("they have no threads", || threads("conn") == 0);
     }
-    let one = all.pop();
-    drop(one);
-    eventually("it ended", || stage.diary.closed.load(SeqCst) == 1);
+    drop(all.split_off(10));
+    eventually("they ended", || stage.diary.closed.load(SeqCst) == 10);
+    assert_eq!(*stage.diary.dropped_by.lock(), ["closing"; 10], "without a thread of their own");
     assert!(stage.server.stop(PATIENCE));
     assert_eq!((stage.diary.alive.load(SeqCst), stage.counted().resting), (0, 0));
 }
