@@ -155,8 +155,12 @@ impl Post {
 
     /// Whether it is relieved by this, in the turn in which it was seen.
     fn relieve(&self, seen: u64) -> bool {
+        Self::can_be_relieved(seen) && self.state.compare_exchange(seen, seen | RELIEVED, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Whether it is in a turn, and has not been relieved.
+    fn can_be_relieved(seen: u64) -> bool {
         seen & (IN_TURN | RELIEVED) == IN_TURN
-            && self.state.compare_exchange(seen, seen | RELIEVED, SeqCst, SeqCst).is_ok()
     }
 }
 
@@ -546,10 +550,17 @@ impl Pool {
 
     /// Relieves a worker in the turn in which it was seen.
     fn relieve(self: &Arc<Self>, post: &Post, seen: u64) {
-        if !post.relieve(seen) {
+        if !Post::can_be_relieved(seen) {
             return;
         }
-        self.posts.lock().retain(|other| !std::ptr::eq(&**other, post));
+        {
+            // The worker may be done at once, and puts its post back: not before it is taken away here.
+            let mut posts = self.posts.lock();
+            if !post.relieve(seen) {
+                return;
+            }
+            posts.retain(|other| !std::ptr::eq(&**other, post));
+        }
         if post.undone.swap(0, SeqCst) > 0 {
             self.owes.store(true, SeqCst);
         }
