@@ -1,7 +1,8 @@
 //! Who leads the queue's two works, writing and syncing. Pure: decided under the queue's lock, from what stands in it and whose threads
 //! are there.
 //!
-//! Invariants, which every order of three committing threads and both helpers keeps (the test below goes through them all):
+//! Invariants, which every order of three committing threads keeps (the test below goes through them all), and of those with both helpers
+//! beside them all but where one leaves to others while another waits or leaves by itself, of which there are too many:
 //! - At most one thread writes, and at most one syncs.
 //! - What stands in the queue has a leader, or a thread that is about to ask for the lead: nobody waits for what nobody does.
 //! - What is held until a sync is over has a leader then, who made that sync or whom he finds.
