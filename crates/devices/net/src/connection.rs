@@ -14,6 +14,7 @@
 
 use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
 use crate::counters::Counters;
+use crate::crowd::{Crowd, Spoken};
 use crate::outbox::Outbox;
 use crate::pool::Turn;
 use crate::service::{After, Handler, Threads};
@@ -94,6 +95,8 @@ pub(crate) struct Terms {
     pub stopping: AtomicBool,
     pub message_timeout: Duration,
     pub rest_after: Duration,
+    pub started: Instant,
+    pub crowd: Crowd,
 }
 
 /// What whoever serves connections has for them: buffers, which each takes up as it finds them.
@@ -121,6 +124,7 @@ pub(crate) struct Connection {
     /// How long to wait for the next message before the client is called silent.
     patience: Option<Duration>,
     last_reply_id: i32,
+    spoken: Spoken,
     /// What a large message holds of the memory for such.
     memory: MemoryAccount,
     outbox: Arc<Outbox>,
@@ -138,17 +142,18 @@ impl Connection {
             timeout: None,
             patience,
             last_reply_id: 0,
+            spoken: Spoken::default(),
             memory,
             outbox,
         }
     }
 
     /// Serves one request, if one has come; whether there may be more then, unless it ends.
-    pub(crate) fn turn(&mut self, handler: &mut impl Handler, desk: &mut Desk) -> Result<Option<Turn>, End> {
+    pub(crate) fn turn(&mut self, handler: &mut impl Handler, desk: &mut Desk) -> Result<Turn, End> {
         if self.received.is_bare() {
             std::mem::swap(&mut self.received, &mut desk.received);
         }
-        (self.may_have_more, self.has_promised) = (true, false);
+        (self.takes_turns, self.may_have_more, self.has_promised) = (true, true, false);
         let served = self.serve_next(handler, &mut desk.out, &mut desk.scratch);
         let is_empty = self.received.received().is_empty();
         if is_empty {
@@ -156,9 +161,10 @@ impl Connection {
         }
         desk.owes |= self.has_promised;
         match served {
-            Ok(()) if is_empty && !self.may_have_more => Ok(Some(Turn::Done)),
-            Ok(()) => Ok(Some(Turn::More)),
-            Err(End::Silent) => Ok(None),
+            Ok(()) if self.threads(handler) != Threads::Shared => Ok(Turn::Own),
+            Ok(()) if is_empty && !self.may_have_more => Ok(Turn::Done),
+            Ok(()) => Ok(Turn::More),
+            Err(End::Silent) => Ok(Turn::Done),
             Err(end) => Err(self.end(end)),
         }
     }
@@ -169,10 +175,7 @@ impl Connection {
         let mut desk = Desk::default();
         loop {
             match self.serve_next(handler, &mut desk.out, &mut desk.scratch) {
-                Ok(()) if handler.threads() == Threads::Shared => {
-                    self.takes_turns = true;
-                    return End::Turns;
-                }
+                Ok(()) if self.threads(handler) == Threads::Shared => return End::Turns,
                 Ok(()) => {}
                 Err(End::Silent) => {
                     self.received.rest();
@@ -183,6 +186,15 @@ impl Connection {
                 }
                 Err(end) => return self.end(end),
             }
+        }
+    }
+
+    /// Which threads are to serve it, now that it has spoken.
+    fn threads(&mut self, handler: &impl Handler) -> Threads {
+        let Terms { started, crowd, .. } = &*self.terms;
+        match handler.threads() {
+            Threads::Shared if !crowd.shares(started.elapsed(), self.has_promised, &mut self.spoken) => Threads::Own,
+            threads => threads,
         }
     }
 

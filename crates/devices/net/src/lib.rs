@@ -20,6 +20,7 @@ mod buffer;
 mod closing;
 mod connection;
 mod counters;
+mod crowd;
 mod listen;
 mod outbox;
 mod outgoing;
@@ -35,6 +36,7 @@ mod waker;
 
 pub use connection::STACK_SIZE_BYTES;
 pub use counters::{Counters, CountersSnapshot};
+pub use crowd::CrowdLimits;
 pub use listen::Options;
 pub use outbox::{Outbox, Promise};
 pub use outgoing::{CallError, Closer, Idle, Outgoing, Watch};

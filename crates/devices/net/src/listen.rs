@@ -5,6 +5,7 @@
 //! What it does not do: accept.
 
 use crate::connection::REST_AFTER;
+use crate::crowd::CrowdLimits;
 use crate::service::Peer;
 use baton_types::MemoryPool;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -17,6 +18,11 @@ use std::time::Duration;
 
 /// How many connections may wait to be accepted; the system cuts it to its own limit.
 const BACKLOG: i32 = 4096;
+
+/// So many clients are no crowd for each of the threads that are shared: where one had the choice, each was faster from here on
+/// (docs/spikes/shared-threads.md).
+const SPEAKERS_EACH: usize = 8;
+const WRITERS_EACH: usize = 2;
 
 /// How the server listens and what it puts up with.
 #[derive(Clone, Debug)]
@@ -35,6 +41,8 @@ pub struct Options {
     pub rest_after: Duration,
     /// How many threads serve connections in turns: as many as there are processors, if nothing else is asked for.
     pub worker_count: usize,
+    /// While no more clients than this are at work at a time, each has a thread of its own.
+    pub crowd_limits: CrowdLimits,
     /// What messages may hold together while they arrive and are carried out; one at a time may hold more. Where it is used up,
     /// the others are slowed down, not refused.
     pub message_memory: Arc<MemoryPool>,
@@ -50,6 +58,10 @@ impl Default for Options {
             message_timeout: Duration::from_secs(30),
             rest_after: REST_AFTER,
             worker_count: default_worker_count(),
+            crowd_limits: CrowdLimits {
+                speakers: SPEAKERS_EACH * default_worker_count(),
+                writers: WRITERS_EACH * default_worker_count(),
+            },
             message_memory: MemoryPool::new(usize::MAX),
         }
     }

@@ -95,15 +95,10 @@ impl<S: Service> Seated for Served<S> {
 
     fn turn(&mut self, desk: &mut Desk) -> Turn {
         self.handler.takes_thread(true);
-        match self.connection.turn(&mut self.handler, desk) {
-            Ok(None) => Turn::Done,
-            Ok(Some(_)) if self.handler.threads() != Threads::Shared => Turn::Own,
-            Ok(Some(turn)) => turn,
-            Err(end) => {
-                self.say_why(end);
-                Turn::Ended
-            }
-        }
+        self.connection.turn(&mut self.handler, desk).unwrap_or_else(|end| {
+            self.say_why(end);
+            Turn::Ended
+        })
     }
 
     fn rest(&mut self) -> bool {
@@ -124,11 +119,14 @@ impl<S: Service> Seated for Served<S> {
         loop {
             match self.connection.run(&mut self.handler) {
                 End::Turns => return pool.seat(self),
-                End::Silent if self.handler.threads() != Threads::Kept => return pool.seat_alone(self),
-                End::Silent => {
-                    self.handler.rests();
-                    self.connection.be_patient();
-                }
+                End::Silent => match self.handler.threads() {
+                    Threads::Shared => return pool.seat(self),
+                    Threads::Own => return pool.seat_alone(self),
+                    Threads::Kept => {
+                        self.handler.rests();
+                        self.connection.be_patient();
+                    }
+                },
                 end => return self.say_why(end),
             }
         }

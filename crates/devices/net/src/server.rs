@@ -9,6 +9,7 @@
 use crate::closing::drop_all;
 use crate::connection::{SEND_STALL_MAX, Terms};
 use crate::counters::Counters;
+use crate::crowd::Crowd;
 use crate::listen::{self, Listener, Options};
 use crate::pool::{Pool, Seated};
 use crate::served::{Registered, Served, peer_of};
@@ -84,6 +85,8 @@ impl Server {
             message_timeout: options.message_timeout,
             // For the socket, no time at all is time without end.
             rest_after: options.rest_after.max(Duration::from_millis(1)),
+            started: Instant::now(),
+            crowd: Crowd::new(options.crowd_limits),
         };
         let (closing, ended) = channel::<Box<dyn Seated>>();
         let catching_up = Arc::clone(&service);

@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use baton_machine::about_to_wait;
-use baton_net::{After, ConnectionInfo, CountersSnapshot, Handler, Options, Outbox, Server, Service, Threads};
+use baton_net::{
+    After, ConnectionInfo, CountersSnapshot, CrowdLimits, Handler, Options, Outbox, Server, Service, Threads,
+};
 use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::{Flags, ReplyBuilder, Request};
 use bson::{RawDocumentBuf, cstr, doc};
@@ -53,6 +55,13 @@ impl Diary {
         let (thread, thread_name, connection) =
             (std::thread::current().id(), thread_name(), baton_machine::connection());
         self.handled.lock().push(Handled { name: name.to_owned(), thread, thread_name, connection });
+    }
+
+    /// The names of the threads that handled the last requests, numbers left out.
+    fn last_by(&self, count: usize) -> Vec<String> {
+        let handled = self.handled.lock();
+        let last = handled.iter().rev().take(count);
+        last.map(|one| one.thread_name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned()).collect()
     }
 
     fn count(&self, name: &str) -> usize {
@@ -116,10 +125,14 @@ impl Handler for Writer {
         let mut builder = ReplyBuilder::new(out, request);
         builder.body().append(cstr!("command"), name);
         builder.finish();
-        if name != "later" {
+        if !["later", "write"].contains(&name) {
             return After::Reply;
         }
         let (promise, reply) = (self.outbox.promise(), std::mem::take(out));
+        if name == "write" {
+            promise.keep(reply);
+            return After::Later;
+        }
         std::thread::spawn(move || {
             std::thread::sleep(10 * REST_AFTER);
             promise.keep(reply);
@@ -149,7 +162,10 @@ struct Stage {
 
 fn stage(change: impl FnOnce(&mut Options)) -> Stage {
     let alone = ALONE.lock();
-    let mut options = Options { port: 0, rest_after: REST_AFTER, worker_count: WORKERS, ..Options::default() };
+    // However few they are, they share threads.
+    let crowd_limits = CrowdLimits { speakers: 0, writers: 0 };
+    let mut options =
+        Options { port: 0, rest_after: REST_AFTER, worker_count: WORKERS, crowd_limits, ..Options::default() };
     change(&mut options);
     let diary = Arc::<Diary>::default();
     let server = Server::start(&options, Arc::new(Silent(Arc::clone(&diary)))).unwrap();
@@ -439,6 +455,48 @@ fn who_has_a_thread_of_its_own_may_go_back_to_those_that_are_shared() {
         assert_eq!(one.thread_name == "worker", !is_alone, "{one:?}");
     }
     eventually("they have no threads", || threads("conn") == 0);
+}
+
+/// The clients ask this again and again, until all are answered by threads of that name, several times running.
+fn ask_until_served_by(thread: &str, stage: &Stage, clients: &mut [TcpStream], name: &str) {
+    let mut times = 0;
+    eventually(thread, || {
+        clients.iter_mut().for_each(|stream| ask(stream, name));
+        let is_so = stage.diary.last_by(clients.len()).iter().all(|by| by == thread);
+        times = if is_so { times + 1 } else { 0 };
+        times == 50
+    });
+}
+
+#[test]
+fn few_that_are_at_work_have_a_thread_each_and_many_share() {
+    let stage = stage(|o| {
+        o.crowd_limits = CrowdLimits { speakers: 8, writers: 3 };
+        o.rest_after = PATIENCE;
+    });
+    let mut all: Vec<_> = (0..20).map(|_| stage.connect()).collect();
+    for _ in 0..3 {
+        ask_until_served_by("conn", &stage, &mut all[..6], "ping");
+        ask_until_served_by("worker", &stage, &mut all, "ping");
+        ask_until_served_by("conn", &stage, &mut all[..2], "write");
+        ask_until_served_by("worker", &stage, &mut all[..6], "write");
+    }
+    ask_until_served_by("worker", &stage, &mut all, "ping");
+    eventually("none has a thread", || threads("conn") == 0);
+}
+
+#[test]
+fn who_speaks_now_and_then_costs_no_thread() {
+    let stage = stage(|o| {
+        o.crowd_limits = CrowdLimits { speakers: 8, writers: 3 };
+        o.rest_after = PATIENCE;
+    });
+    let mut stream = stage.connect();
+    for _ in 0..3 {
+        ask(&mut stream, "ping");
+        std::thread::sleep(Duration::from_millis(210));
+    }
+    assert_eq!(stage.diary.last_by(3), ["worker"; 3]);
 }
 
 #[test]
