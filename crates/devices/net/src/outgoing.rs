@@ -18,7 +18,7 @@ use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::frame::{self, HEADER_SIZE_BYTES};
 use baton_wire::{Failure, Flags, Frame, MESSAGE_SIZE_MAX_BYTES};
 use bson::{RawDocument, RawDocumentBuf};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
@@ -272,6 +272,13 @@ impl Outgoing {
                 Err(e)
             }
         }
+    }
+
+    /// Whether something of the next reply is here already, or the end of the connection. Asks the system, without reading.
+    pub fn has_news(&self) -> bool {
+        let mut fds = [PollFd::new(&*self.socket, PollFlags::IN)];
+        !self.received.received().is_empty()
+            || poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
     }
 
     /// For a thread that waits for what may come, whoever asks.

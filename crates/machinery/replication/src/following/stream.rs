@@ -40,6 +40,11 @@ impl Stream {
         Ok((batch, judged))
     }
 
+    /// Whether what follows has come already.
+    pub fn has_more(&self) -> bool {
+        self.goes_on && self.connection.has_news()
+    }
+
     /// Waits for what follows; takes together what is there, but nothing behind an urgent entry: that is applied and acknowledged first.
     pub fn read(&mut self, within: Duration) -> Result<(Batch, Judged)> {
         if !self.goes_on {
