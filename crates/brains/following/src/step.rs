@@ -229,7 +229,7 @@ pub enum Effect {
         common: OpTime,
     },
 
-    /// Have what was applied synced, soon, beside what comes next.
+    /// Have what was applied synced, soon. What comes next need not wait for that.
     Sync,
     /// Close every connection to the source: what waits for it fails.
     Close,
