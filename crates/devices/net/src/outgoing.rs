@@ -18,7 +18,7 @@ use baton_wire::client::{decode_reply, encode_command};
 use baton_wire::frame::{self, HEADER_SIZE_BYTES};
 use baton_wire::{Failure, Flags, Frame, MESSAGE_SIZE_MAX_BYTES};
 use bson::{RawDocument, RawDocumentBuf};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
@@ -274,11 +274,10 @@ impl Outgoing {
         }
     }
 
-    /// Whether something of the next reply is here already, or the end of the connection. Asks the system, without reading.
-    pub fn has_news(&self) -> bool {
-        let mut fds = [PollFd::new(&*self.socket, PollFlags::IN)];
-        !self.received.received().is_empty()
-            || poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
+    /// How many bytes have come that were not taken yet. Asks the system, without reading.
+    pub fn waiting_bytes(&self) -> usize {
+        let unread = rustix::io::ioctl_fionread(&*self.socket).unwrap_or(0);
+        self.received.received().len() + usize::try_from(unread).unwrap_or(usize::MAX)
     }
 
     /// For a thread that waits for what may come, whoever asks.

@@ -40,9 +40,9 @@ impl Stream {
         Ok((batch, judged))
     }
 
-    /// Whether what follows has come already.
-    pub fn has_more(&self) -> bool {
-        self.goes_on && self.connection.has_news()
+    /// How much of what follows has come already.
+    pub fn waiting_bytes(&self) -> usize {
+        if self.goes_on { self.connection.waiting_bytes() } else { 0 }
     }
 
     /// Waits for what follows; takes together what is there, but nothing behind an urgent entry: that is applied and acknowledged first.

@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// So much that waits to be applied is applied beside a sync.
+const BESIDE_BYTES_MIN: usize = 16 * 1024;
 /// Lets no entry be applied, for tests.
 const FAIL_POINT: &str = "failApplyingEntries";
 
@@ -264,12 +266,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Beside what comes next, if that is there; otherwise this thread has nothing else to do, and whoever it calls would have to wake up.
-    /// Urgent entries are acknowledged before anything else is begun.
+    /// Beside what comes next, if so much of that is there that it takes about as long; otherwise to call somebody else would take longer than
+    /// this thread has anything else to do. Urgent entries are acknowledged before anything else is begun.
     fn sync(&self) {
         let storage = &self.shared.parts.storage;
         let is_urgent = storage.queue().urgency().class() == Class::High;
-        match self.stream.as_ref().is_some_and(Stream::has_more) && !is_urgent {
+        let waiting_bytes = self.stream.as_ref().map_or(0, Stream::waiting_bytes);
+        match waiting_bytes >= BESIDE_BYTES_MIN && !is_urgent {
             true => storage.queue().want_sync(),
             false => drop(storage.sync()),
         }
