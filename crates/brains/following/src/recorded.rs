@@ -42,7 +42,8 @@ impl Machine for Following {
             | Input::Hold(_)
             | Input::Rest
             | Input::Connected { .. }
-            | Input::Applied { .. }
+            | Input::Applied(_)
+            | Input::Synced { .. }
             | Input::Spared(_)
             | Input::LookedBack { .. }
             | Input::TakenAway { .. } => 0,
