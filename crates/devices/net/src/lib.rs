@@ -1,8 +1,8 @@
 //! The network: listeners, the threads that serve connections, and what turns bytes into requests and back.
 //!
 //! A [`Service`] makes a [`Handler`] for each connection; the handler sees decoded [`baton_wire::Request`]s and writes
-//! replies into the send buffer. Few threads serve all connections in turns, one request each; a turn that takes long has its thread for
-//! itself, and another takes over the others ([`pool`]). So a handler may block. A request costs one `recv` and one `send`, and
+//! replies into the send buffer. While few clients are at work each connection has a thread of its own ([`crowd`]); otherwise few threads serve all
+//! of them in turns, one request each, and a turn that takes long has its thread for itself, and another takes over the others ([`pool`]). So a handler may block. A request costs one `recv` and one `send`, and
 //! no hand-over between threads; a reply that somebody else can finish is promised ([`Outbox`]), and sent by whoever does. In the
 //! other direction, [`Outgoing`] is a connection by which a member asks another one.
 //!

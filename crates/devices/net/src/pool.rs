@@ -16,8 +16,9 @@
 //! What handlers leave undone, because it is cheaper for many at once, the service does when nobody is ready any more, or after so many turns
 //! ([`crate::Service::catch_up`]); or another worker has it do that, if this one is relieved.
 //!
-//! A connection that is to have a thread of its own ([`crate::Handler::threads`]) leaves the pool after its turn. When its client is silent
-//! it has a seat again, and gets another thread as soon as there is news.
+//! A connection that is to have a thread of its own ([`crate::Handler::threads`]), or has one while few are at work ([`crate::crowd`]), leaves the
+//! pool after its turn. When its client is silent it has a seat again; one that its handler wants alone gets another thread as soon as there is
+//! news, any other has a turn first.
 //!
 //! Invariants:
 //! - No news is lost: sockets are watched edge-triggered, and a seat remembers what comes while it is served ([`crate::seat`]). What a turn

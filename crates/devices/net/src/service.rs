@@ -27,7 +27,7 @@ pub enum After {
 /// Which threads serve a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// Those that serve others in turns.
+    /// Those that serve others in turns, unless so few clients are at work that each has one ([`crate::CrowdLimits`]).
     #[default]
     Shared,
     /// One of its own, while its client speaks: it has none when that is silent for long, and another when it speaks again.
