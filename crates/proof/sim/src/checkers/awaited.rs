@@ -30,17 +30,11 @@ impl Checker for Awaited {
             );
             let Some(brain) = world.brain(acted.member).filter(|_| !may_begin_beside) else { continue };
             // Nothing is learnt of what backups cost here, so that they are always heavy; an index build may have proved cheap.
-            let is_awaited = |kind| kind == TaskKind::Backup;
-            let Some(kind) = brain
-                .task(task)
-                .map(|task| task.work.kind)
-                .filter(|kind| *kind != TaskKind::IndexBuild && !is_awaited(*kind))
-            else {
-                continue;
-            };
-            if let Some(other) = brain.tasks().find(|other| !other.is_waiting && is_awaited(other.work.kind)) {
-                let (member, other, why) = (acted.member, other.work.kind.name(), why.name());
-                return Err(format!("member {member} lets a {} begin by {why} beside a {other}", kind.name()));
+            let kind = brain.task(task).map(|task| task.work.kind);
+            let kind = kind.filter(|kind| !matches!(kind, TaskKind::IndexBuild | TaskKind::Backup));
+            if let Some(kind) = kind.filter(|_| acted.is_beside_backup) {
+                let (member, why, kind) = (acted.member, why.name(), kind.name());
+                return Err(format!("member {member} lets a {kind} begin by {why} beside a backup"));
             }
         }
         Ok(())

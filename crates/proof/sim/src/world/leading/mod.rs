@@ -27,7 +27,7 @@ use baton_consensus::{
 use baton_leadership::{
     Call, CallOutcome, Effect, Follower, HandoffOutcome, Input, Leadership, Member, Role, Set, Start, State,
 };
-use baton_types::Error;
+use baton_types::{Error, TaskKind};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -231,6 +231,7 @@ impl World {
         }
         self.tally.stepped(now, id);
         let mut errands = Vec::new();
+        let first_acted = self.leading.acted.len();
         for effect in effects {
             let Some(brain) = self.brain_mut(id) else { return };
             let state = brain.machine.state();
@@ -260,7 +261,13 @@ impl World {
                 }
                 Effect::Release { .. } | Effect::Transition(_) => {}
             }
-            self.leading.acted.push(Acted { member: id, effect, state, seen, is_named });
+            self.leading.acted.push(Acted { member: id, effect, state, seen, is_named, is_beside_backup: false });
+        }
+        let is_backup = |task: &SimTask| !task.is_waiting && task.work.kind == TaskKind::Backup;
+        let is_beside_backup = self.brain(id).is_some_and(|brain| brain.tasks().any(is_backup));
+        // Of this step alone: another of the same moment may have wanted one since.
+        for acted in self.leading.acted.iter_mut().skip(first_acted) {
+            acted.is_beside_backup = is_beside_backup && matches!(acted.effect, Effect::Admit { .. });
         }
         let Some(brain) = self.brain_mut(id) else { return };
         let occupation = Occupation {

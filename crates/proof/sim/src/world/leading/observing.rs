@@ -40,6 +40,8 @@ pub struct Acted {
     pub seen: Option<Seen>,
     /// Of a task that is to end: whether a primary was known then to need this member.
     pub is_named: bool,
+    /// Of a task that may begin: whether a backup of this member had been admitted too when that step was over.
+    pub is_beside_backup: bool,
 }
 
 /// What a primary that moves leadership could know.
