@@ -197,6 +197,11 @@ const COMMIT: Part = Part {
             found_by: "helpers_come_and_go",
         },
         Mutant {
+            name: "asks_for_a_sync_and_does_not_say_so",
+            edits: &[("roles", "self.is_sync_wanted = true;", "")],
+            found_by: "helpers_come_and_go",
+        },
+        Mutant {
             name: "closes_without_waiting",
             edits: &[(
                 "gate",

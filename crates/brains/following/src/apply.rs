@@ -1,4 +1,5 @@
-//! Applying a batch: in its order, as much at once as is due, synced, and only then reported.
+//! Applying a batch: in its order, as much at once as is due. It is synced beside what comes next: how far the log is on disk storage says
+//! itself, to whom it matters, and nobody acknowledges more than that.
 //!
 //! A member with `secondaryDelaySecs` waits until an entry is that old; a test or an operator may have it apply nothing. While it waits
 //! nothing is in its hands. Entries that fail together are tried one by one, so that what can be applied is, and what cannot is known.
@@ -9,26 +10,12 @@ use crate::following::{Following, Phase};
 use crate::mutant::Mutant;
 use crate::step::{Attempt, Effect};
 use baton_types::OpTime;
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long to wait before an entry is tried again that completes an index not built here yet.
 const NOT_YET_INTERVAL: Duration = Duration::from_millis(20);
 /// How often a member that stays behind looks at its clock, at least: it may be set.
 const CLOCK_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// What is done once what was applied is synced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Then {
-    /// The rest of the batch.
-    GoOn,
-    /// Wait until the index is built.
-    AwaitBuild,
-    /// Leave the source.
-    Stop(String),
-    /// Say that the entry cannot be applied.
-    Refuse { optime: OpTime, reason: String, is_of_collection: bool },
-}
 
 impl Following {
     /// Applies what is due, waits for it, or finishes the batch.
@@ -63,53 +50,43 @@ impl Following {
         self.effects.push(Effect::Apply { from: at, until: at + 1 });
     }
 
-    pub(crate) fn take_attempt(&mut self, attempt: Attempt, one_by_one: bool) {
-        let skips = self.is_mutant(Mutant::SkipsRefused);
+    pub(crate) fn take_attempt(&mut self, attempt: Attempt, one_by_one: bool, wall: Duration) {
+        let skips = one_by_one && self.is_mutant(Mutant::SkipsRefused);
         let Some(taking) = &mut self.taking else { return };
-        let then = match attempt {
-            Attempt::Done | Attempt::Failed { .. } if one_by_one && (attempt == Attempt::Done || skips) => {
-                taking.at += 1;
-                let (at, due) = (taking.at, taking.due);
-                if at < due {
-                    self.apply_one(at);
-                    return;
-                }
-                Then::GoOn
-            }
-            Attempt::Done => Then::GoOn,
-            Attempt::NotYet if one_by_one => Then::Stop("an index is not built yet that an entry completes".to_owned()),
-            Attempt::NotYet => Then::AwaitBuild,
-            Attempt::Passing { reason } => Then::Stop(format!("entries could not be applied: {reason}")),
-            Attempt::Failed { reason, is_of_collection } if one_by_one => {
-                Then::Refuse { optime: taking.first().unwrap_or(OpTime::ZERO), reason, is_of_collection }
-            }
-            Attempt::Failed { .. } => {
-                let at = taking.at;
-                self.apply_one(at);
-                return;
-            }
-        };
-        self.phase = Phase::Syncing(then);
+        let has_failed = matches!(attempt, Attempt::Failed { .. });
+        let is_taken = attempt == Attempt::Done || (has_failed && skips);
+        taking.at += usize::from(one_by_one && is_taken);
+        let tries_next = if one_by_one { is_taken && taking.at < taking.due } else { has_failed };
+        if tries_next {
+            let at = taking.at;
+            self.apply_one(at);
+            return;
+        }
+        let first = taking.first().unwrap_or(OpTime::ZERO);
+        // Also of what came before an entry that cannot be applied: whoever wrote that may wait for it.
         self.effects.push(Effect::Sync);
-    }
-
-    pub(crate) fn take_synced(&mut self, then: Then, wall: Duration) {
-        match then {
-            Then::GoOn => {
-                let Some(taking) = &mut self.taking else { return };
-                taking.at = taking.due;
-                let (last, is_finished) = (taking.last_due(), taking.first().is_none());
-                self.note_progress(last);
-                if self.is_superseded() && !is_finished { self.begin() } else { self.go_on_taking(wall) }
-            }
-            Then::AwaitBuild | Then::Stop(_) | Then::Refuse { .. } if self.is_superseded() => self.begin(),
-            Then::AwaitBuild => {
+        match attempt {
+            _ if is_taken => self.finish_due(wall),
+            _ if self.is_superseded() => self.begin(),
+            Attempt::NotYet if !one_by_one => {
                 let wait =
                     if self.is_mutant(Mutant::ForgetsWhatIsNotYetBuilt) { Duration::MAX / 2 } else { NOT_YET_INTERVAL };
                 self.phase = Phase::AwaitingBuild { until: self.now.saturating_add(wait) };
             }
-            Then::Stop(reason) => self.stop_for(reason),
-            Then::Refuse { optime, reason, is_of_collection } => self.refuse(optime, reason, is_of_collection),
+            Attempt::Done | Attempt::NotYet => {
+                self.stop_for("an index is not built yet that an entry completes".to_owned());
+            }
+            Attempt::Passing { reason } => self.stop_for(format!("entries could not be applied: {reason}")),
+            Attempt::Failed { reason, is_of_collection } => self.refuse(first, reason, is_of_collection),
         }
+    }
+
+    /// Goes on with the batch behind what was due.
+    fn finish_due(&mut self, wall: Duration) {
+        let Some(taking) = &mut self.taking else { return };
+        taking.at = taking.due;
+        let (last, is_finished) = (taking.last_due(), taking.first().is_none());
+        self.note_progress(last);
+        if self.is_superseded() && !is_finished { self.begin() } else { self.go_on_taking(wall) }
     }
 }

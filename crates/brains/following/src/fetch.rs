@@ -87,7 +87,7 @@ impl Following {
         self.go_on_taking(here.wall);
     }
 
-    /// A batch is applied and synced.
+    /// A batch is applied.
     pub(crate) fn finish_batch(&mut self, taken: Taking) {
         let Some((source, _)) = self.run else { return };
         let term = if self.is_mutant(Mutant::FetchesOnAsPrimary) { 0 } else { taken.source.term };

@@ -1,6 +1,5 @@
 //! The machine: what it keeps, and which part of it an input is for.
 
-use crate::apply::Then;
 use crate::initial_sync::InitialSync;
 use crate::mutant::Mutant;
 use crate::refusal::Refusal;
@@ -32,7 +31,6 @@ pub(crate) enum Phase {
     AwaitingBuild {
         until: Moment,
     },
-    Syncing(Then),
     AskingToSpare,
     LookingBack,
     Paging,
@@ -132,8 +130,9 @@ impl Following {
             (Input::Failed { reason }, Phase::LookingBack | Phase::Paging) => {
                 self.end_rollback(TakenAway::Failed { reason }, None);
             }
-            (Input::Applied(attempt), Phase::Applying { one_by_one }) => self.take_attempt(attempt, one_by_one),
-            (Input::Synced { wall }, Phase::Syncing(then)) => self.take_synced(then, wall),
+            (Input::Applied { attempt, wall }, Phase::Applying { one_by_one }) => {
+                self.take_attempt(attempt, one_by_one, wall);
+            }
             (Input::Spared(can_be_spared), Phase::AskingToSpare) => self.take_spared(can_be_spared),
             (Input::LookedBack { own, is_oldest }, Phase::LookingBack) => self.take_looked_back(own, is_oldest),
             (Input::Paged { here, source, theirs, known }, Phase::Paging) => {
@@ -149,8 +148,7 @@ impl Following {
                 | Input::Copied { .. }
                 | Input::Fetched { .. }
                 | Input::Failed { .. }
-                | Input::Applied(_)
-                | Input::Synced { .. }
+                | Input::Applied { .. }
                 | Input::Spared(_)
                 | Input::LookedBack { .. }
                 | Input::Paged { .. }
@@ -177,12 +175,9 @@ impl Following {
                 self.begin();
             }
             Phase::Copying => self.abandon_copy(),
-            Phase::Connecting
-            | Phase::Opening
-            | Phase::Reading
-            | Phase::Applying { .. }
-            | Phase::Syncing(_)
-            | Phase::AskingToSpare => self.effects.push(Effect::Close),
+            Phase::Connecting | Phase::Opening | Phase::Reading | Phase::Applying { .. } | Phase::AskingToSpare => {
+                self.effects.push(Effect::Close)
+            }
         }
     }
 
@@ -227,7 +222,7 @@ impl Following {
 
     /// Whether something is being done to this member's data that must not be left half done.
     pub fn has_in_hand(&self) -> bool {
-        matches!(self.phase, Phase::Copying | Phase::Applying { .. } | Phase::Syncing(_) | Phase::TakingAway)
+        matches!(self.phase, Phase::Copying | Phase::Applying { .. } | Phase::TakingAway)
     }
 
     /// Whether a copy of the source is being made.

@@ -10,7 +10,7 @@
 //!   │
 //!   ├─ fetch      a source, its stream, its end; whether that continues this member's log, consensus's `judge` says
 //!   ├─ taking     a batch that is being taken
-//!   ├─ apply      in order, when due, synced, reported
+//!   ├─ apply      in order, when due; synced beside what comes next
 //!   ├─ refusal    an entry that cannot be applied
 //!   ├─ rollback   back to where both logs part
 //!   ├─ copy       the hand-over to initial sync, and back

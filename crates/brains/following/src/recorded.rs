@@ -42,8 +42,7 @@ impl Machine for Following {
             | Input::Hold(_)
             | Input::Rest
             | Input::Connected { .. }
-            | Input::Applied(_)
-            | Input::Synced { .. }
+            | Input::Applied { .. }
             | Input::Spared(_)
             | Input::LookedBack { .. }
             | Input::TakenAway { .. } => 0,

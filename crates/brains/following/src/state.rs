@@ -107,7 +107,6 @@ impl Following {
             Phase::Waiting { held: false, until } => ("waiting", Some(Obstacle::Delayed { until: *until })),
             Phase::Applying { .. } => ("applying", last()),
             Phase::AwaitingBuild { .. } => ("waiting", Some(Obstacle::NotBuilt)),
-            Phase::Syncing(_) => ("syncing", last()),
             Phase::AskingToSpare => ("asking whether its copy can be spared", last()),
             Phase::LookingBack | Phase::Paging => ("looking for the common entry", last()),
             Phase::TakingAway => ("rolling back", last()),

@@ -124,9 +124,9 @@ pub enum Input {
         reason: String,
     },
     /// Answers [`Effect::Apply`].
-    Applied(Attempt),
-    /// Answers [`Effect::Sync`].
-    Synced {
+    Applied {
+        /// How it went.
+        attempt: Attempt,
         /// As in [`Here`].
         wall: Duration,
     },
@@ -207,8 +207,6 @@ pub enum Effect {
         /// The place after the last one's.
         until: usize,
     },
-    /// Sync what was applied.
-    Sync,
     /// Ask consensus whether the set can spare this member's copy.
     AskToSpare,
     /// Find this member's newest entry that is so many seconds older than its last one.
@@ -231,6 +229,8 @@ pub enum Effect {
         common: OpTime,
     },
 
+    /// Have what was applied synced, soon. What comes next need not wait for that.
+    Sync,
     /// Close every connection to the source: what waits for it fails.
     Close,
     /// Close a lane's connections to the source: what waits for it fails.

@@ -274,6 +274,12 @@ impl Outgoing {
         }
     }
 
+    /// How many bytes have come that were not taken yet. Asks the system, without reading.
+    pub fn waiting_bytes(&self) -> usize {
+        let unread = rustix::io::ioctl_fionread(&*self.socket).unwrap_or(0);
+        self.received.received().len() + usize::try_from(unread).unwrap_or(usize::MAX)
+    }
+
     /// For a thread that waits for what may come, whoever asks.
     pub fn watch(&self) -> Watch {
         Watch { socket: Arc::clone(&self.socket) }

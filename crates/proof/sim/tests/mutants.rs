@@ -64,7 +64,7 @@ const ORDER: &str = "OpTimes strictly increase";
 
 #[test]
 fn acknowledgements_of_members_that_voted_for_a_successor() {
-    is_caught_from(6_200, Mutant::AcknowledgementsOfAnyTerm, &[STAYS, COMPLETE]);
+    is_caught_from(1_000, Mutant::AcknowledgementsOfAnyTerm, &[STAYS, COMPLETE]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn fetching_on_as_primary() {
 
 #[test]
 fn resting_with_entries_in_hand() {
-    is_caught_following(5005, FollowingMutant::RestsAtOnce, &[MATCHING, ORDER, ONCE]);
+    is_caught_following(100, FollowingMutant::RestsAtOnce, &[MATCHING, ORDER, ONCE]);
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn ending_tasks_for_anybody() {
 
 #[test]
 fn beginning_by_what_a_primary_of_another_term_confirms() {
-    is_caught_leading(Some(Shape::Claims), 3200, BrainMutant::BelievesAnyTerm, MAJORITY);
+    is_caught_leading(Some(Shape::Claims), 1000, BrainMutant::BelievesAnyTerm, MAJORITY);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn moving_too_soon() {
 
 #[test]
 fn forgetting_the_moves_of_others() {
-    is_caught_leading(None, 60, BrainMutant::CountsOwnMovesOnly, SPACING);
+    is_caught_leading(None, 400, BrainMutant::CountsOwnMovesOnly, SPACING);
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn counting_no_moves() {
 
 #[test]
 fn taking_everything_for_heavy() {
-    is_caught_leading(None, 60, BrainMutant::EverythingIsHeavy, QUIET);
+    is_caught_leading(None, 140, BrainMutant::EverythingIsHeavy, QUIET);
 }
 
 #[test]

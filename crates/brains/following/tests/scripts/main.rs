@@ -155,15 +155,14 @@ impl Script {
             "failed" => Input::Failed { reason: said() },
             "applied" => {
                 self.here.last = self.batch[self.applying.1 - 1];
-                Input::Applied(Attempt::Done)
+                self.attempted(Attempt::Done)
             }
-            "not-yet" => Input::Applied(Attempt::NotYet),
-            "stopping" => Input::Applied(Attempt::Passing { reason: "this member stops".to_owned() }),
-            "refused" => Input::Applied(Attempt::Failed {
+            "not-yet" => self.attempted(Attempt::NotYet),
+            "stopping" => self.attempted(Attempt::Passing { reason: "this member stops".to_owned() }),
+            "refused" => self.attempted(Attempt::Failed {
                 reason: "there is no such document".to_owned(),
                 is_of_collection: !words.has("of-many"),
             }),
-            "synced" => Input::Synced { wall: self.now },
             "spared" => Input::Spared(first() == "yes"),
             "own" => Input::LookedBack { own: words.optimes()[0], is_oldest: words.has("oldest") },
             "page" => {
@@ -191,6 +190,10 @@ impl Script {
             }
             _ => unreachable!("{command} is no command"),
         })
+    }
+
+    fn attempted(&self, attempt: Attempt) -> Input {
+        Input::Applied { attempt, wall: self.now }
     }
 
     fn show(&mut self, effect: &Effect) -> String {

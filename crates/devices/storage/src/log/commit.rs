@@ -276,6 +276,13 @@ impl CommitQueue {
         self.terms.position(target)
     }
 
+    /// Has what is applied by now synced, beside what comes next: nobody waits for that here.
+    pub fn want_sync(&self) {
+        if self.durable.load(Ordering::Acquire) < self.applied.load(Ordering::Acquire) {
+            self.ask_for_sync(self.urgency.class());
+        }
+    }
+
     /// Waits until everything up to `optime` is durable, if that was applied here.
     pub fn sync_until(&self, optime: OpTime) {
         if self.durable() < optime {

@@ -40,6 +40,11 @@ impl Stream {
         Ok((batch, judged))
     }
 
+    /// How much of what follows has come already.
+    pub fn waiting_bytes(&self) -> usize {
+        if self.goes_on { self.connection.waiting_bytes() } else { 0 }
+    }
+
     /// Waits for what follows; takes together what is there, but nothing behind an urgent entry: that is applied and acknowledged first.
     pub fn read(&mut self, within: Duration) -> Result<(Batch, Judged)> {
         if !self.goes_on {

@@ -13,7 +13,7 @@ use baton_following::{
 };
 use baton_net::Outgoing;
 use baton_storage::{RolledBack, UNRECOVERABLE_ROLLBACK, WriteGate, optime_of};
-use baton_types::{Error, ErrorCode, OpTime, Result, Timestamp};
+use baton_types::{Class, Error, ErrorCode, OpTime, Result, Timestamp};
 use bson::RawDocumentBuf;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// So much that waits to be applied is applied beside a sync.
+const BESIDE_BYTES_MIN: usize = 16 * 1024;
 /// Lets no entry be applied, for tests.
 const FAIL_POINT: &str = "failApplyingEntries";
 
@@ -34,7 +36,7 @@ pub(super) struct Worker<'a> {
     pages: Option<Outgoing>,
     /// The batch that came last.
     batch: Batch,
-    /// The places of what was applied since the last sync, and since when.
+    /// The places of what was applied since a sync was last asked for, and since when.
     applied: Range<usize>,
     applying_since: Option<Instant>,
     /// The entry that could not be applied.
@@ -100,11 +102,11 @@ impl<'a> Worker<'a> {
                 Some(self.fetched(closings, |stream| stream.open(after.timestamp, within)))
             }
             Effect::Read { within } => Some(self.fetched(closings, |stream| stream.read(within))),
-            Effect::Apply { from, until } => Some(Input::Applied(self.apply(from..until))),
+            Effect::Apply { from, until } => Some(Input::Applied { attempt: self.apply(from..until), wall: wall() }),
             Effect::Sync => {
-                shared.parts.storage.sync();
                 self.count_applied();
-                Some(Input::Synced { wall: wall() })
+                self.sync();
+                None
             }
             Effect::AskToSpare => Some(Input::Spared((shared.parts.can_spare_copy)())),
             Effect::LookBack { secs } => Some(self.look_back(secs).unwrap_or_else(|error| failed(&error))),
@@ -261,6 +263,18 @@ impl<'a> Worker<'a> {
                 reason: error.to_string(),
                 is_of_collection: entries.first().is_some_and(|entry| collection_of(entry).is_some()),
             },
+        }
+    }
+
+    /// Beside what comes next, if so much of that is there that it takes about as long; otherwise to call somebody else would take longer than
+    /// this thread has anything else to do. Urgent entries are acknowledged before anything else is begun.
+    fn sync(&self) {
+        let storage = &self.shared.parts.storage;
+        let is_urgent = storage.queue().urgency().class() == Class::High;
+        let waiting_bytes = self.stream.as_ref().map_or(0, Stream::waiting_bytes);
+        match waiting_bytes >= BESIDE_BYTES_MIN && !is_urgent {
+            true => storage.queue().want_sync(),
+            false => drop(storage.sync()),
         }
     }
 

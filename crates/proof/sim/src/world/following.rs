@@ -39,7 +39,6 @@ pub(super) struct Follower {
     pub copies: bool,
     /// The copy that is being made.
     pub copy: Option<Box<Copy>>,
-    awaits_sync: bool,
     stream: Option<Stream>,
     /// The batch that came last.
     batch: Vec<Entry>,
@@ -163,13 +162,7 @@ impl World {
                 let wait = self.disk_delay();
                 self.worked(wait, id, work, Answer::Applied { from, until });
             }
-            Effect::Sync => {
-                if let Some(follower) = self.follower(id) {
-                    follower.awaits_sync = true;
-                }
-                self.begin_sync(id);
-                self.look_for_sync(id);
-            }
+            Effect::Sync => self.begin_sync(id),
             Effect::AskToSpare => {
                 let spared =
                     self.members[&id].consensus.as_ref().is_some_and(|consensus| consensus.view().can_spare_my_copy);
@@ -367,16 +360,6 @@ impl World {
         }
     }
 
-    /// Whoever waits for a sync hears of it.
-    pub(super) fn look_for_sync(&mut self, id: MemberId) {
-        let wall = self.clock_of(id);
-        let Some(member) = self.members.get_mut(&id) else { return };
-        if member.follower.awaits_sync && member.disk.durable == member.disk.log.len() {
-            member.follower.awaits_sync = false;
-            self.follow(id, Input::Synced { wall });
-        }
-    }
-
     /// Work is done: what came of it, as the machine is to hear it.
     pub(super) fn take_answer(&mut self, id: MemberId, work: u64, answer: Answer) {
         let Some(follower) = self.follower(id) else { return };
@@ -408,7 +391,7 @@ impl World {
                 }
                 Input::Fetched { here, batch: Batch { optimes, source, commit_point, is_open: true } }
             }
-            Answer::Applied { from, until } => Input::Applied(self.apply(id, from, until)),
+            Answer::Applied { from, until } => Input::Applied { attempt: self.apply(id, from, until), wall: here.wall },
             Answer::Paged { theirs, source } => {
                 let disk = self.disk(id);
                 let known = theirs.iter().take_while(|optime| disk.has(**optime)).count();

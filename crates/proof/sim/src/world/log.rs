@@ -72,7 +72,6 @@ impl World {
         let position = member.disk.position();
         self.deliver(id, Input::Log(position));
         self.begin_sync(id);
-        self.look_for_sync(id);
     }
 
     pub(super) fn next_entry(&mut self, id: MemberId) -> Entry {

@@ -324,6 +324,11 @@ pub fn helpers_come_and_go() {
     while queue.durable.load(Ordering::SeqCst) == 0 || queue.state.lock().roles.is_sync_wanted {
         shuttle::thread::yield_now();
     }
+    // Who asks for a sync has all that is applied by then synced.
+    queue.ask_for_sync(Class::Normal);
+    while queue.durable.load(Ordering::SeqCst) < queue.applied.load(Ordering::SeqCst) {
+        shuttle::thread::yield_now();
+    }
     is_over.store(true, Ordering::SeqCst);
     helps.into_iter().for_each(|thread| thread.join().unwrap());
 }

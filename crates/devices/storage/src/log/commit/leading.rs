@@ -93,6 +93,18 @@ impl CommitQueue {
         }
     }
 
+    /// Has the helper make a sync, or whoever makes the one under way another after it.
+    pub(super) fn ask_for_sync(&self, class: Class) {
+        let mut state = self.state.lock();
+        state.sync_wanted_by = state.sync_wanted_by.max(Some(class));
+        state.syncer.is_waited_for_by(class);
+        if state.roles.want_sync() {
+            self.pass_on(&mut state, PassedOn { sync: Some(Heir::Helper), write: None });
+        } else if !state.roles.syncing {
+            state.await_sync_helper();
+        }
+    }
+
     /// Writes what has been left, if nobody does: for whoever has left several in a row. He makes the sync as well that one of them waits
     /// for, if nobody else does; while a sync is under way what waits for the next is left to stand.
     pub fn lead_what_was_left(&self) {

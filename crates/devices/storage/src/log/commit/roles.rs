@@ -134,6 +134,16 @@ impl Roles {
         }
     }
 
+    /// A sync is to begin that nobody waits for here. Whether the helper is called to make it.
+    pub fn want_sync(&mut self) -> bool {
+        self.is_sync_wanted = true;
+        let is_called = !self.syncing && self.syncer == Helper::Waiting;
+        if is_called {
+            (self.syncing, self.syncer) = (true, Helper::Called);
+        }
+        is_called
+    }
+
     /// A sync has begun: what is wanted from now on is wanted of the next.
     pub fn begin_sync(&mut self) {
         self.is_sync_wanted = false;
@@ -205,6 +215,8 @@ mod tests {
         Leave,
         /// The same, and leads on behalf of all who have left.
         LeaveToOthers,
+        /// It commits nothing, and asks for a sync.
+        Want,
     }
 
     impl Way {
@@ -374,13 +386,17 @@ mod tests {
                 let mut to = world.clone();
                 let is_helper = thread >= self.ways.len();
                 match world.threads[thread].clone() {
+                    At::Start if self.ways[thread].0 == Way::Want => {
+                        to.roles.want_sync();
+                        to.threads[thread] = At::End;
+                    }
                     At::Start => {
                         to.pending.push(thread);
                         let standing = to.standing();
                         to.threads[thread] = match self.ways[thread].0 {
                             Way::Commit if to.roles.take_writing(standing) => At::TakeGroup,
                             Way::Commit => At::Parked,
-                            Way::Wait | Way::Leave | Way::LeaveToOthers => At::Placed,
+                            Way::Wait | Way::Leave | Way::LeaveToOthers | Way::Want => At::Placed,
                         };
                     }
                     At::Placed if world.waiters[thread].is_done => {
@@ -588,6 +604,17 @@ mod tests {
             }
         }
         assert!(worlds > 100_000, "{worlds} worlds");
+    }
+
+    #[test]
+    fn a_sync_that_is_asked_for_is_made_in_every_order_beside_two_committing_threads() {
+        for (first, way) in all_ways().into_iter().enumerate() {
+            for other in all_ways().into_iter().skip(first) {
+                let ways = vec![way, other, (Way::Want, false)];
+                let model = Model { ways, has_helpers: true, forgets_who_left: false };
+                model.explore().unwrap_or_else(|fault| panic!("{:?}: {fault}", model.ways));
+            }
+        }
     }
 
     #[test]
