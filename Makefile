@@ -6,7 +6,7 @@ ENV := . build/env.sh;
 DATA ?= $(HOME)/.local/share/baton
 PORT ?= 27017
 
-.PHONY: soak faults linearizability fuzz-commands help tools libraries build release install up test check-format check-house spec \
+.PHONY: image test-image soak faults linearizability fuzz-commands help tools libraries build release install up test check-format check-house spec \
   spec-long lint unit cluster test-clients fuzz crash differential deny advisories sim
 
 help: ## list the commands
@@ -30,6 +30,14 @@ install: $(if $(filter release,$(PROFILE)),release,build) ## put `baton` into PR
 	@$(ENV) install -D "$$CARGO_TARGET_DIR/$(PROFILE)/baton" "$(DESTDIR)$(PREFIX)/bin/baton"; \
 	  echo "baton is in $(DESTDIR)$(PREFIX)/bin"; \
 	  case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo "which is not on the PATH: export PATH=\"$(PREFIX)/bin:\$$PATH\"" ;; esac
+
+# What builds and runs images: podman or docker, with their own flags if they need any. BASE_IMAGE is Debian 12 or a close relative.
+CONTAINERS ?= $(firstword $(notdir $(shell command -v podman docker)))
+IMAGE ?= baton
+BASE_IMAGE ?=
+image: release ## build the container image IMAGE (baton), with podman or docker
+	@$(ENV) context="$$(mktemp -d)"; trap 'rm -rf "$$context"' EXIT; cp "$$CARGO_TARGET_DIR/release/baton" "$$context/"; \
+	  $(CONTAINERS) build $(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) -f packaging/Containerfile -t $(IMAGE) "$$context"
 
 MEMBERS ?= 3
 up: build ## start a replica set rs0 of three members (MEMBERS) from 127.0.0.1:27017 on, and print its connection string
@@ -62,6 +70,9 @@ cluster: libraries ## real processes, real SIGKILL, real drivers
 
 test-clients: build ## every official client, the tools that are on the PATH, and YCSB
 	@$(ENV) BATON="$$CARGO_TARGET_DIR/quick/baton" tests/compat/run.sh
+
+test-image: image ## the image: a member that is killed, started again and stopped, with the right to set niceness and without
+	@$(ENV) CONTAINERS="$(CONTAINERS)" IMAGE="$(IMAGE)" tests/image/run.sh
 
 # The points whose names begin so, e.g. CRASH_AT=drop,freeing,index-build; of all by default.
 CRASH_AT ?=

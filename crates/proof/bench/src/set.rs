@@ -1,4 +1,5 @@
-//! `baton bench set`: acknowledged by a majority, on disk: three members of Baton beside three of etcd, in one run.
+//! `baton bench set`: acknowledged by a majority, on disk: three members of Baton (or how many are asked for) beside as many of etcd, in one
+//! run.
 //!
 //! Both write a kilobyte under one of so many keys, each client one at a time on a connection of its own; a write counts when a
 //! majority has it on disk. All members, and the clients, share this machine.
@@ -26,6 +27,9 @@ pub struct SetArgs {
     /// Records (1 KB each) in the table, and keys that etcd writes
     #[arg(long, default_value_t = 20_000)]
     pub records: u64,
+    /// Numbers of members, 7 at most each
+    #[arg(long, value_delimiter = ',', default_values_t = [3])]
+    pub members: Vec<usize>,
     /// Numbers of clients
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
     pub clients: Vec<usize>,
@@ -45,7 +49,8 @@ pub struct SetArgs {
     place: PlaceArgs,
 }
 
-const MEMBERS: usize = 3;
+/// Of a local set.
+const MEMBERS_MAX: usize = 7;
 /// Of etcd's puts a second, at several clients.
 const THROUGHPUT_MIN: f64 = 4.0;
 /// Of etcd's median latency, at one client.
@@ -66,35 +71,59 @@ pub fn run(args: &SetArgs) -> Result<(), Failure> {
     if args.records == 0 || args.seconds == 0 || args.clients.contains(&0) {
         return Err("--records, --seconds and --clients must be above 0".into());
     }
+    if args.members.iter().any(|members| !(1..=MEMBERS_MAX).contains(members)) {
+        return Err(format!("--members must be from 1 to {MEMBERS_MAX} each").into());
+    }
     let scratch = args.place.fresh("set")?;
     let (mut text, mut cells, mut targets) = (String::new(), Vec::new(), Vec::new());
-    for clients in &args.clients {
-        let etcd =
-            args.etcd.as_ref().map(|program| measure_etcd(args, program, *clients, scratch.path())).transpose()?;
-        let baton = measure_baton(args, *clients, scratch.path())?;
-        for (who, cell) in [("etcd", etcd.as_ref()), ("Baton", Some(&baton))] {
-            if let Some(Cell { per_sec, p50, p99, others_percent }) = cell {
-                let line = format!(
-                    "{clients:>3} clients  {who:6} {per_sec:>8.0}/s  p50 {p50:>7.0} us  p99 {p99:>7.0} us  (others used {others_percent:.0} % of the CPUs)\n"
-                );
-                eprint!("{line}");
-                text += &line;
+    for &clients in &args.clients {
+        let mut fewest: Option<(usize, Cell)> = None;
+        for &members in &args.members {
+            let cluster = Cluster { members, clients, directory: scratch.path() };
+            let etcd = args.etcd.as_ref().map(|program| measure_etcd(args, program, cluster)).transpose()?;
+            let baton = measure_baton(args, cluster)?;
+            for (who, cell) in [("etcd", etcd.as_ref()), ("Baton", Some(&baton))] {
+                if let Some(Cell { per_sec, p50, p99, others_percent }) = cell {
+                    let line = format!(
+                        "{members} members  {clients:>3} clients  {who:6} {per_sec:>8.0}/s  p50 {p50:>7.0} us  p99 {p99:>7.0} us  (others used {others_percent:.0} % of the CPUs)\n"
+                    );
+                    eprint!("{line}");
+                    text += &line;
+                }
             }
+            targets.extend(etcd.as_ref().map(|etcd| beside_etcd(cluster, &baton, etcd)));
+            targets.extend(fewest.as_ref().map(|fewest| beside_fewer(cluster, &baton, fewest)));
+            cells.push(json!({
+                "members": members,
+                "clients": clients,
+                "baton": figures_of(&baton),
+                "etcd": etcd.as_ref().map(figures_of),
+            }));
+            fewest.get_or_insert((members, baton));
         }
-        if let Some(etcd) = &etcd {
-            targets.push(target(*clients, &baton, etcd));
-        }
-        cells.push(json!({ "clients": clients, "baton": figures_of(&baton), "etcd": etcd.as_ref().map(figures_of) }));
     }
     conclude(&args.place, &text, json!({ "records": args.records, "cells": cells }), &targets)
 }
 
-fn target(clients: usize, baton: &Cell, etcd: &Cell) -> Target {
-    let place = format!("{MEMBERS} members, 1 KB, {clients} clients");
-    if clients == 1 {
+/// What is measured at once.
+#[derive(Clone, Copy)]
+struct Cluster<'a> {
+    members: usize,
+    clients: usize,
+    directory: &'a std::path::Path,
+}
+
+impl Cluster<'_> {
+    fn place(self) -> String {
+        format!("{} members, 1 KB, {} clients", self.members, self.clients)
+    }
+}
+
+fn beside_etcd(cluster: Cluster<'_>, baton: &Cell, etcd: &Cell) -> Target {
+    if cluster.clients == 1 {
         return Target {
             demand: "median latency of a majority write, of etcd's".into(),
-            place,
+            place: cluster.place(),
             figure: baton.p50 / etcd.p50,
             bound: LATENCY_MAX,
             at_least: false,
@@ -102,9 +131,20 @@ fn target(clients: usize, baton: &Cell, etcd: &Cell) -> Target {
     }
     Target {
         demand: "majority writes a second, of etcd's".into(),
-        place,
+        place: cluster.place(),
         figure: baton.per_sec / etcd.per_sec,
         bound: THROUGHPUT_MIN,
+        at_least: true,
+    }
+}
+
+/// On the same processors so many members more do the same work so many times more often.
+fn beside_fewer(cluster: Cluster<'_>, baton: &Cell, (fewest, with_fewest): &(usize, Cell)) -> Target {
+    Target {
+        demand: format!("majority writes a second, of those with {fewest} members"),
+        place: cluster.place(),
+        figure: baton.per_sec / with_fewest.per_sec,
+        bound: *fewest as f64 / cluster.members as f64,
         at_least: true,
     }
 }
@@ -113,12 +153,12 @@ fn figures_of(cell: &Cell) -> Value {
     json!({ "perSecond": cell.per_sec, "p50us": cell.p50, "p99us": cell.p99, "othersPercent": cell.others_percent })
 }
 
-fn measure_baton(args: &SetArgs, clients: usize, directory: &std::path::Path) -> Result<Cell, Failure> {
-    let directory = directory.join("baton");
+fn measure_baton(args: &SetArgs, cluster: Cluster<'_>) -> Result<Cell, Failure> {
+    let directory = cluster.directory.join("baton");
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory)?;
     let settings = doc! { "leadership": { "mode": args.leadership.as_str() } };
-    let set = LocalSet::start(&args.place, &directory, MEMBERS, args.cache_gb, &settings)?;
+    let set = LocalSet::start(&args.place, &directory, cluster.members, args.cache_gb, &settings)?;
     let uri = format!("mongodb://{}/", primary_of(&set.uri())?);
     let factory = ThinFactory::new(&uri, WriteConcern::Majority, Layout::Whole)?;
     runner::load(&factory, args.records, 4, 500, false)?;
@@ -126,7 +166,7 @@ fn measure_baton(args: &SetArgs, clients: usize, directory: &std::path::Path) ->
     machine::settle(&pids, Duration::from_secs(30))?;
     let plan = Plan {
         workload: Workload::Replace,
-        clients,
+        clients: cluster.clients,
         warmup: Duration::from_secs(1),
         duration: Duration::from_secs(args.seconds),
         operations: None,
@@ -145,25 +185,20 @@ fn measure_baton(args: &SetArgs, clients: usize, directory: &std::path::Path) ->
     })
 }
 
-fn measure_etcd(
-    args: &SetArgs,
-    program: &std::path::Path,
-    clients: usize,
-    directory: &std::path::Path,
-) -> Result<Cell, Failure> {
-    let directory = directory.join("etcd");
+fn measure_etcd(args: &SetArgs, program: &std::path::Path, cluster: Cluster<'_>) -> Result<Cell, Failure> {
+    let directory = cluster.directory.join("etcd");
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory)?;
-    let ports = free_ports(2 * MEMBERS)?;
-    let (serving, peering) = ports.split_at(MEMBERS);
-    let cluster: Vec<String> =
+    let ports = free_ports(2 * cluster.members)?;
+    let (serving, peering) = ports.split_at(cluster.members);
+    let peers: Vec<String> =
         peering.iter().enumerate().map(|(i, port)| format!("m{i}=http://127.0.0.1:{port}")).collect();
     // A member listens to clients once there is a quorum: all must have been started before one is waited for.
     let mut members = Vec::new();
-    for i in 0..MEMBERS {
+    for i in 0..cluster.members {
         let mut command = Command::new(program);
         command.args(["member", &format!("m{i}")]).arg(directory.join(format!("m{i}")));
-        command.args([serving[i].to_string(), peering[i].to_string(), cluster.join(",")]);
+        command.args([serving[i].to_string(), peering[i].to_string(), peers.join(",")]);
         members.push(Process::begin(&format!("etcd{i}"), command, serving[i], &directory)?);
     }
     for member in &mut members {
@@ -176,7 +211,7 @@ fn measure_etcd(
         .args([
             "load",
             &endpoints.join(","),
-            &clients.to_string(),
+            &cluster.clients.to_string(),
             &args.seconds.to_string(),
             &args.records.to_string(),
         ])
