@@ -37,7 +37,7 @@ IMAGE ?= baton
 BASE_IMAGE ?=
 image: release ## build the container image IMAGE (baton), with podman or docker
 	@$(ENV) context="$$(mktemp -d)"; trap 'rm -rf "$$context"' EXIT; cp "$$CARGO_TARGET_DIR/release/baton" "$$context/"; \
-	  $(CONTAINERS) build $(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) -f packaging/Containerfile -t $(IMAGE) "$$context"
+	  $(or $(CONTAINERS),$(error neither podman nor docker is on the PATH: install one, or name it in CONTAINERS)) build $(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) -f packaging/Containerfile -t $(IMAGE) "$$context"
 
 MEMBERS ?= 3
 up: build ## start a replica set rs0 of three members (MEMBERS) from 127.0.0.1:27017 on, and print its connection string

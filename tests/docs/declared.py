@@ -41,6 +41,7 @@ NOT_RUN = {
     "make bench-set": LONG,
     "make bench-set BENCH_FLAGS=\"--members 3,5,7 --seconds 8\"": LONG,
     "make bench-one RECORDS=200000 JAVA_RECORDS=200000 SECONDS_EACH=5": LONG,
+    "make bench-connections SECONDS_EACH=5": LONG,
     "make bench-door": LONG,
     "make bench-spill": LONG,
     "make bench-index-build": LONG,

@@ -51,6 +51,8 @@ pub struct SetArgs {
 
 /// Of a local set.
 const MEMBERS_MAX: usize = 7;
+/// Of so many members the bounds beside etcd are.
+const MEMBERS_PROMISED: usize = 3;
 /// Of etcd's puts a second, at several clients.
 const THROUGHPUT_MIN: f64 = 4.0;
 /// Of etcd's median latency, at one client.
@@ -76,9 +78,11 @@ pub fn run(args: &SetArgs) -> Result<(), Failure> {
     }
     let scratch = args.place.fresh("set")?;
     let (mut text, mut cells, mut targets) = (String::new(), Vec::new(), Vec::new());
+    let mut numbers = args.members.clone();
+    numbers.sort_unstable();
     for &clients in &args.clients {
         let mut fewest: Option<(usize, Cell)> = None;
-        for &members in &args.members {
+        for &members in &numbers {
             let cluster = Cluster { members, clients, directory: scratch.path() };
             let etcd = args.etcd.as_ref().map(|program| measure_etcd(args, program, cluster)).transpose()?;
             let baton = measure_baton(args, cluster)?;
@@ -91,7 +95,8 @@ pub fn run(args: &SetArgs) -> Result<(), Failure> {
                     text += &line;
                 }
             }
-            targets.extend(etcd.as_ref().map(|etcd| beside_etcd(cluster, &baton, etcd)));
+            let promised = etcd.as_ref().filter(|_| members == MEMBERS_PROMISED);
+            targets.extend(promised.map(|etcd| beside_etcd(cluster, &baton, etcd)));
             targets.extend(fewest.as_ref().map(|fewest| beside_fewer(cluster, &baton, fewest)));
             cells.push(json!({
                 "members": members,

@@ -42,7 +42,7 @@ pub fn text(targets: &[Target]) -> String {
             target.demand,
             target.place,
             target.figure,
-            format!("{sign} {}", target.bound),
+            format!("{sign} {}", (1000.0 * target.bound).round() / 1000.0),
             if target.met() { "met" } else { "NOT MET" }
         );
     }

@@ -1,6 +1,8 @@
 //! One collection or several, written to and read in the fewest words.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub mod following;
+
 use baton_storage::{
     Bounds, Collection, CollectionOptions, CreateOutcome, Durability, IndexDefinition, Inserted, Order, Statement,
     Storage, StorageOptions, Transaction, Writer, record_key,

@@ -271,8 +271,8 @@ impl<'a> Worker<'a> {
     fn sync(&self) {
         let storage = &self.shared.parts.storage;
         let is_urgent = storage.queue().urgency().class() == Class::High;
-        let waiting_bytes = self.stream.as_ref().map_or(0, Stream::waiting_bytes);
-        match waiting_bytes >= BESIDE_BYTES_MIN && !is_urgent {
+        let waiting_bytes = || self.stream.as_ref().map_or(0, Stream::waiting_bytes);
+        match !is_urgent && waiting_bytes() >= BESIDE_BYTES_MIN {
             true => storage.queue().want_sync(),
             false => drop(storage.sync()),
         }
