@@ -68,6 +68,7 @@ NOT_RUN = {
     "build/env.sh": NAME,
     "cargo deny": NAME,
     "kill -9": NAME,
+    "rs.initiate()": "the set that the lines are typed to is one already",
     "rs.add()": ARGUMENT,
     "rs.remove()": ARGUMENT,
     "rs.reconfig()": ARGUMENT,
