@@ -115,9 +115,15 @@ def entries(members, index, command):
 
 def await_index(members, wanted, collection="carts"):
     """Waits until every member has these indexes and is as the others; checks them against the documents."""
+    def has_them(index):
+        try:
+            return names(members, index, collection) == {"_id_", *wanted}
+        except pymongo.errors.AutoReconnect:
+            # It has just returned and is not read from before its log follows the primary's.
+            return False
+
     for index in range(len(members.members)):
-        members.await_that(lambda index=index: names(members, index, collection) == {"_id_", *wanted},
-                           f"{wanted} on member {index}")
+        members.await_that(lambda index=index: has_them(index), f"{wanted} on member {index}")
     members.await_healthy()
 
 
