@@ -127,6 +127,10 @@ impl Door {
     /// the visitor's own check says.
     pub fn enter(self: &Arc<Self>, visitor: &Visitor<'_>) -> Result<Option<Pass>> {
         if !self.is_there.load(Relaxed) {
+            if visitor.class != Class::Normal && self.settings.load().mode.is_nice() {
+                // Nobody waits here, but the kernel is to tell them apart.
+                self.engage();
+            }
             return Ok(None);
         }
         let deadline = visitor.deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -439,6 +443,17 @@ mod tests {
         assert_empty(&door);
         let off = self::door(Mode::Off);
         assert!(off.enter(&visitor(Class::High)).unwrap().is_none());
+        assert!(!off.is_engaged());
+    }
+
+    #[test]
+    fn where_only_niceness_tells_them_apart_nobody_is_counted_but_one_that_differs_is_noticed() {
+        let door = door(Mode::Nice);
+        assert!(door.enter(&visitor(Class::Normal)).unwrap().is_none());
+        assert!(!door.is_engaged());
+        assert!(door.enter(&visitor(Class::High)).unwrap().is_none());
+        assert!(door.is_engaged());
+        assert_empty(&door);
     }
 
     #[test]
