@@ -70,6 +70,14 @@ impl Event {
         }
     }
 
+    /// A gap that is longer is to be explained: its members' logs are kept.
+    fn unusual_secs(self) -> f64 {
+        match self {
+            Self::Kill | Self::Handoff | Self::Task => 0.5,
+            Self::Silence => 3.0,
+        }
+    }
+
     /// What is bounded.
     fn gap(self, gap: &Gap) -> f64 {
         match self {
@@ -328,6 +336,11 @@ fn measure(args: &FailoverArgs, event: Event, directory: &std::path::Path) -> Re
                 gap.of_one,
                 gap.between
             );
+            if gap.of_all > event.unusual_secs() {
+                let kept = args.place.dir.join(format!("failover-{event}-{}", time + 1));
+                set.copy_logs(&kept)?;
+                eprintln!("{event} {}: the members' logs are in {}", time + 1, kept.display());
+            }
             Ok(gap)
         });
         let gaps: Result<Vec<Gap>, Failure> = gaps.collect();

@@ -156,6 +156,19 @@ impl LocalSet {
         Ok(std::fs::remove_dir_all(self.data_of(index))?)
     }
 
+    /// Copies what the members have said since they were last started to a folder, which is made if it is missing.
+    ///
+    /// # Errors
+    /// If one of them cannot be read, or written there.
+    pub fn copy_logs(&self, to: &Path) -> Result<(), Failure> {
+        std::fs::create_dir_all(to)?;
+        for index in 0..self.ports.len() {
+            let name = format!("member{index}.out");
+            std::fs::copy(self.directory.join(&name), to.join(&name))?;
+        }
+        Ok(())
+    }
+
     fn data_of(&self, index: usize) -> std::path::PathBuf {
         self.directory.join(format!("member{index}"))
     }
