@@ -15,6 +15,7 @@
 use super::ending;
 use crate::aftermath;
 use crate::call::{Call, Reply, Standing};
+use crate::mutant::{self, Mutant};
 use crate::server::failpoints::CommandFault;
 use crate::server::{Client, Operation, Server};
 use crate::table::{CommandSpec, Flags};
@@ -160,7 +161,8 @@ impl Then for Leaving {
                 session.committed(optime);
             }
             let is_own_majority = self.standing.is_own_majority && server.topology.is_own_majority();
-            let waits = self.concern.w == Acknowledgement::Majority && !is_own_majority;
+            let is_told_at_once = is_own_majority || mutant::is(Mutant::MajorityAtOnce);
+            let waits = self.concern.w == Acknowledgement::Majority && !is_told_at_once;
             let Some(replication) = server.replication().filter(|_| waits) else { return self.finish(None) };
             self.operation.waits_for("waiting for a majority to have what was written");
             self.began = Instant::now();
