@@ -45,6 +45,8 @@ QUOTA_US_MIN = 1_000
 # The lab's part of the CPUs goes before that of whatever else runs on the host.
 SHARES = 20 * 1024
 # Set aside for benchmarks of networks (RFC 2544): nobody's own.
+# What of a second a machine has that waits for nobody; what is left is the others' in any case.
+REAL_TIME_US = 900_000
 NETWORK = "198.18.0"
 CLONE_NEWNET = 0x40000000
 
@@ -57,7 +59,7 @@ def require():
     """Says clearly what is missing, if something is."""
     if os.geteuid() != 0:
         raise CannotRun("lab: this needs root, for network namespaces and cgroups: sudo make lab")
-    for tool, package in (("ip", "iproute2"), ("tc", "iproute2"), ("setpriv", "util-linux"), ("nsenter", "util-linux")):
+    for tool, package in (("ip", "iproute2"), ("tc", "iproute2"), ("setpriv", "util-linux"), ("nsenter", "util-linux"), ("chrt", "util-linux")):
         if not shutil.which(tool):
             raise CannotRun(f"lab: there is no {tool}; on Debian: apt-get install {package}")
     for folder in (CPU.parent / "cpu.cfs_quota_us", ACCOUNT.parent / "cpuacct.usage", BLKIO.parent / "blkio.throttle.read_bps_device",
@@ -112,7 +114,7 @@ class Machine:
         run("ip", "-n", self.namespace, "address", "add", f"{address}/24", "dev", "uplink")
         for link in ("lo", "uplink"):
             run("ip", "-n", self.namespace, "link", "set", link, "up")
-        self.groups = []
+        self.groups, self.policy = [], ()
         for root in (CPU, ACCOUNT):
             self._join(root)
         self.limit_cpu(cores)
@@ -155,15 +157,26 @@ class Machine:
             burst.write_text(str(int(cores * period_us)))
 
     def goes_before(self, factor):
-        """Where machines share processors, this one gets so many times what others get, and does not wait for them."""
+        """Where machines share processors, this one gets so many times what others get. It still waits for them now and then: the kernel has
+        whoever runs run on for a slice, and whoever was short of time make up for it."""
         (CPU / self.name / "cpu.shares").write_text(str(1024 * factor))
+
+    def waits_for_nobody(self):
+        """Where machines share processors, this one has them whenever it wants, as if they were its own. For one that does not want them
+        for most of the time, and of what is started from now on."""
+        for group in (CPU, CPU / self.name):
+            runtime = group / "cpu.rt_runtime_us"
+            # Without it there are no such shares, and no leave is needed.
+            if runtime.exists():
+                runtime.write_text(str(REAL_TIME_US))
+        self.policy = ("chrt", "--rr", "1")
 
     def start(self, command, log=None, **options):
         """Starts a process on it, which dies with this one."""
         enter_groups = " && ".join(f"echo $$ >> '{group}/cgroup.procs'" for group in self.groups)
         # `ip netns exec` would mount another /sys, in which a member finds no control groups, and so takes the host for its own.
         full = ["sh", "-c", enter_groups + ' && exec "$@"', "sh", "setpriv", "--pdeathsig", "KILL",
-                "nsenter", f"--net=/run/netns/{self.namespace}", *map(str, command)]
+                "nsenter", f"--net=/run/netns/{self.namespace}", *self.policy, *map(str, command)]
         if log is not None:
             with open(log, "ab") as output:
                 process = subprocess.Popen(full, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **options)

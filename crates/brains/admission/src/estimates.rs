@@ -16,6 +16,10 @@ const PLACES: usize = 4096;
 /// The part of the mean, and of the deviation, that one more makes.
 const MEAN_SHARE: f32 = 1.0 / 8.0;
 const DEVIATION_SHARE: f32 = 1.0 / 4.0;
+/// One that has computed for longer than so many times the mean, and a little more, counts as if it had not: it has done something for others
+/// besides, a group's writes or a new memtable, and its kind is what it was.
+const FACTOR_MAX: f32 = 4.0;
+const EXTRA_MAX: f32 = 50e-6;
 /// Who computes for less is short. At the door it would lose about as much as its turn takes: two changes of threads.
 const SHORT: Duration = Duration::from_micros(500);
 
@@ -82,6 +86,7 @@ impl Estimates {
             of_computed.store(packed(computed, 1.0), Relaxed);
             return;
         }
+        let computed = computed.min(FACTOR_MAX * mean + EXTRA_MAX);
         of_computed.store(packed(mean + MEAN_SHARE * (computed - mean), 1.0), Relaxed);
         let (mean, deviation) = unpacked(of_whole.load(Relaxed));
         let error = took - mean;
@@ -127,6 +132,23 @@ mod tests {
         assert!(different.mean > ms(8) && different.mean < ms(12), "{different:?}");
         assert!(different.least < ms(4), "{different:?}");
         assert!(!same.is_short() && different.is_short());
+    }
+
+    #[test]
+    fn one_that_has_done_something_for_others_does_not_make_its_kind_long_and_those_that_are_long_soon_do() {
+        let (short, long) = (Duration::from_micros(40), Duration::from_millis(9));
+        let estimates = Estimates::default();
+        estimates.note(1, short, short);
+        for i in 0..1000 {
+            let took = if i % 50 == 7 { long } else { short };
+            estimates.note(1, took, took);
+            assert!(estimates.of(1).is_short(), "after {i}");
+        }
+        let until_long = (0..100).take_while(|_| {
+            estimates.note(1, long, long);
+            estimates.of(1).is_short()
+        });
+        assert!(until_long.count() < 10);
     }
 
     #[test]

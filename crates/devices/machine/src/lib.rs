@@ -32,10 +32,10 @@ pub use lending::{LendingGuard, LendingMutex};
 pub use lending_shared::{LendingReadGuard, LendingRwLock, LendingWriteGuard};
 pub use limits::{Limits, memory_limit_bytes};
 pub use niceness::{
-    Bearer, Loan, Right, Sharing, as_class, at_most_as_nice_as, bearer, inheritances, lend_to_sharers, niceness, right,
-    share,
+    Bearer, Loan, Right, Sharing, as_class, at_most_as_nice_as, bearer, inheritances, is_urgent, lend_to_sharers,
+    niceness, right, share,
 };
-pub use relief::{Relief, about_to_wait, be_relieved_by, connection, work_for_connection};
+pub use relief::{Relief, Waiting, about_to_wait, be_relieved_by, connection, work_for_connection};
 pub use slices::{has_long_slices, keep_long_slices, take_long_slices, take_usual_slices};
 pub use spent::{Meter, Spent};
 pub use terminal::is_in_foreground;

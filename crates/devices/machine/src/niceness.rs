@@ -22,6 +22,7 @@
 //! Source: `setpriority(2)` and `sched(7)`: for Linux niceness is a thread's, not a process's. Lending is priority inheritance (Sha,
 //! Rajkumar and Lehoczky, "Priority Inheritance Protocols", IEEE Transactions on Computers, 1990).
 
+use crate::slices;
 use baton_types::Class;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit};
@@ -136,6 +137,11 @@ pub fn niceness() -> i32 {
     OWN.with(|own| own.0.niceness())
 }
 
+/// Whether the calling thread, by itself, serves requests of high class, or what they wait for.
+pub fn is_urgent() -> bool {
+    right() == Right::All && OWN.with(|own| own.0.own.load(Relaxed) == HIGH)
+}
+
 /// How often a thread was lent a niceness that it did not have by itself, since the start.
 static INHERITED: AtomicU64 = AtomicU64::new(0);
 
@@ -238,6 +244,8 @@ impl Bearer {
             let lent = self.lent.lock();
             self.own.store(niceness, Relaxed);
             self.settle(&lent);
+            drop(lent);
+            slices::be_urgent(niceness == HIGH);
         }
     }
 

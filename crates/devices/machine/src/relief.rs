@@ -12,6 +12,9 @@ use std::rc::Rc;
 pub trait Relief {
     /// The calling thread is about to wait for something that may take long.
     fn relieve(&self);
+
+    /// It goes on.
+    fn resume(&self) {}
 }
 
 thread_local! {
@@ -24,13 +27,26 @@ pub fn be_relieved_by(relief: Rc<dyn Relief>) {
     RELIEF.set(Some(relief));
 }
 
+/// The calling thread waits, until this is dropped.
+#[must_use = "dropped, it waits no more"]
+pub struct Waiting(Option<Rc<dyn Relief>>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(relief) = &self.0 {
+            relief.resume();
+        }
+    }
+}
+
 /// To be called where the calling thread may wait for long: for a lock that requests hold, for another member, for a client.
-pub fn about_to_wait() {
+pub fn about_to_wait() -> Waiting {
     // A thread that ends has nobody to relieve it.
-    let relief = RELIEF.try_with(|relief| relief.borrow().clone());
-    if let Ok(Some(relief)) = relief {
+    let relief = RELIEF.try_with(|relief| relief.borrow().clone()).ok().flatten();
+    if let Some(relief) = &relief {
         relief.relieve();
     }
+    Waiting(relief)
 }
 
 /// The calling thread works for this connection from now on, or for none (0): what is logged says so.
@@ -47,26 +63,37 @@ pub fn connection() -> Option<u64> {
 mod tests {
     use super::*;
 
-    struct Count(Cell<u32>);
+    /// How often it was told to relieve, and to resume.
+    #[derive(Default)]
+    struct Count {
+        relieved: Cell<u32>,
+        resumed: Cell<u32>,
+    }
 
     impl Relief for Count {
         fn relieve(&self) {
-            self.0.set(self.0.get() + 1);
+            self.relieved.set(self.relieved.get() + 1);
             // Whoever relieves it may wait as well.
-            if self.0.get() == 1 {
-                about_to_wait();
+            if self.relieved.get() == 1 {
+                drop(about_to_wait());
             }
+        }
+
+        fn resume(&self) {
+            self.resumed.set(self.resumed.get() + 1);
         }
     }
 
     #[test]
     fn a_thread_is_relieved_by_its_own_relief_and_others_by_none() {
-        about_to_wait();
-        let count = Rc::new(Count(Cell::new(0)));
+        drop(about_to_wait());
+        let count = Rc::<Count>::default();
         be_relieved_by(count.clone());
-        about_to_wait();
-        assert_eq!(count.0.get(), 2);
-        std::thread::spawn(about_to_wait).join().unwrap();
-        assert_eq!(count.0.get(), 2);
+        let waiting = about_to_wait();
+        assert_eq!((count.relieved.get(), count.resumed.get()), (2, 1));
+        drop(waiting);
+        assert_eq!((count.relieved.get(), count.resumed.get()), (2, 2));
+        std::thread::spawn(|| drop(about_to_wait())).join().unwrap();
+        assert_eq!(count.relieved.get(), 2);
     }
 }

@@ -4,6 +4,7 @@
 //! which the kernel looks at by the tick, four milliseconds apart. A client's thread runs for microseconds, so who computes for
 //! milliseconds takes longer slices than the kernel's own: he has the same part of the time, and is in nobody's way. They are not the
 //! longest there are: those who take them wait for one another as long as one lasts, and some lead the commit queue now and then.
+//! Who serves urgent requests takes the shortest there are: niceness says how large his part is, slices that he has it at once.
 //!
 //! Invariant: nobody inherits them. A thread has the slices that it took itself, whoever began it.
 //!
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 /// The kernel's own are 3 ms at the most; its longest are 100.
 const LONG: Duration = Duration::from_millis(10);
+/// The kernel's shortest.
+const SHORT: Duration = Duration::from_micros(100);
 /// For `sched_runtime`: as long as the kernel thinks right.
 const USUAL: Duration = Duration::ZERO;
 
@@ -25,6 +28,7 @@ const USUAL: Duration = Duration::ZERO;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slices {
     Usual,
+    Short,
     Long,
     LongForGood,
 }
@@ -46,11 +50,22 @@ pub fn take_usual_slices() {
 
 /// Whether the calling thread takes long ones.
 pub fn has_long_slices() -> bool {
-    SLICES.get() != Slices::Usual
+    matches!(SLICES.get(), Slices::Long | Slices::LongForGood)
+}
+
+/// The calling thread is urgent from now on, or is not any more. While it is it takes no long slices.
+pub(crate) fn be_urgent(is_urgent: bool) {
+    if is_urgent {
+        take_usual_slices();
+        change(Slices::Usual, Slices::Short, SHORT);
+    } else {
+        change(Slices::Short, Slices::Usual, USUAL);
+    }
 }
 
 /// The calling thread computes for long until it ends.
 pub fn keep_long_slices() {
+    be_urgent(false);
     take_long_slices();
     SLICES.set(Slices::LongForGood);
 }

@@ -17,8 +17,9 @@ use crate::counters::Counters;
 use crate::crowd::{Crowd, Spoken};
 use crate::outbox::Outbox;
 use crate::pool::Turn;
+use crate::precedence::{Precedence, Standing};
 use crate::service::{After, Handler, Threads};
-use baton_machine::{about_to_wait, lend_to_sharers, share};
+use baton_machine::{about_to_wait, be_relieved_by, lend_to_sharers, share};
 use baton_types::MemoryAccount;
 use baton_wire::frame::{HEADER_SIZE_BYTES, HTTP_NOTICE};
 use baton_wire::{Failure, Frame, Request, decode, frame};
@@ -97,6 +98,7 @@ pub(crate) struct Terms {
     pub rest_after: Duration,
     pub started: Instant,
     pub crowd: Crowd,
+    pub precedence: Arc<Precedence>,
 }
 
 /// What whoever serves connections has for them: buffers, which each takes up as it finds them.
@@ -154,7 +156,7 @@ impl Connection {
             std::mem::swap(&mut self.received, &mut desk.received);
         }
         (self.takes_turns, self.may_have_more, self.has_promised) = (true, true, false);
-        let served = self.serve_next(handler, &mut desk.out, &mut desk.scratch);
+        let served = self.serve_next(handler, &mut desk.out, &mut desk.scratch, None);
         let is_empty = self.received.received().is_empty();
         if is_empty {
             desk.received = std::mem::take(&mut self.received);
@@ -172,9 +174,19 @@ impl Connection {
     /// Serves it until its client is silent, or to its end, or until it is to be served in turns: on a thread of its own.
     pub(crate) fn run(&mut self, handler: &mut impl Handler) -> End {
         self.takes_turns = false;
+        let standing = Standing::new(&self.terms.precedence, &self.outbox.socket);
+        be_relieved_by(standing.clone());
+        let end = self.run_as(&standing, handler);
+        standing.leave();
+        end
+    }
+
+    fn run_as(&mut self, standing: &Standing, handler: &mut impl Handler) -> End {
         let mut desk = Desk::default();
         loop {
-            match self.serve_next(handler, &mut desk.out, &mut desk.scratch) {
+            let served = self.serve_next(handler, &mut desk.out, &mut desk.scratch, Some(standing));
+            standing.end(served.is_ok() && handler.precedes());
+            match served {
                 Ok(()) if self.threads(handler) == Threads::Shared => return End::Turns,
                 Ok(()) => {}
                 Err(End::Silent) => {
@@ -191,9 +203,13 @@ impl Connection {
 
     /// Which threads are to serve it, now that it has spoken.
     fn threads(&mut self, handler: &impl Handler) -> Threads {
-        let Terms { started, crowd, .. } = &*self.terms;
+        let Terms { started, crowd, precedence, .. } = &*self.terms;
         match handler.threads() {
-            Threads::Shared if !crowd.shares(started.elapsed(), self.has_promised, &mut self.spoken) => Threads::Own,
+            Threads::Shared => {
+                let shares = crowd.shares(started.elapsed(), self.has_promised, &mut self.spoken);
+                // Others are let go before by those who serve in turns.
+                if shares || precedence.is_there() { Threads::Shared } else { Threads::Own }
+            }
             threads => threads,
         }
     }
@@ -209,9 +225,18 @@ impl Connection {
         end
     }
 
-    /// Serves the next request, once it is there.
-    fn serve_next(&mut self, handler: &mut impl Handler, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<(), End> {
+    /// Serves the next request, once it is there. `standing`: of its thread, if that is its own.
+    fn serve_next(
+        &mut self,
+        handler: &mut impl Handler,
+        out: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+        standing: Option<&Standing>,
+    ) -> Result<(), End> {
         let length_bytes = self.receive()?;
+        if let Some(standing) = standing {
+            standing.begin();
+        }
         self.outbox.settle(out);
         let sharing = self.memory.is_used().then(|| share(&**self.memory.pool()));
         let served = self.serve(length_bytes, handler, out, scratch);
@@ -231,7 +256,7 @@ impl Connection {
             return Duration::ZERO;
         }
         let begun = Instant::now();
-        about_to_wait();
+        let _waiting = about_to_wait();
         let waiting = self.memory.wait(bytes);
         while !self.terms.stopping.load(Relaxed) && !self.memory.set_waited_for(&waiting) {
             if bytes <= LARGE_BUFFER_BYTES && begun.elapsed() >= MEMORY_WAIT_MAX {
@@ -283,9 +308,10 @@ impl Connection {
     /// One `recv`, or two: who takes turns first looks what is there. Within a message it waits for a part of the timeout, so that the
     /// caller can look at the clock.
     fn read_some(&mut self, need: usize, within_message: bool) -> Result<(), End> {
+        let mut _waiting = None;
         if self.takes_turns {
             match recv(&*self.outbox.socket, self.received.room(need), RecvFlags::DONTWAIT) {
-                Err(Errno::AGAIN) if within_message => about_to_wait(),
+                Err(Errno::AGAIN) if within_message => _waiting = Some(about_to_wait()),
                 received => {
                     return self.is_read(received.map(|(_, count)| count).map_err(io::Error::from), within_message);
                 }
@@ -414,7 +440,7 @@ impl Connection {
                 After::Exhaust if !wants_reply || self.terms.stopping.load(Relaxed) => return Err(End::Asked),
                 After::Exhaust => {
                     // The next one comes when there is something to tell, and after it another.
-                    about_to_wait();
+                    let _waiting = about_to_wait();
                     request.request_id = *reply_id;
                     *reply_id = reply_id.wrapping_add(1);
                     request.reply_id = *reply_id;
@@ -428,7 +454,7 @@ impl Connection {
     /// Sends a last word. What the client still sends is read for a moment, because closing a socket with unread bytes
     /// resets it, and a reset can overtake the last word.
     fn send_farewell(&self, bytes: &[u8]) -> io::Result<()> {
-        about_to_wait();
+        let _waiting = about_to_wait();
         self.send(bytes)?;
         self.outbox.socket.shutdown(Shutdown::Write)?;
         self.outbox.socket.set_read_timeout(Some(FAREWELL_WAIT))?;
@@ -447,7 +473,7 @@ impl Connection {
             Some(count) if count == bytes.len() => Ok(()),
             Some(count) => {
                 handler.sends_slowly();
-                about_to_wait();
+                let _waiting = about_to_wait();
                 self.send(&bytes[count..])
             }
             None => Err(ErrorKind::BrokenPipe.into()),

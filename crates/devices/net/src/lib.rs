@@ -25,6 +25,7 @@ mod listen;
 mod outbox;
 mod outgoing;
 mod pool;
+mod precedence;
 mod probe;
 mod seat;
 mod served;

@@ -41,6 +41,8 @@ pub struct Options {
     pub rest_after: Duration,
     /// How many threads serve connections in turns: as many as there are processors, if nothing else is asked for.
     pub worker_count: usize,
+    /// How many processors they share with those that have threads of their own.
+    pub processor_count: usize,
     /// While no more clients than this are at work at a time, each has a thread of its own.
     pub crowd_limits: CrowdLimits,
     /// What messages may hold together while they arrive and are carried out; one at a time may hold more. Where it is used up,
@@ -58,6 +60,7 @@ impl Default for Options {
             message_timeout: Duration::from_secs(30),
             rest_after: REST_AFTER,
             worker_count: default_worker_count(),
+            processor_count: processor_count(),
             crowd_limits: CrowdLimits {
                 speakers: SPEAKERS_EACH * default_worker_count(),
                 writers: WRITERS_EACH * default_worker_count(),
@@ -67,9 +70,13 @@ impl Default for Options {
     }
 }
 
+fn processor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// One for each processor, and two at least: while one is served that takes long without a word, others are too.
 fn default_worker_count() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from).max(2)
+    processor_count().max(2)
 }
 
 /// A bound socket.

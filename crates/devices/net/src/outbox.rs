@@ -70,7 +70,7 @@ impl Outbox {
             MutexGuard::unlocked(&mut state, std::thread::yield_now);
         }
         while state.is_promised {
-            MutexGuard::unlocked(&mut state, about_to_wait);
+            let _waiting = MutexGuard::unlocked(&mut state, about_to_wait);
             if state.is_promised {
                 self.kept.wait(&mut state);
             }

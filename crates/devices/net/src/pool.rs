@@ -16,6 +16,8 @@
 //! What handlers leave undone, because it is cheaper for many at once, the service does when nobody is ready any more, or after so many turns
 //! ([`crate::Service::catch_up`]); or another worker has it do that, if this one is relieved.
 //!
+//! Before each turn a worker lets those go before it that are more urgent ([`crate::precedence`]).
+//!
 //! A connection that is to have a thread of its own ([`crate::Handler::threads`]), or has one while few are at work ([`crate::crowd`]), leaves the
 //! pool after its turn. When its client is silent it has a seat again; one that its handler wants alone gets another thread as soon as there is
 //! news, any other has a turn first.
@@ -35,6 +37,7 @@
 
 use crate::connection::{Desk, STACK_SIZE_BYTES};
 use crate::counters::Counters;
+use crate::precedence::Precedence;
 use crate::seat::Seat;
 use crate::staff::{Hired, Staff};
 use crate::waker::Waker;
@@ -65,6 +68,8 @@ const EVENT_COUNT_MAX: usize = 8;
 /// After so many turns the handlers' service catches up with what they have left undone, though more are ready: that is how many writes are
 /// one group at the least, where so many come.
 const CATCH_UP_AFTER: u32 = 32;
+/// The same where urgent ones may wait for the end of a group.
+const CATCH_UP_SOON_AFTER: u32 = 8;
 /// Stands for the waker, where numbers of connections stand: these are counted from 1.
 const WAKER: u64 = 0;
 /// That the client hung up, or that the connection is broken; there may be something to read all the same.
@@ -180,6 +185,7 @@ pub(crate) struct Pool {
     places: Mutex<HashMap<u64, Arc<Place>>>,
     row: Mutex<VecDeque<Arc<Place>>>,
     staff: Staff,
+    precedence: Arc<Precedence>,
     /// Of those at work.
     posts: Mutex<Vec<Arc<Post>>>,
     watch: Watch,
@@ -207,6 +213,7 @@ impl Pool {
         worker_count: usize,
         rest_after: Duration,
         counters: Arc<Counters>,
+        precedence: Arc<Precedence>,
         catch_up: Box<dyn Fn() + Send + Sync>,
         closing: Sender<Box<dyn Seated>>,
     ) -> io::Result<Self> {
@@ -218,6 +225,7 @@ impl Pool {
             places: Mutex::default(),
             row: Mutex::default(),
             staff: Staff::new(worker_count.max(1)),
+            precedence,
             posts: Mutex::default(),
             watch: Watch::default(),
             silence: (rest_after / 2).max(Duration::from_millis(1)),
@@ -307,13 +315,16 @@ impl Pool {
         self.posts.lock().push(Arc::clone(&post));
         be_relieved_by(Rc::new(Worker { pool: Arc::clone(self), post: Arc::clone(&post) }));
         let (mut desk, mut events) = (Desk::default(), Vec::with_capacity(EVENT_COUNT_MAX));
-        let mut is_at_work = true;
+        let (mut is_at_work, mut in_vain) = (true, 0);
         while is_at_work {
-            let was_relieved = match self.next(&post, &mut events) {
+            let was_relieved = match self.next(&post, &mut in_vain, &mut events) {
                 Next::Turn(place) => self.serve(&place, &post, &mut desk),
                 Next::CatchUp => self.catch_up(&post),
                 Next::End => break,
             };
+            if !was_relieved {
+                self.precedence.end_turn();
+            }
             if was_relieved {
                 is_at_work = self.staff.comes_back();
                 if is_at_work {
@@ -327,20 +338,20 @@ impl Pool {
         }
     }
 
-    /// What a worker is to do next; waits until there is something.
-    fn next(self: &Arc<Self>, post: &Post, events: &mut Vec<Event>) -> Next {
+    /// What a worker is to do next; waits until there is something. A turn has begun with that.
+    fn next(self: &Arc<Self>, post: &Post, in_vain: &mut u32, events: &mut Vec<Event>) -> Next {
         loop {
             let undone = post.undone.load(SeqCst);
-            if undone >= CATCH_UP_AFTER {
+            if undone >= CATCH_UP_AFTER || undone >= CATCH_UP_SOON_AFTER && self.precedence.is_there() {
                 return Next::CatchUp;
             }
-            if let Some(place) = self.next_in_row() {
+            if let Some(place) = self.next_in_row(in_vain) {
                 return Next::Turn(place);
             }
             if undone > 0 {
                 // Who has spoken meanwhile is of the same group.
                 self.look_around(events);
-                return self.next_in_row().map_or(Next::CatchUp, Next::Turn);
+                return self.next_in_row(in_vain).map_or(Next::CatchUp, Next::Turn);
             }
             if self.owes.load(SeqCst) {
                 return Next::CatchUp;
@@ -352,14 +363,25 @@ impl Pool {
         }
     }
 
-    fn next_in_row(&self) -> Option<Arc<Place>> {
-        self.row.lock().pop_front()
+    /// Who is first in the row, once those have gone before that are to. He is not taken before: another worker may serve him meanwhile.
+    fn next_in_row(&self, in_vain: &mut u32) -> Option<Arc<Place>> {
+        // Nobody waits for nothing.
+        if self.precedence.is_there() && self.row.lock().is_empty() {
+            return None;
+        }
+        self.precedence.begin_turn(in_vain);
+        let place = self.row.lock().pop_front();
+        if place.is_none() {
+            self.precedence.end_turn();
+        }
+        place
     }
 
     /// Has the service do what handlers have left undone, here and on threads that were relieved. Whether the worker was relieved meanwhile.
     fn catch_up(&self, post: &Post) -> bool {
         self.owes.store(false, SeqCst);
         post.undone.store(0, SeqCst);
+        self.precedence.begin_catching_up();
         post.begin();
         (self.catch_up)();
         post.end()
@@ -562,6 +584,7 @@ impl Pool {
             }
             posts.retain(|other| !std::ptr::eq(&**other, post));
         }
+        self.precedence.leave_turn();
         if post.undone.swap(0, SeqCst) > 0 {
             self.owes.store(true, SeqCst);
         }

@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::crowd::Crowd;
 use crate::listen::{self, Listener, Options};
 use crate::pool::{Pool, Seated};
+use crate::precedence::{PATIENCE, Precedence};
 use crate::served::{Registered, Served, peer_of};
 use crate::service::{Peer, Service};
 use crate::stragglers::Stragglers;
@@ -87,11 +88,19 @@ impl Server {
             rest_after: options.rest_after.max(Duration::from_millis(1)),
             started: Instant::now(),
             crowd: Crowd::new(options.crowd_limits),
+            precedence: Arc::new(Precedence::new(options.processor_count, PATIENCE)?),
         };
         let (closing, ended) = channel::<Box<dyn Seated>>();
         let catching_up = Arc::clone(&service);
         let catch_up = Box::new(move || catching_up.catch_up());
-        let pool = Pool::new(options.worker_count, terms.rest_after, counters, catch_up, closing)?;
+        let pool = Pool::new(
+            options.worker_count,
+            terms.rest_after,
+            counters,
+            Arc::clone(&terms.precedence),
+            catch_up,
+            closing,
+        )?;
         let shared = Arc::new(Shared {
             terms: Arc::new(terms),
             message_memory: Arc::clone(&options.message_memory),

@@ -71,6 +71,12 @@ pub trait Handler: Send + 'static {
         Threads::Shared
     }
 
+    /// Whether those who serve others in turns let this connection go before ([`crate::precedence`]). Asked after each request that was
+    /// served by a thread of its own.
+    fn precedes(&self) -> bool {
+        false
+    }
+
     /// The client has been silent for long, and its connection gives back what the next request does not need.
     fn rests(&mut self) {}
 }

@@ -87,6 +87,7 @@ struct Writer {
     diary: Arc<Diary>,
     outbox: Arc<Outbox>,
     threads: Threads,
+    precedes: bool,
 }
 
 impl Service for Silent {
@@ -94,7 +95,7 @@ impl Service for Silent {
 
     fn opened(&self, connection: ConnectionInfo) -> Writer {
         self.0.alive.fetch_add(1, SeqCst);
-        Writer { diary: Arc::clone(&self.0), outbox: connection.outbox, threads: Threads::Shared }
+        Writer { diary: Arc::clone(&self.0), outbox: connection.outbox, threads: Threads::Shared, precedes: false }
     }
 
     fn closed(&self, _connection_id: u64) {
@@ -113,12 +114,13 @@ impl Handler for Writer {
         match name {
             "wait" => self.diary.wait(),
             "say" => {
-                about_to_wait();
+                let _waiting = about_to_wait();
                 self.diary.wait();
             }
             "panic" => panic!("asked to"),
             "keep" => self.threads = Threads::Kept,
             "own" => self.threads = Threads::Own,
+            "precede" => (self.threads, self.precedes) = (Threads::Own, true),
             "share" => self.threads = Threads::Shared,
             _ => {}
         }
@@ -142,6 +144,10 @@ impl Handler for Writer {
 
     fn threads(&self) -> Threads {
         self.threads
+    }
+
+    fn precedes(&self) -> bool {
+        self.precedes
     }
 }
 
@@ -483,6 +489,32 @@ fn few_that_are_at_work_have_a_thread_each_and_many_share() {
     }
     ask_until_served_by("worker", &stage, &mut all, "ping");
     eventually("none has a thread", || threads("conn") == 0);
+}
+
+#[test]
+fn few_share_threads_while_one_goes_before_them_and_are_served_whatever_it_does() {
+    let stage = stage(|o| {
+        o.processor_count = 1;
+        o.crowd_limits = CrowdLimits { speakers: 8, writers: 3 };
+        o.rest_after = PATIENCE;
+    });
+    let (mut urgent, mut few) = (stage.connect(), vec![stage.connect(), stage.connect()]);
+    ask_until_served_by("conn", &stage, &mut few, "ping");
+    // The first is served by a worker, the second by a thread that goes before them from then on.
+    (0..2).for_each(|_| ask(&mut urgent, "precede"));
+    ask_until_served_by("worker", &stage, &mut few, "ping");
+    for (name, count) in [("wait", 1), ("say", 2)] {
+        *stage.diary.is_open.lock() = false;
+        urgent.write_all(&command(name)).unwrap();
+        eventually("it waits", || stage.diary.count("wait") + stage.diary.count("say") == count);
+        for _ in 0..100 {
+            few.iter_mut().for_each(|stream| ask(stream, "beside"));
+        }
+        stage.diary.open();
+        assert_eq!(answer(&mut urgent), name);
+    }
+    drop(urgent);
+    ask_until_served_by("conn", &stage, &mut few, "ping");
 }
 
 #[test]

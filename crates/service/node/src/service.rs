@@ -74,7 +74,7 @@ impl ConnectionHandler {
         let pool = &self.server.parsed_memory;
         let mut account = pool.account(usize::MAX);
         if !account.set_in_turn(bytes) {
-            about_to_wait();
+            let _waiting = about_to_wait();
             let waiting = account.wait(bytes);
             while !account.set_waited_for(&waiting) && !self.server.operations.is_shutting_down() {
                 let _loans = waiting.is_near().then(|| lend_to_sharers(&**pool));
@@ -141,6 +141,10 @@ impl Handler for ConnectionHandler {
             (false, true) => Threads::Own,
             (false, false) => Threads::Shared,
         }
+    }
+
+    fn precedes(&self) -> bool {
+        self.server.priority.lets_go_before()
     }
 
     fn rests(&mut self) {

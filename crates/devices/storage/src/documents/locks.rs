@@ -293,7 +293,7 @@ impl LockTable {
                 }
             };
             let until = *until.get_or_insert_with(|| Instant::now() + WAIT_MAX);
-            about_to_wait();
+            let _waiting = about_to_wait();
             while waiter.state.load(Ordering::Acquire) == WAITING {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() && shard.leave(hash, waiter) {

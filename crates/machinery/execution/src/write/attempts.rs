@@ -39,7 +39,7 @@ impl Attempts {
         interrupt()?;
         let pause = self.pause();
         if !pause.is_zero() {
-            about_to_wait();
+            let _waiting = about_to_wait();
             std::thread::sleep(pause);
         }
         self.count = self.count.saturating_add(1);

@@ -21,8 +21,13 @@ impl Idleness {
     }
 }
 
+/// Until it is dropped.
+pub struct Waiting;
+
 /// Nobody takes over.
-pub fn about_to_wait() {}
+pub fn about_to_wait() -> Waiting {
+    Waiting
+}
 
 pub fn right() -> Right {
     Right::None

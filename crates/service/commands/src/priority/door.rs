@@ -183,7 +183,7 @@ impl Door {
     /// Waits until the visitor is told, or is not to wait any more.
     fn wait(&self, ticket: Ticket, waiter: &Waiter, visitor: &Visitor<'_>) -> Result<Told> {
         (visitor.waits)();
-        about_to_wait();
+        let _waiting = about_to_wait();
         let began = Instant::now();
         loop {
             let slice = Instant::now() + SLICE;

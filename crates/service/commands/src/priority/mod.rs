@@ -26,7 +26,7 @@ pub(crate) use report::append_status;
 
 use crate::server::{Client, Session};
 use arc_swap::ArcSwap;
-use baton_admission::{Claims, Settings, Source, Subject};
+use baton_admission::{Claims, Mode, Settings, Source, Subject};
 use baton_machine::Right;
 use baton_types::{Class, Result};
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub struct Priority {
     policy: ArcSwap<Policy>,
     /// Whether threads have the niceness of their requests, by the mode.
     is_nice: AtomicBool,
+    /// Whether those who serve others in turns let urgent ones go before, by the mode.
+    has_precedence: AtomicBool,
     /// Who begins when.
     pub(crate) door: Arc<Door>,
     /// What may be done about the niceness of threads.
@@ -46,12 +48,13 @@ pub struct Priority {
 impl Priority {
     /// As by default, until a configuration says otherwise.
     pub fn new() -> Self {
-        let policy = Policy::new(Settings::default(), 0);
+        let (policy, right) = (Policy::new(Settings::default(), 0), baton_machine::right());
         Self {
             is_nice: AtomicBool::new(policy.settings.mode.is_nice()),
+            has_precedence: AtomicBool::new(has_precedence(&policy.settings, right)),
             policy: ArcSwap::from_pointee(policy),
             door: Door::new(Settings::default()),
-            right: baton_machine::right(),
+            right,
         }
     }
 
@@ -62,6 +65,7 @@ impl Priority {
             return;
         }
         self.is_nice.store(settings.mode.is_nice(), Relaxed);
+        self.has_precedence.store(has_precedence(settings, self.right), Relaxed);
         self.policy.store(Arc::new(Policy::new(settings.clone(), before.version + 1)));
         self.door.configure(settings);
     }
@@ -111,11 +115,16 @@ impl Priority {
         if self.is_nice.load(Relaxed) { class } else { Class::Normal }
     }
 
-    /// Whether requests are to be told apart just now: each client's by a thread of its own, so that the kernel can. Few threads of normal
+    /// Whether requests are to be told apart just now by the kernel alone: each client's by a thread of its own. Few threads of normal
     /// class would be worse than many beside one who is urgent: it has whoever had more than his part of the time wait until the others have
     /// caught up, and stretches that the more the less those weigh that are ready (docs/spikes/shared-threads.md).
     pub fn tells_apart(&self) -> bool {
-        self.door.is_engaged()
+        self.door.is_engaged() && !self.has_precedence.load(Relaxed)
+    }
+
+    /// Whether the calling thread, which serves one client, is one of those that threads which serve others in turns let go before just now.
+    pub fn lets_go_before(&self) -> bool {
+        self.has_precedence.load(Relaxed) && self.door.is_engaged() && baton_machine::is_urgent()
     }
 
     /// The calling thread waits for this client's next request: it has answered one, or is fresh.
@@ -127,10 +136,49 @@ impl Priority {
     }
 }
 
+fn has_precedence(settings: &Settings, right: Right) -> bool {
+    settings.mode == Mode::Full && right == Right::All
+}
+
 /// Whether this client may have its requests served as this class.
 ///
 /// # Errors
 /// None as long as there are no users, for then everybody may do everything; it will be `Unauthorized` (13).
 pub(crate) fn check_privilege(_: &Client, _: Class) -> Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the kernel tells requests apart, and whether an urgent thread goes before others, once an urgent request has come.
+    fn beside_an_urgent_one(mode: Mode) -> (bool, bool) {
+        let priority = Priority::new();
+        priority.configure(&Settings { mode, ..Settings::default() });
+        std::thread::scope(|scope| {
+            let urgent = scope.spawn(|| {
+                assert!(!priority.tells_apart() && !priority.lets_go_before());
+                priority.serve_as(Class::High);
+                let goes_on = || Ok(());
+                let visitor =
+                    Visitor { class: Class::High, deadline: None, kind: &|| 1, check: &goes_on, waits: &|| {} };
+                let _pass = priority.door.enter(&visitor).unwrap();
+                (priority.tells_apart(), priority.lets_go_before())
+            });
+            let found = urgent.join().unwrap();
+            assert!(!priority.lets_go_before(), "this thread is not urgent");
+            found
+        })
+    }
+
+    #[test]
+    fn where_threads_may_be_raised_those_that_serve_in_turns_let_urgent_ones_go_before_in_mode_full_alone() {
+        let is_nice = baton_machine::right() == Right::All;
+        assert_eq!(beside_an_urgent_one(Mode::Full), (!is_nice, is_nice));
+        assert_eq!(beside_an_urgent_one(Mode::Both), (true, false));
+        assert_eq!(beside_an_urgent_one(Mode::Nice), (true, false));
+        assert_eq!(beside_an_urgent_one(Mode::Checkpoint), (true, false));
+        assert_eq!(beside_an_urgent_one(Mode::Off), (false, false));
+    }
 }

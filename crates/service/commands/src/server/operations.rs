@@ -257,7 +257,7 @@ impl Operation {
 
     /// Runs `wait`, which needs no processor: others may have its place meanwhile.
     pub(crate) fn paused<T>(&self, wait: impl FnOnce() -> T) -> T {
-        about_to_wait();
+        let _waiting = about_to_wait();
         let Some(pass) = &self.pass else { return wait() };
         pass.pause();
         let outcome = wait();

@@ -213,7 +213,7 @@ impl Topology {
         const SLICE: Duration = Duration::from_millis(500);
         loop {
             interrupted()?;
-            about_to_wait();
+            let _waiting = about_to_wait();
             let mut state = self.state.lock();
             if seen.process_id != self.process_id || seen.counter != state.counter || Instant::now() >= until {
                 return Ok(());

@@ -63,7 +63,7 @@ impl WriteLock {
                 return Ok(writing);
             }
             interrupt()?;
-            about_to_wait();
+            let _waiting = about_to_wait();
             let mut holds = self.holds.lock();
             if *holds > 0 {
                 self.changed.wait_for(&mut holds, SLICE);

@@ -311,12 +311,13 @@ impl CommitQueue {
         let target = self.applied.load(Ordering::Acquire);
         let written = self.batches_written.load(Ordering::Acquire);
         crash_point!("commit-before-sync");
-        about_to_wait();
+        let waiting = about_to_wait();
         let started = Instant::now();
         self.metrics.sync_began.store((started - self.made).as_nanos() as u64 | 1, Ordering::Relaxed);
         if let Err(error) = self.db.flush_wal(true) {
             machine::stop("syncing the log", &error);
         }
+        drop(waiting);
         self.batches_synced.fetch_max(written, Ordering::AcqRel);
         crash_point!("commit-after-sync");
         self.metrics.sync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);

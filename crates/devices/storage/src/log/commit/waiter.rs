@@ -110,7 +110,7 @@ impl Waiter {
             if state != WAITING {
                 return state;
             }
-            about_to_wait();
+            let _waiting = about_to_wait();
             std::thread::park();
         }
     }

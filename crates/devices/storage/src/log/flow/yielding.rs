@@ -55,7 +55,7 @@ impl super::FlowControl {
         if !is_so() || has_stalled(&moved) {
             return Ok(());
         }
-        parking_lot::MutexGuard::unlocked(&mut moved, about_to_wait);
+        let _waiting = parking_lot::MutexGuard::unlocked(&mut moved, about_to_wait);
         self.watchers.fetch_add(1, Ordering::SeqCst);
         let mut outcome = Ok(());
         while is_so() && !has_stalled(&moved) && began.elapsed() < WAIT_MAX && outcome.is_ok() {
