@@ -256,6 +256,41 @@ const POOL: Part = Part {
     ],
 };
 
+const ROOM: Part = Part {
+    name: "room",
+    files: &[("", "devices/net/src/room.rs")],
+    scenarios: "room.rs",
+    replaces: &[],
+    mutants: &[
+        Mutant {
+            name: "tells_before_it_makes_room",
+            edits: &[(
+                "",
+                "self.served.fetch_sub(1, SeqCst);
+        self.tell();",
+                "self.tell();
+                self.served.fetch_sub(1, SeqCst);",
+            )],
+            found_by: "urgent_ones_come_and_go",
+        },
+        Mutant {
+            name: "tells_who_does_not_sleep_yet",
+            edits: &[("", "drop(self.lock.lock());", "")],
+            found_by: "urgent_ones_come_and_go",
+        },
+        Mutant {
+            name: "looks_before_it_takes",
+            edits: &[(
+                "",
+                "self.turns.fetch_add(1, SeqCst) + 1 + self.served.load(SeqCst);",
+                "self.turns.load(SeqCst) + 1 + self.served.load(SeqCst);
+                self.turns.fetch_add(1, SeqCst);",
+            )],
+            found_by: "urgent_ones_come_and_go",
+        },
+    ],
+};
+
 /// The file without its tests and its header.
 fn product(source: &str) -> String {
     let product = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(source);
@@ -280,7 +315,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let own = std::env::var("CARGO_MANIFEST_DIR")?;
     let crates = Path::new(&own).join("../..");
     let (mut text, mut mutants, mut all) = (String::new(), String::new(), String::new());
-    for part in [WAITERS, DOOR, COMMIT, POOL] {
+    for part in [WAITERS, DOOR, COMMIT, POOL, ROOM] {
         let scenarios = Path::new(&own).join("src/scenarios").join(part.scenarios);
         println!("cargo::rerun-if-changed={}", scenarios.display());
         let products: Vec<_> = part

@@ -27,6 +27,7 @@ mod outgoing;
 mod pool;
 mod precedence;
 mod probe;
+mod room;
 mod seat;
 mod served;
 mod server;

@@ -6,16 +6,13 @@
 //! between two turns whether one of those is to be served, and sleeps until they are: where nobody else is ready the kernel has nobody to
 //! prefer (docs/spikes/priority-scheduling.md).
 //!
-//! Invariants:
-//! - A worker begins a turn only if there is a processor for it beside the other workers in a turn, those before it that are served, and those
-//!   that have been spoken to; or it has waited for that for [`PATIENCE`], after which it begins a few without.
-//! - Who waits is not waited for, and what was left undone, which others may wait for, is done without waiting.
-//! - No waiting worker is forgotten: whoever makes room for a worker that is not at work tells one that waits, after he has made it.
+//! Invariants, beside those of the [`crate::room`] that there is: who waits is not waited for, and what was left undone, which others may wait
+//! for, is done without waiting; a connection that ends, however it does, goes before nobody.
 //!
 //! What it does not do: say whose thread is less nice.
 
+use crate::room::Room;
 use baton_machine::Relief;
-use parking_lot::{Condvar, Mutex};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -26,31 +23,20 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a worker waits for those before it at the most: who computes for longer leaves it the part that niceness leaves it.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2);
-/// So many turns a worker begins at once that has waited in vain.
-const TURNS_IN_VAIN: u32 = 8;
 /// It is noticed of so many at a time that they have been spoken to. They are asked for where there are fewer processors.
 const SPOKEN_TO_MAX: usize = 16;
 
 /// See the file's header.
 pub(crate) struct Precedence {
-    processors: usize,
-    patience: Duration,
+    room: Room,
     /// Their sockets.
     epoll: OwnedFd,
     /// How many there are.
     watched: AtomicUsize,
-    /// Those that are served, and do not wait.
-    served: AtomicUsize,
-    /// The workers in a turn.
-    turns: AtomicUsize,
-    /// The workers that wait for a turn.
-    waiting: AtomicUsize,
-    lock: Mutex<()>,
-    room: Condvar,
 }
 
 impl Precedence {
@@ -59,17 +45,8 @@ impl Precedence {
     /// # Errors
     /// If the process has no file descriptor left.
     pub fn new(processors: usize, patience: Duration) -> io::Result<Self> {
-        Ok(Self {
-            processors,
-            patience,
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            watched: AtomicUsize::new(0),
-            served: AtomicUsize::new(0),
-            turns: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
-            lock: Mutex::default(),
-            room: Condvar::new(),
-        })
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Self { room: Room::new(processors, patience), epoll, watched: AtomicUsize::new(0) })
     }
 
     /// Whether anybody goes before the workers.
@@ -79,67 +56,34 @@ impl Precedence {
 
     /// A worker is about to begin a turn: returns when it may. `in_vain`: the worker's own, and 0 at first.
     pub fn begin_turn(&self, in_vain: &mut u32) {
-        if *in_vain > 0 {
-            *in_vain -= 1;
-        } else if self.is_there() && self.is_full() && !self.wait() {
-            *in_vain = TURNS_IN_VAIN - 1;
-        }
-        let turns = self.turns.fetch_add(1, SeqCst) + 1;
-        if turns + self.served.load(SeqCst) < self.processors {
-            self.tell_of_room();
+        if self.is_there() {
+            self.room.take_in_turn(in_vain, || self.spoken_to());
+        } else {
+            self.room.take();
         }
     }
 
     /// A worker is about to do what was left undone.
     pub fn begin_catching_up(&self) {
-        self.turns.fetch_add(1, SeqCst);
+        self.room.take();
     }
 
-    /// A worker's turn is over, or it has caught up. The next one is its own: nobody is woken for that.
+    /// A worker's turn is over, or it has caught up.
     pub fn end_turn(&self) {
-        self.turns.fetch_sub(1, SeqCst);
+        self.room.give_back();
     }
 
     /// A worker has been relieved in its turn.
     pub fn leave_turn(&self) {
-        self.end_turn();
-        self.tell_of_room();
+        self.room.leave();
     }
 
-    /// Whether there is no processor for one more worker.
-    fn is_full(&self) -> bool {
-        let known = self.served.load(SeqCst) + self.turns.load(SeqCst);
-        known >= self.processors || known + self.spoken_to() >= self.processors
-    }
-
-    /// How many have been spoken to and are not served yet.
+    /// How many have been spoken to and have not read it yet.
     fn spoken_to(&self) -> usize {
         let mut events: Vec<Event> = Vec::with_capacity(SPOKEN_TO_MAX);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once));
         events.len()
-    }
-
-    /// Whether there is room within the worker's patience.
-    fn wait(&self) -> bool {
-        let until = Instant::now() + self.patience;
-        self.waiting.fetch_add(1, SeqCst);
-        let mut guard = self.lock.lock();
-        let mut is_full = self.is_full();
-        while is_full && !self.room.wait_until(&mut guard, until).timed_out() {
-            is_full = self.is_full();
-        }
-        drop(guard);
-        self.waiting.fetch_sub(1, SeqCst);
-        !is_full
-    }
-
-    fn tell_of_room(&self) {
-        if self.waiting.load(SeqCst) > 0 {
-            // Whoever has looked already, and does not sleep yet, holds it.
-            drop(self.lock.lock());
-            self.room.notify_one();
-        }
     }
 }
 
@@ -169,7 +113,7 @@ impl Standing {
     /// Its client has sent a request.
     pub fn begin(&self) {
         if self.is_watched.get() && !self.is_served.replace(true) {
-            self.precedence.served.fetch_add(1, SeqCst);
+            self.precedence.room.begin_serving();
         }
     }
 
@@ -186,8 +130,7 @@ impl Standing {
 
     fn stop(&self) {
         if self.is_served.take() {
-            self.precedence.served.fetch_sub(1, SeqCst);
-            self.precedence.tell_of_room();
+            self.precedence.room.end_serving();
         }
     }
 
@@ -206,7 +149,7 @@ impl Standing {
         if self.is_watched.take() {
             let _ = epoll::delete(&self.precedence.epoll, &*self.socket);
             self.precedence.watched.fetch_sub(1, SeqCst);
-            self.precedence.tell_of_room();
+            self.precedence.room.tell();
         }
     }
 }
@@ -235,8 +178,10 @@ impl Drop for Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::room::TURNS_IN_VAIN;
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc::{Receiver, channel};
+    use std::time::Instant;
 
     /// Nobody waits in vain.
     const LONG: Duration = Duration::from_secs(60);
@@ -261,7 +206,7 @@ mod tests {
         let precedence = Arc::clone(precedence);
         std::thread::spawn(move || {
             precedence.begin_turn(&mut 0);
-            precedence.end_turn();
+            precedence.leave_turn();
             had.send(()).unwrap();
         });
         turn
@@ -276,7 +221,7 @@ mod tests {
     }
 
     fn waits(precedence: &Precedence) {
-        await_that(|| precedence.waiting.load(SeqCst) > 0);
+        await_that(|| precedence.room.is_waited_for());
     }
 
     #[test]
@@ -325,8 +270,9 @@ mod tests {
         standing.relieve();
         turn.recv().unwrap();
         standing.end(true);
+        // Its request is over.
         standing.resume();
-        assert_eq!(precedence.served.load(SeqCst), 0, "its request is over");
+        worker(&precedence).recv().unwrap();
     }
 
     #[test]
