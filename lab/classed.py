@@ -68,18 +68,16 @@ def classed(folder, members, cores, records, value_bytes):
     """A set of so many members, filled: the primary on the first `cores` processors, all else on the last.
 
     What shares a processor here would have its own elsewhere: so the urgent clients wait for nobody there, and the members go before all other
-    clients, which cost more than any real one would.
+    clients, which cost more than any real one would. Where the primary has both processors, clients share them with it.
     """
     with Machines() as lab:
         site = lab.site("east")
         folder.mkdir(parents=True, exist_ok=True)
         own = [lab.machine(f"member-{i}", site) for i in range(members)]
         urgent, crowd = lab.machine("urgent", site), lab.machine("crowd", site)
+        # Where they share the primary's processors, they would have it wait for them: there all clients are alike.
         if cores == 1:
             urgent.waits_for_nobody()
-        else:
-            # It would have the primary wait for it.
-            urgent.goes_before(256)
         for machine in own:
             machine.goes_before(32)
         lab.observe_from(site)

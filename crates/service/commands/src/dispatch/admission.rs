@@ -20,8 +20,10 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
         priority::check_privilege(call.client, class)?;
     }
     let server = call.server;
-    let served_as = class.max(class_between_members(call));
-    if served_as != Class::Normal || call.envelope.oplog_query_data {
+    let between_members = class_between_members(call);
+    let served_as = class.max(between_members);
+    let differs = class == Class::Background || server.priority.served_as(class) != Class::Normal;
+    if differs || between_members == Class::High || call.envelope.oplog_query_data {
         // The threads that others share are as nice as those of normal clients, and a member that follows waits for most of its time.
         call.client.be_alone();
     }
@@ -85,6 +87,7 @@ fn kind_of(call: &Call<'_>, collection: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use crate::testing::Member;
+    use baton_admission::{Mode, Settings};
     use bson::doc;
 
     #[test]
@@ -101,5 +104,16 @@ mod tests {
         assert_eq!(present(), [0, 0, 1]);
         member.client.leave_before_reply();
         assert_eq!(present(), [0; 3]);
+    }
+
+    #[test]
+    fn where_all_are_served_alike_nobody_has_a_thread_of_his_own_for_his_class() {
+        let member = Member::new();
+        for (mode, is_alone) in [(Mode::Off, false), (Mode::Full, true)] {
+            member.server.priority.configure(&Settings { mode, ..Settings::default() });
+            member.begin("shop", doc! { "find": "carts", "priority": "high" });
+            member.client.release_reply();
+            assert_eq!(member.client.is_alone(), is_alone, "{}", mode.name());
+        }
     }
 }
