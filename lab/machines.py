@@ -44,9 +44,9 @@ PERIOD_US = 5_000
 QUOTA_US_MIN = 1_000
 # The lab's part of the CPUs goes before that of whatever else runs on the host.
 SHARES = 20 * 1024
-# Set aside for benchmarks of networks (RFC 2544): nobody's own.
 # What of a second a machine has that waits for nobody; what is left is the others' in any case.
 REAL_TIME_US = 900_000
+# Set aside for benchmarks of networks (RFC 2544): nobody's own.
 NETWORK = "198.18.0"
 CLONE_NEWNET = 0x40000000
 
