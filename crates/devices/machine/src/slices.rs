@@ -151,6 +151,23 @@ mod tests {
         });
     }
 
+    #[test]
+    fn who_is_urgent_has_short_slices_and_takes_no_long_ones_until_he_is_not() {
+        on_a_thread_of_its_own(|| {
+            let before = attributes();
+            take_long_slices();
+            be_urgent(true);
+            take_long_slices();
+            let slice = attributes().2;
+            assert!(slice == SHORT.as_nanos() as u64 || before.2 == 0, "{slice} after {before:?}");
+            assert!(!has_long_slices());
+            take_usual_slices();
+            assert_eq!(attributes().2, slice);
+            be_urgent(false);
+            assert_eq!(attributes(), before);
+        });
+    }
+
     /// RocksDB begins its threads on whichever needs one, and a thread that is born with long slices does not know it.
     #[test]
     fn nobody_inherits_them() {

@@ -13,13 +13,13 @@
 
 use crate::room::Room;
 use baton_machine::Relief;
-use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use socket2::Socket;
 use std::cell::Cell;
 use std::io;
+use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -80,10 +80,10 @@ impl Precedence {
 
     /// How many have been spoken to and have not read it yet.
     fn spoken_to(&self) -> usize {
-        let mut events: Vec<Event> = Vec::with_capacity(SPOKEN_TO_MAX);
+        // Nothing is allocated: it is asked for each turn.
+        let mut events = [const { MaybeUninit::<Event>::uninit() }; SPOKEN_TO_MAX];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once));
-        events.len()
+        epoll::wait(&self.epoll, &mut events, Some(&at_once)).map_or(0, |(spoken_to, _)| spoken_to.len())
     }
 }
 
