@@ -1,7 +1,8 @@
 """Half as many requests again as a member has time for, each with a deadline of 1 to 100 ms: how many are in time, of how many could be.
 
-What one request takes is measured first, as what is between two where clients in a closed loop keep the member's processor busy. Then
-requests come at random moments, whether or not those before them are answered.
+What one request takes is what is between two where clients in a closed loop keep the member's processor busy. It is measured before each run
+and after it, and the lesser of both counts: a machine that has become faster meanwhile may not have a member look better than one who knew
+all requests before. They come at random moments, whether or not those before them are answered.
 """
 
 import statistics
@@ -32,15 +33,17 @@ class Deadlines:
         with classed(folder, members=1, cores=1, records=self.scanned, value_bytes=VALUE_BYTES) as lab:
             for turn in range(rounds):
                 quiet = Quiet(ACCOUNT)
-                lab.configure("off")
-                capacity = self._load(lab, Clients(4), turn)["perSecond"]
+                capacity = self._capacity(lab, turn)
                 for mode in MODES:
                     lab.configure(mode)
-                    came = self._load(lab, Clients(CONNECTIONS, pace=LOAD * capacity, deadlines=DEADLINES_MS), turn)["asked"]
-                    rows[mode].append(self._row(came, 1 / capacity))
+                    pace = LOAD * capacity
+                    came = self._load(lab, Clients(CONNECTIONS, pace=pace, deadlines=DEADLINES_MS), turn)["asked"]
+                    before, capacity = capacity, self._capacity(lab, turn)
+                    fastest = max(before, capacity)
+                    rows[mode].append({**self._row(came, 1 / fastest), "load": pace / fastest})
                 shown = ", ".join(f"{mode} {of[-1]['share']:.2f}" for mode, of in rows.items())
                 last = rows["full"][-1]
-                print(f"lab: {name}, round {turn + 1}: {capacity:.0f} a second; in time: {shown}, of an oracle {last['ofOracle']:.2f} of it, "
+                print(f"lab: {name}, round {turn + 1}: {capacity:.0f} a second, load {last['load']:.2f}; in time: {shown}, of an oracle {last['ofOracle']:.2f} of it, "
                       f"in turn {last['inTurn']:.2f}; others {quiet.others():.0%}", flush=True)
         found = {mode: {figure: statistics.median(row[figure] for row in of) for figure in of[0]} for mode, of in rows.items()}
         report = {"part": name, "kind": "deadlines", "scanned": self.scanned, "load": LOAD, "seconds": SECONDS, "rows": rows, "summary": found}
@@ -48,6 +51,11 @@ class Deadlines:
         conclude(f"priority-{name}", output, report, [
             Target("full: in time, of those that an oracle has in time", 0.95, full["ofOracle"], at_least=True),
             Target("full: in time, of those in time where the first to come is served first", 3, full["share"] / full["inTurn"], at_least=True)])
+
+    def _capacity(self, lab, turn):
+        """How many the member answers a second, one after the other."""
+        lab.configure("off")
+        return self._load(lab, Clients(4), turn)["perSecond"]
 
     def _load(self, lab, clients, turn):
         return lab.load("normal", clients, self.scanned, VALUE_BYTES, SECONDS, turn, says_class=False, scan=self.scanned).result()
