@@ -1,8 +1,8 @@
 //! Who goes before the workers: connections with a thread of their own that is less nice than theirs.
 //!
-//! Niceness says how large a part of a processor's time a thread has, and not that it has it now. The kernel's scheduler (EEVDF) remembers of
-//! a worker that slept what it was short of, and makes up for it when the worker wakes, be it in the middle of an urgent request; and where it
-//! looks at who is to run by the tick alone, a worker that is never at a loss for a connection runs on for three of them. So a worker looks
+//! Niceness says how large a part of a processor's time a thread has, and not that it has it now. A worker that has slept and is never at a
+//! loss for a connection was seen to run on for three of the kernel's ticks with an urgent thread ready; it seems that its scheduler (EEVDF)
+//! makes up to a worker for what it was short of while it slept, and looks at who is to run by the tick alone. So a worker looks
 //! between two turns whether one of those is to be served, and sleeps until they are: where nobody else is ready the kernel has nobody to
 //! prefer (docs/spikes/priority-scheduling.md).
 //!
