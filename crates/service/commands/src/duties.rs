@@ -1,6 +1,6 @@
 //! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
 //! oplog, giving back the space of what was dropped, letting compactions and flushes begin, lending the cache's memory to large
-//! sorts, weight to requests of low class that last, and another class to threads that do not come to run, deleting expired documents, building indexes of the set.
+//! sorts, and weight to requests of low class that last, deleting expired documents, building indexes of the set.
 //!
 //! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises, if each duty has a
 //! thread.
@@ -9,8 +9,8 @@
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
-use baton_machine::{Starving, yield_to_clients};
-use baton_types::{Class, Namespace, OpTime, must_not_unwind};
+use baton_machine::yield_to_clients;
+use baton_types::{Namespace, OpTime, must_not_unwind};
 use bson::rawdoc;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -27,11 +27,6 @@ const HELP_INTERVAL: Duration = Duration::from_millis(500);
 const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is looked whether files are due to be merged, who needs memory, and which requests of low class last.
 const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
-/// How often, while somebody might wait for as long as one may, it is looked which threads do not come to run: two looks are needed to see it, and
-/// two more if the first help is not enough.
-const LOOKS_A_WORST_WAIT: u32 = 10;
-/// How long who looks rests, in times of what it took: there may be thousands of threads.
-const LOOKS_REST: u32 = 50;
 /// How often it is looked whether space of what was dropped can be given back.
 const DROPS_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is looked whether files are there to be removed.
@@ -89,7 +84,7 @@ impl Duty {
 }
 
 /// All of them; each waits for its own time, and takes a thread.
-pub const DUTIES: [Duty; 12] = [
+pub const DUTIES: [Duty; 11] = [
     Duty { name: "sync", work: sync },
     Duty { name: "write", work: write },
     Duty { name: "acknowledge", work: acknowledge },
@@ -101,7 +96,6 @@ pub const DUTIES: [Duty; 12] = [
     Duty { name: "ttl", work: expire },
     Duty { name: "index-builds", work: build_indexes },
     Duty { name: "door", work: tend_door },
-    Duty { name: "starving", work: tend_starving },
 ];
 
 fn sync(server: &Arc<Server>, stop: &Stop) {
@@ -240,22 +234,6 @@ fn give_back<E: std::fmt::Display>(
 /// Lets in whose wait is at its end.
 fn tend_door(server: &Arc<Server>, _: &Stop) {
     server.priority.door.tend();
-}
-
-/// Helps threads that are ready and do not come to run, so that a request is not kept from the processors for longer than it may be from the door.
-fn tend_starving(server: &Arc<Server>, stop: &Stop) {
-    baton_machine::as_class(Class::High);
-    let mut starving = Starving::default();
-    let mut took = Duration::ZERO;
-    while stop.wait((server.priority.policy().settings.worst_wait / LOOKS_A_WORST_WAIT).max(took * LOOKS_REST)) {
-        if server.priority.is_told_apart() {
-            let began = Instant::now();
-            starving.look();
-            took = began.elapsed();
-        } else {
-            starving.forget();
-        }
-    }
 }
 
 fn expire(server: &Arc<Server>, stop: &Stop) {
