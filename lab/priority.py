@@ -144,7 +144,7 @@ PARTS = {
                       normal=Clients(64, "zipfian", reads=0.9, pace=500), low=Clients(2, "flood")),
     "deadlines": Deadlines(SCANNED),
     # Four high ones who keep four processors busy where there are two.
-    "overload-hour": Hour(members=1, cores=2, high=Clients(4, scan=SCANNED), low=Clients(4)),
+    "overload-hour": Hour(members=1, cores=2, small=("low",), high=Clients(4, scan=SCANNED), low=Clients(4)),
     "flood-hour": Hour(members=3, cores=1, records=1_000_000, value_bytes=100, high=Clients(16, w="majority", pace=50),
                        normal=Clients(16, pace=100), low=FLOOD),
 }

@@ -124,6 +124,11 @@ pub(crate) fn bearer_of(thread: i32) -> Option<Arc<Bearer>> {
     BEARERS.lock().get(&thread)?.upgrade()
 }
 
+/// Those of all threads that have one and have not ended.
+pub(crate) fn bearers() -> Vec<Arc<Bearer>> {
+    BEARERS.lock().values().filter_map(Weak::upgrade).collect()
+}
+
 /// All of them, by their threads.
 static BEARERS: LazyLock<Mutex<HashMap<i32, Weak<Bearer>>>> = LazyLock::new(Mutex::default);
 
@@ -231,6 +236,17 @@ impl Bearer {
         let bearer = Arc::new(Self { thread, own, now, shares: Default::default(), lent: Mutex::default() });
         BEARERS.lock().insert(thread.as_raw_nonzero().get(), Arc::downgrade(&bearer));
         bearer
+    }
+
+    /// The thread, as the kernel numbers it.
+    pub(crate) fn thread(&self) -> i32 {
+        self.thread.as_raw_nonzero().get()
+    }
+
+    /// The class that has this niceness, if the thread by itself has one.
+    pub(crate) fn class(&self) -> Option<Class> {
+        let own = self.own.load(Relaxed);
+        [Class::Normal, Class::Low, Class::High].into_iter().find(|class| of(*class) == own)
     }
 
     /// What it is now.

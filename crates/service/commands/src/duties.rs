@@ -1,6 +1,6 @@
 //! What a member does by itself while it runs: syncing what was only applied, moving the history window, truncating the
 //! oplog, giving back the space of what was dropped, letting compactions and flushes begin, lending the cache's memory to large
-//! sorts, and weight to requests of low class that last, deleting expired documents, building indexes of the set.
+//! sorts, weight to requests of low class that last, and high class to threads that do not come to run, deleting expired documents, building indexes of the set.
 //!
 //! Invariant: what a client was told is applied is on disk [`SYNC_INTERVAL`] later, as MongoDB's journal promises, if each duty has a
 //! thread.
@@ -9,8 +9,8 @@
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
-use baton_machine::yield_to_clients;
-use baton_types::{Namespace, OpTime, must_not_unwind};
+use baton_machine::{Starving, ThreadTime, yield_to_clients};
+use baton_types::{Class, Namespace, OpTime, must_not_unwind};
 use bson::rawdoc;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -27,6 +27,14 @@ const HELP_INTERVAL: Duration = Duration::from_millis(500);
 const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is looked whether files are due to be merged, who needs memory, and which requests of low class last.
 const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
+/// Of the longest that one may wait at the door a thread may be ready without running for one part in so many before it is helped.
+const PATIENCES_A_WORST_WAIT: u32 = 10;
+/// How often, in that time, it is looked which threads do not come to run.
+const LOOKS_A_PATIENCE: u32 = 2;
+/// How often it is looked while somebody is helped.
+const HELPING_INTERVAL: Duration = Duration::from_millis(5);
+/// How long who looks rests, in times of what it took: there may be thousands of threads.
+const LOOKS_REST: u32 = 50;
 /// How often it is looked whether space of what was dropped can be given back.
 const DROPS_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is looked whether files are there to be removed.
@@ -84,7 +92,7 @@ impl Duty {
 }
 
 /// All of them; each waits for its own time, and takes a thread.
-pub const DUTIES: [Duty; 11] = [
+pub const DUTIES: [Duty; 12] = [
     Duty { name: "sync", work: sync },
     Duty { name: "write", work: write },
     Duty { name: "acknowledge", work: acknowledge },
@@ -96,6 +104,7 @@ pub const DUTIES: [Duty; 11] = [
     Duty { name: "ttl", work: expire },
     Duty { name: "index-builds", work: build_indexes },
     Duty { name: "door", work: tend_door },
+    Duty { name: "starving", work: tend_starving },
 ];
 
 fn sync(server: &Arc<Server>, stop: &Stop) {
@@ -234,6 +243,29 @@ fn give_back<E: std::fmt::Display>(
 /// Lets in whose wait is at its end.
 fn tend_door(server: &Arc<Server>, _: &Stop) {
     server.priority.door.tend();
+}
+
+/// Helps threads that are ready and do not come to run, so that a request is not kept from the processors for longer than it may be from the door.
+fn tend_starving(server: &Arc<Server>, stop: &Stop) {
+    baton_machine::as_class(Class::High);
+    let mut starving = Starving::default();
+    let (mut due, mut helps) = (Instant::now(), false);
+    while stop.wait(if helps { HELPING_INTERVAL } else { due.saturating_duration_since(Instant::now()) }) {
+        helps = starving.check();
+        let now = Instant::now();
+        if now < due {
+            continue;
+        }
+        let (patience, before) =
+            (server.priority.policy().settings.worst_wait / PATIENCES_A_WORST_WAIT, ThreadTime::now());
+        if server.priority.is_told_apart() {
+            helps = starving.look(now, patience);
+        } else {
+            starving.forget();
+        }
+        let rest = before.elapsed().unwrap_or_default() * LOOKS_REST;
+        due = now + rest.max(if helps { HELPING_INTERVAL } else { patience / LOOKS_A_PATIENCE });
+    }
 }
 
 fn expire(server: &Arc<Server>, stop: &Stop) {

@@ -115,6 +115,11 @@ impl Priority {
         if self.is_nice.load(Relaxed) { class } else { Class::Normal }
     }
 
+    /// Whether threads differ in niceness by whom they serve, just now.
+    pub(crate) fn is_told_apart(&self) -> bool {
+        self.is_nice.load(Relaxed) && self.door.is_engaged()
+    }
+
     /// Whether requests are to be told apart just now by the kernel alone: each client's by a thread of its own. Few threads of normal
     /// class would be worse than many beside one who is urgent: it has whoever had more than his part of the time wait until the others have
     /// caught up, and stretches that the more the less those weigh that are ready (docs/spikes/shared-threads.md).

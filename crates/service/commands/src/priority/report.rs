@@ -17,6 +17,7 @@ pub(crate) fn append_status(priority: &Priority, w: &mut DocumentWriter<'_>) {
     w.append(cstr!("mode"), policy.settings.mode.name());
     w.append(cstr!("niceness"), priority.right.name());
     w.append(cstr!("inheritances"), baton_machine::inheritances() as i64);
+    w.append(cstr!("starved"), baton_machine::starved() as i64);
     w.append(cstr!("worstWaitMs"), policy.settings.worst_wait.as_millis() as i64);
     w.append(cstr!("limit"), counts.limit as i64);
     w.begin_document(cstr!("classes"));
@@ -69,9 +70,20 @@ pub(crate) fn append_metrics(priority: &Priority, text: &mut String) {
             append_buckets(text, name, class, histogram(figures.of(class)));
         }
     }
-    let (name, count) = ("baton_niceness_inherited_total", baton_machine::inheritances());
-    let help = "Times a thread was as urgent as somebody who waited for it, and not by itself.";
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}");
+    for (name, help, count) in [
+        (
+            "baton_niceness_inherited_total",
+            "Times a thread was as urgent as somebody who waited for it, and not by itself.",
+            baton_machine::inheritances(),
+        ),
+        (
+            "baton_threads_starved_total",
+            "Times a thread was ready and did not come to run beside more urgent ones, and was helped.",
+            baton_machine::starved(),
+        ),
+    ] {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}");
+    }
 }
 
 fn append_buckets(text: &mut String, name: &str, class: Class, histogram: &Histogram) {
