@@ -24,12 +24,12 @@ class Classed:
         self.members = members
         self._urgent, self._crowd, self._pin = urgent, crowd, pin
 
-    def load(self, name, clients, records, value_bytes, seconds, seed, says_class=True, switches=(), **options):
+    def load(self, name, clients, records, value_bytes, seconds, seed, says_class=True, switches=(), warmup=WARMUP_SECONDS, **options):
         """Those of one class begin to ask the first member."""
         said = {"priority": name} if says_class else {}
         options = {"w": 1, "j": "false", **options, **clients.options, **said}
         return Load(self._urgent if name == "high" else self._crowd, self.members.hosts()[:1], clients=clients.count, bytes=value_bytes,
-                    records=records, warmup=WARMUP_SECONDS, seconds=seconds, seed=seed, switches=(*clients.switches, *switches),
+                    records=records, warmup=warmup, seconds=seconds, seed=seed, switches=(*clients.switches, *switches),
                     pin=self._pin, **options)
 
     @contextlib.contextmanager

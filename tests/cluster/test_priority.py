@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import subprocess
 import threading
 import time
 import urllib.request
@@ -229,6 +230,21 @@ def test_who_is_killed_hangs_up_or_is_out_of_time_while_he_waits_is_gone(members
         assert low["waiting"] == 0 and low["gaveUp"] >= 2
 
 
+def test_a_class_that_is_changed_while_a_request_waits_is_that_of_the_next_one(members):
+    configure(members, mode="checkpoint", worstWaitMs=20_000)
+    session = lsid()
+    with members.direct(0) as client, members.direct(0) as observer, Raw(members.members[0]) as raw:
+        raw.command("admin", {"setClientPriority": 1, "priority": "low", "lsid": session})
+        with present(members, "high"):
+            request = Request(client, {"count": "carts", "comment": "before", "lsid": session})
+            members.await_that(lambda: "before" in waiting(observer), "that it waits")
+            assert raw.command("admin", {"setClientPriority": 1, "priority": "high", "lsid": session})["was"] == "low"
+            assert raw.command("shop", {"count": "carts", "lsid": session})["n"] == 100, "of high class, it does not wait"
+            assert "before" in waiting(observer) and request.outcome is None, "as it came"
+        assert request.join()["n"] == 100
+    configure(members)
+
+
 def test_one_that_waits_for_others_only_keeps_nobody_waiting_where_work_is_conserved(members):
     configure(members, worstWaitMs=60_000)
     # One that is in a hurry is counted, however short.
@@ -350,6 +366,12 @@ def test_what_means_nothing_is_refused(members):
         assert code("ping", priority=1) == 14
         assert code("setClientPriority") == 40414
         assert code("setClientPriority", priority="background") == 2
+        # Nor does a deadline that no clock can have.
+        for late in (-1, 2**31, 2**62):
+            with pytest.raises(pymongo.errors.OperationFailure) as refused:
+                client.shop.command("find", "carts", maxTimeMS=late)
+            assert refused.value.code == 2, late
+        assert client.shop.command("count", "carts", maxTimeMS=2**31 - 1, priority="low")["n"] == 100
         with pytest.raises(pymongo.errors.OperationFailure) as refused:
             client.shop.command("update", "carts", updates=[{"q": {"_id": 1}, "u": {"$set": {"a": 1}}, "priority": "high"}])
         assert refused.value.code == 40415
@@ -363,6 +385,41 @@ def test_what_means_nothing_is_refused(members):
             config["settings"]["priority"] = priority
             with pytest.raises(pymongo.errors.OperationFailure, match=words):
                 client.admin.command("replSetReconfig", config)
+
+
+# The right to set niceness is taken from a process that this one starts so, if this one may take it.
+WITHOUT_NICENESS = ["prlimit", "--nice=0:0", "setpriv", "--inh-caps", "-sys_nice", "--bounding-set", "-sys_nice"]
+
+
+def test_a_member_that_may_not_set_niceness_serves_beside_others_that_may():
+    if subprocess.run([*WITHOUT_NICENESS, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        # Then nobody here may.
+        return
+    with ReplicaSet(settings={"leadership": {"mode": "off"}}) as members:
+        bare = members.others(members.primary())[0]
+        members.kill(bare)
+        members.members[bare].under = WITHOUT_NICENESS
+        members.spawn(bare)
+        members.await_states()
+        with members.direct(bare) as client:
+            assert status(client)["niceness"] == "none"
+            warnings = client.admin.command("getLog", "startupWarnings")["log"]
+            assert sum("niceness" in line for line in warnings) == 1, "it says so, once"
+
+        def write(document):
+            def act(client):
+                for priority in ("high", "low"):
+                    client.shop.command("insert", "classes", documents=[{**document, "of": priority}], writeConcern={"w": 3}, priority=priority)
+                return True
+            return act
+
+        members.write_on_primary_among(range(3), write({"n": 1}))
+        members.stand(bare)
+        members.write_on_primary_among([bare], write({"n": 2}))
+        for index in range(3):
+            with members.direct(index, read_preference=ReadPreference.SECONDARY_PREFERRED) as client:
+                entries = client.local["oplog.rs"].find({"ns": "shop.classes", "op": "i"})
+                assert {(entry["o"]["n"], entry["class"]) for entry in entries} == {(1, "high"), (1, "low"), (2, "high"), (2, "low")}
 
 
 def test_a_secondary_serves_by_the_same_rules(members):

@@ -72,6 +72,8 @@ class Member:
         self.replica_set = replica_set
         self.parameters = {"enableTestCommands": 1} if parameters is None else parameters
         self.arguments = list(arguments)
+        # What the process is started by, if not by this one: a command, and its arguments.
+        self.under = []
         # Makes a set of itself alone, if it is in none.
         self.initiates = bool(replica_set)
         self.process = None
@@ -103,7 +105,7 @@ class Member:
 
     def spawn(self, environment=None):
         """Starts the process without waiting for it to answer."""
-        command = [self.binary, "serve", "--dbpath", str(self.data), "--port", str(self.port)]
+        command = [*self.under, self.binary, "serve", "--dbpath", str(self.data), "--port", str(self.port)]
         if self.replica_set:
             command += ["--replSet", self.replica_set]
         for name, value in self.parameters.items():

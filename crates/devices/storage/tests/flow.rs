@@ -245,6 +245,26 @@ fn where_urgent_writes_come_the_others_have_little_on_its_way_to_a_majority() {
 }
 
 #[test]
+fn nobody_waits_for_what_a_lower_class_has_on_its_way_to_a_majority() {
+    let (storage, collection, _directory) = open();
+    let _follower = storage.follow_log();
+    let write = |class: Class, id: i32, bytes: usize| {
+        let author = Author::of(class);
+        let (writer, throttle) = (storage.by(&author), Throttle::default());
+        throttle.wait(writer, &|| Ok(())).unwrap();
+        let mut transaction = writer.transaction();
+        let document = rawdoc! { "_id": id, "t": "x".repeat(bytes) };
+        storage.insert(&mut transaction, &collection, &document, None).unwrap();
+        throttle.commit(writer, transaction, Durability::Applied).unwrap();
+        storage.flow_figures().waits
+    };
+    write(Class::High, 1, 1);
+    assert_eq!(write(Class::Low, 2, 2 * CREDIT_BYTES), 0, "there is nothing before it");
+    assert_eq!(write(Class::Normal, 3, 2 * CREDIT_BYTES), 0);
+    assert_eq!(write(Class::Low, 4, 1), 1);
+}
+
+#[test]
 fn where_compactions_are_behind_the_low_class_writes_less_and_the_others_do_not() {
     let (storage, collection, _directory) = open();
     let write = |class: Class, id: i32| {

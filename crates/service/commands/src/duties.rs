@@ -256,13 +256,14 @@ fn tend_starving(server: &Arc<Server>, stop: &Stop) {
         if now < due {
             continue;
         }
-        let (patience, before) =
-            (server.priority.policy().settings.worst_wait / PATIENCES_A_WORST_WAIT, ThreadTime::now());
-        if server.priority.is_told_apart() {
-            helps = starving.look(now, patience);
-        } else {
+        let patience = server.priority.policy().settings.worst_wait / PATIENCES_A_WORST_WAIT;
+        if !server.priority.is_told_apart() {
             starving.forget();
+            (due, helps) = (now + patience, false);
+            continue;
         }
+        let before = ThreadTime::now();
+        helps = starving.look(now, patience);
         let rest = before.elapsed().unwrap_or_default() * LOOKS_REST;
         due = now + rest.max(if helps { HELPING_INTERVAL } else { patience / LOOKS_A_PATIENCE });
     }

@@ -45,7 +45,7 @@ use crate::documents::record_cache::RecordCache;
 use crate::documents::transaction::Transaction;
 use ahash::RandomState;
 use baton_machine::LendingMutex;
-use baton_types::{OpTime, Timestamp};
+use baton_types::{Class, OpTime, Timestamp};
 use newest::NewestEntries;
 use outstanding::Outstanding;
 use parking_lot::{Condvar, Mutex};
@@ -325,9 +325,9 @@ impl CommitQueue {
         self.outstanding.committed(until.as_u64());
     }
 
-    /// Bytes of the log's entries that are not urgent and that no majority has, if somebody follows it.
-    pub(crate) fn outstanding_bytes(&self) -> usize {
-        self.outstanding.bytes()
+    /// Bytes of the log's entries that no majority has, if somebody follows it: of this class and of higher ones, the urgent left out.
+    pub(crate) fn outstanding_bytes_before(&self, class: Class) -> usize {
+        self.outstanding.bytes_before(class)
     }
 
     /// The urgent entries of the log.

@@ -58,10 +58,11 @@ impl CommitQueue {
             drop(documents);
             let is_truncated = transactions.iter().any(|transaction| transaction.truncation.is_some());
             if self.newest.is_followed() {
-                let others = transactions.iter().filter(|of| of.has_own_entries() && of.class < Class::High);
-                let bytes: usize = others.flat_map(Transaction::entries).map(Vec::len).sum();
-                if bytes > 0 {
-                    self.outstanding.add(bytes, applied);
+                for of in transactions.iter().filter(|of| of.has_own_entries() && of.class < Class::High) {
+                    let bytes: usize = of.entries().iter().map(Vec::len).sum();
+                    if bytes > 0 {
+                        self.outstanding.add(of.class, bytes, applied);
+                    }
                 }
             }
             if !is_truncated {

@@ -1,6 +1,7 @@
 //! What a write waits for before it begins, for the sake of those of higher classes.
 //!
-//! - Where urgent writes come, all others together have little on its way to a majority: an urgent entry never follows megabytes.
+//! - Where urgent writes come, those of normal class together have little on its way to a majority, and those of low class begin only where all
+//!   others together have no more than that: an urgent entry never follows megabytes, and nobody waits for what a lower class has on its way.
 //! - Where compactions are behind, so that RocksDB would soon slow all writers down alike, those of low class slow down first. RocksDB has
 //!   a way of its own for that (`low_pri`), but there it is the thread that writes for all which waits.
 //!
@@ -27,8 +28,11 @@ impl Writer<'_> {
             return Ok(());
         }
         let queue = self.queue();
-        let has_no_credit =
-            || queue.outstanding_bytes() > CREDIT_BYTES && queue.urgency().class() == Class::High && self.has_pace();
+        let has_no_credit = || {
+            queue.outstanding_bytes_before(self.class()) > CREDIT_BYTES
+                && queue.urgency().class() == Class::High
+                && self.has_pace()
+        };
         if has_no_credit() {
             queue.settle(Durability::Wanted);
             self.flow.await_moves(&has_no_credit, Some(STALLED_AFTER), interrupt)?;
