@@ -55,12 +55,9 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
         // Whoever comes meanwhile is not kept from saying how urgent he is.
         take_long_slices();
     }
-    let served_as = pass.serves_as();
+    // Whose wait was at its end counts as a higher class's for others, and has its own niceness: it may compute for seconds.
     let waited = operation.started.elapsed();
     call.operation.let_in(pass, waited);
-    if served_as != class {
-        server.priority.serve_as(served_as);
-    }
     Ok(())
 }
 

@@ -361,6 +361,7 @@ impl Pass {
     }
 
     /// What its request began as: its class, or a higher one if it had waited for long.
+    #[cfg(test)]
     pub fn serves_as(&self) -> Class {
         self.counted_as.unwrap_or(self.class)
     }
