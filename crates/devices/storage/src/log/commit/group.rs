@@ -58,10 +58,11 @@ impl CommitQueue {
             drop(documents);
             let is_truncated = transactions.iter().any(|transaction| transaction.truncation.is_some());
             if self.newest.is_followed() {
-                for of in transactions.iter().filter(|of| of.has_own_entries() && of.class < Class::High) {
-                    let bytes: usize = of.entries().iter().map(Vec::len).sum();
+                for class in [Class::Normal, Class::Low, Class::Background] {
+                    let of_class = transactions.iter().filter(|of| of.has_own_entries() && of.class == class);
+                    let bytes: usize = of_class.flat_map(Transaction::entries).map(Vec::len).sum();
                     if bytes > 0 {
-                        self.outstanding.add(of.class, bytes, applied);
+                        self.outstanding.add(class, bytes, applied);
                     }
                 }
             }
