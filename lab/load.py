@@ -11,6 +11,9 @@ of each when it came, what it was given, and how long it took: nothing if it was
 that the member takes no writes, goes to whichever member says that it does. Prints one line of JSON: times are seconds of
 CLOCK_MONOTONIC, which all processes of the host share; latencies are in milliseconds, of requests that were sent after the warm-up.
 
+A latency ends when the kernel has the reply (SO_TIMESTAMPNS), not when this process comes to read it: beside members that want all processors
+it may come late, and nobody's own clients share theirs.
+
 Invariant: a request counts when its write concern was met, never otherwise.
 """
 
@@ -36,6 +39,9 @@ POOL_BYTES = 1 << 20
 FLOOD_DOCUMENTS, FLOOD_BYTES = 16, 1_000_000
 # The code of who was not in time.
 MAX_TIME_MS_EXPIRED = 50
+# `SO_TIMESTAMPNS` of socket(7): a message is read with the time (CLOCK_REALTIME) at which the kernel had it, as two numbers of 64 bits.
+SO_TIMESTAMPNS = 35
+STAMP = struct.Struct("qq")
 # Counts over time are of intervals this long.
 INTERVAL_SECONDS = 0.1
 
@@ -49,6 +55,16 @@ def message(number, document):
     """An OP_MSG."""
     body = bson.encode(document)
     return struct.pack("<iiiiIB", 21 + len(body), number, 0, 2013, 0, 0) + body
+
+
+def received_at(control):
+    """When the kernel had what was read with that; now, if it does not say."""
+    now = time.monotonic()
+    for level, kind, data in control:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
+            seconds, nanos = STAMP.unpack(data)
+            return now - max(0.0, time.time() - (seconds + nanos * 1e-9))
+    return now
 
 
 def is_done(reply):
@@ -120,6 +136,7 @@ class Client:
         if self.loop.arguments.priority:
             self.state_priority()
         self.socket.setblocking(False)
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.loop.selector.register(self.socket, selectors.EVENT_READ, self)
         self.loop.next_of(self)
 
@@ -132,12 +149,12 @@ class Client:
         if reply["ok"] != 1:
             raise RuntimeError(f"no priority: {reply}")
 
-    def begin(self, came_at):
-        """Sends a request that came then."""
+    def begin(self, came_at=None):
+        """Sends a request that came then, or comes now."""
         self.received.clear()
         self.deadline_ms = self.loop.deadline_ms()
         self.to_send = memoryview(self.loop.request(self.deadline_ms))
-        self.sent_at = came_at
+        self.sent_at = time.monotonic() if came_at is None else came_at
         self.send()
 
     def send(self):
@@ -156,11 +173,11 @@ class Client:
     def receive(self):
         """Takes what has come; at the end of a reply, counts it and goes on."""
         try:
-            data = self.socket.recv(1 << 16)
+            data, control, _, _ = self.socket.recvmsg(1 << 16, socket.CMSG_SPACE(STAMP.size))
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data, control = b"", ()
         if not data:
             self.lose()
             return
@@ -169,7 +186,7 @@ class Client:
             return
         reply = bson.decode(bytes(self.received[21:]))
         if is_done(reply):
-            self.loop.count(self.sent_at, self.deadline_ms)
+            self.loop.count(self.sent_at, received_at(control), self.deadline_ms)
             self.loop.next_of(self)
         elif self.deadline_ms is not None and reply.get("code") == MAX_TIME_MS_EXPIRED:
             self.loop.miss(self.sent_at, self.deadline_ms)
@@ -258,7 +275,7 @@ class Loop:
     def next_of(self, client):
         """Has a client that is free send a request, or wait for one to come."""
         if not self.arguments.pace:
-            client.begin(time.monotonic())
+            client.begin()
         elif self.backlog:
             client.begin(self.backlog.popleft())
         else:
@@ -277,9 +294,8 @@ class Loop:
         if sent_at >= self._measure_from:
             self.asked.append((sent_at - self._measure_from, deadline_ms, None))
 
-    def count(self, sent_at, deadline_ms=None):
-        """A request was answered."""
-        now = time.monotonic()
+    def count(self, sent_at, now, deadline_ms=None):
+        """A request was answered just now."""
         if deadline_ms is not None and sent_at >= self._measure_from:
             took_ms = (now - sent_at) * 1000
             self.asked.append((sent_at - self._measure_from, deadline_ms, took_ms if took_ms <= deadline_ms else None))
@@ -323,7 +339,8 @@ class Loop:
         counts = [0] * (int((until - begun) / INTERVAL_SECONDS) + 1)
         for at in self.finished_at:
             counts[min(len(counts) - 1, int((at - begun) / INTERVAL_SECONDS))] += 1
-        gaps = [(b - a) for a, b in zip(self.finished_at, self.finished_at[1:])]
+        finished = sorted(self.finished_at)
+        gaps = [(b - a) for a, b in zip(finished, finished[1:])]
         return {
             "answered": len(measured),
             "seconds": self.arguments.seconds,

@@ -20,11 +20,11 @@
 //! - Where so many compute that those whose wait is at its end only add to them, one of a class that is to be shed is refused instead of
 //!   waiting, and so is who waits already once his wait is at its end: the lowest class first.
 //!
-//! What it deliberately does not do: know what a request is, or keep those who have begun. Who has begun as something leaves as that.
+//! What it deliberately does not do: know what a request is, or keep those who have begun: who pauses and leaves says of which class he is.
 
 use crate::estimates::Estimate;
 use crate::limit::Limit;
-use crate::mutant::Mutant;
+use crate::mutant::{Fault, Mutant};
 use crate::queue::{Queue, Waiting};
 use crate::settings::{Mode, Settings};
 use baton_types::Class;
@@ -62,13 +62,13 @@ pub enum Input {
     Arrives(Arrival),
     /// One that waits was killed, or its time is up, or its client has gone.
     GivesUp(Ticket),
-    /// One that began as this class does not compute for now.
+    /// One of this class that has begun does not compute for now.
     Pauses(Class),
     /// It computes again.
     Resumes(Class),
-    /// One that began as this class is over; `paused`: it did not compute in the end.
+    /// One of this class that has begun is over.
     Leaves {
-        /// What it began as.
+        /// Its class.
         class: Class,
         /// Whether it paused, and did not resume.
         paused: bool,
@@ -102,8 +102,6 @@ pub enum Effect {
         ticket: Ticket,
         /// Of which class it is.
         class: Class,
-        /// What it begins as: that, or a higher one if its wait was at its end. It pauses, resumes and leaves as this.
-        serves_as: Class,
         /// How long it has waited.
         waited: Duration,
         /// Its wait was at its end.
@@ -151,8 +149,7 @@ pub struct Admission {
     passes: [u64; 3],
     /// Whether anybody had to wait since processors were measured last.
     has_waited: bool,
-    #[cfg(feature = "mutants")]
-    mutant: Mutant,
+    fault: Fault,
 }
 
 impl Admission {
@@ -167,8 +164,7 @@ impl Admission {
             computing: [0; 3],
             passes: [0; 3],
             has_waited: false,
-            #[cfg(feature = "mutants")]
-            mutant: Mutant::None,
+            fault: Fault::default(),
         }
     }
 
@@ -178,24 +174,24 @@ impl Admission {
         match input {
             Input::Arrives(arrival) => self.arrive(arrival, effects),
             Input::GivesUp(ticket) => {
-                if !self.is_mutant(Mutant::ForgetsNobody) {
+                if !self.fault.is(Mutant::ForgetsNobody) {
                     let _ = self.queues.iter_mut().find_map(|queue| queue.remove(ticket));
                 }
             }
             Input::Pauses(class) => {
-                if !self.is_mutant(Mutant::PausesInPlace) {
+                if !self.fault.is(Mutant::PausesInPlace) {
                     self.computing[class.rank()] -= 1;
                 }
             }
             Input::Resumes(class) => {
-                if !self.is_mutant(Mutant::PausesInPlace) {
+                if !self.fault.is(Mutant::PausesInPlace) {
                     self.computing[class.rank()] += 1;
                 }
             }
             Input::Leaves { class, paused } => {
-                if !self.is_mutant(Mutant::KeepsPlaces) {
+                if !self.fault.is(Mutant::KeepsPlaces) {
                     self.present[class.rank()] -= 1;
-                    if !paused || self.is_mutant(Mutant::PausesInPlace) {
+                    if !paused || self.fault.is(Mutant::PausesInPlace) {
                         self.computing[class.rank()] -= 1;
                     }
                 }
@@ -245,7 +241,7 @@ impl Admission {
         let waiting =
             Waiting { ticket, class, arrived: now, stated: deadline, deadline, estimate }.of_worst_wait(worst);
         let of = class.rank();
-        if self.settings.mode.has_door() && waiting.is_hopeless(now) && !self.is_mutant(Mutant::BeginsTheHopeless) {
+        if self.settings.mode.has_door() && waiting.is_hopeless(now) && !self.fault.is(Mutant::BeginsTheHopeless) {
             return self.refuse(&waiting, Refusal::Deadline, effects);
         }
         let is_free = self.queues[of..].iter().all(Queue::is_empty) && self.has_room(of);
@@ -255,7 +251,7 @@ impl Admission {
         if self.sheds(class) {
             return self.refuse(&waiting, Refusal::Overload, effects);
         }
-        if self.waiting() >= WAITING_MAX && !self.is_mutant(Mutant::NeverSheds) {
+        if self.waiting() >= WAITING_MAX && !self.fault.is(Mutant::NeverSheds) {
             let lowest = self.queues[..of].iter_mut().find(|queue| !queue.is_empty());
             let Some(shed) = lowest.and_then(|queue| queue.newest().and_then(|newest| queue.remove(newest))) else {
                 return self.refuse(&waiting, Refusal::Overload, effects);
@@ -280,18 +276,18 @@ impl Admission {
 
     /// Whether so many compute that one of this class is not begun for his wait alone.
     fn sheds(&self, class: Class) -> bool {
-        let class = if self.is_mutant(Mutant::ShedsAnybody) { Class::Low } else { class };
+        let class = if self.fault.is(Mutant::ShedsAnybody) { Class::Low } else { class };
         let Some(per_processor) = self.settings.shed_above.of(class).filter(|_| self.settings.mode.has_door()) else {
             return false;
         };
         let most = self.limit.processors().saturating_mul(per_processor as usize);
-        self.computing.iter().sum::<usize>() >= most && !self.is_mutant(Mutant::NeverSheds)
+        self.computing.iter().sum::<usize>() >= most && !self.fault.is(Mutant::NeverSheds)
     }
 
     /// The class of which one begins next, if any may.
     fn next_class(&self) -> Option<usize> {
         let may = |of: &usize| !self.queues[*of].is_empty() && self.has_room(*of);
-        if self.is_mutant(Mutant::LowerFirst) {
+        if self.fault.is(Mutant::LowerFirst) {
             return RANKS.into_iter().find(may);
         }
         if self.settings.weights.is_some() && self.settings.mode == Mode::Full {
@@ -306,14 +302,14 @@ impl Admission {
         }
         while let Some(of) = self.next_class() {
             let queue = &self.queues[of];
-            let next = match self.is_mutant(Mutant::FirstComeFirstServed) {
+            let next = match self.fault.is(Mutant::FirstComeFirstServed) {
                 true => queue.oldest(),
                 false => queue.next(self.now, self.limit.now()),
             };
             let Some(waiting) = next.and_then(|ticket| self.queues[of].remove(ticket)) else { return };
             self.take_out(of, &waiting, false, effects);
         }
-        if self.is_mutant(Mutant::NoBound) {
+        if self.fault.is(Mutant::NoBound) {
             return;
         }
         for of in RANKS {
@@ -332,7 +328,7 @@ impl Admission {
 
     /// One who waited begins, or is hopeless.
     fn take_out(&mut self, of: usize, waiting: &Waiting, aged: bool, effects: &mut Vec<Effect>) {
-        if waiting.is_hopeless(self.now) && !self.is_mutant(Mutant::BeginsTheHopeless) {
+        if waiting.is_hopeless(self.now) && !self.fault.is(Mutant::BeginsTheHopeless) {
             return self.refuse(waiting, Refusal::Deadline, effects);
         }
         self.begin(waiting, aged, effects);
@@ -340,8 +336,6 @@ impl Admission {
     }
 
     fn begin(&mut self, waiting: &Waiting, aged: bool, effects: &mut Vec<Effect>) {
-        // Whose wait was at its end computes among the normal ones: to have begun is not enough.
-        let serves_as = if aged { waiting.class.max(Class::Normal) } else { waiting.class };
         let of = waiting.class.rank();
         if let Some(weights) = &self.settings.weights {
             // Who was not here for a while does not catch up on what he did not ask for.
@@ -350,10 +344,11 @@ impl Admission {
             let from = least.map_or(self.passes[of], |least| self.passes[of].max(least));
             self.passes[of] = from + STRIDE / u64::from(weights.of(waiting.class).max(1));
         }
-        self.present[serves_as.rank()] += 1;
-        self.computing[serves_as.rank()] += 1;
+        let counted = if aged && self.fault.is(Mutant::RaisesTheAged) { of.max(Class::Normal.rank()) } else { of };
+        self.present[counted] += 1;
+        self.computing[counted] += 1;
         let Waiting { ticket, class, arrived, .. } = *waiting;
-        effects.push(Effect::Begin { ticket, class, serves_as, waited: self.now - arrived, aged });
+        effects.push(Effect::Begin { ticket, class, waited: self.now - arrived, aged });
     }
 
     fn refuse(&self, waiting: &Waiting, why: Refusal, effects: &mut Vec<Effect>) {
@@ -364,18 +359,6 @@ impl Admission {
     /// Builds a fault in.
     #[cfg(feature = "mutants")]
     pub fn mutate(&mut self, mutant: Mutant) {
-        self.mutant = mutant;
-    }
-
-    /// Whether this is the mutant that the checkers are to catch. Never, in a member that anybody runs.
-    #[cfg(feature = "mutants")]
-    fn is_mutant(&self, mutant: Mutant) -> bool {
-        self.mutant == mutant
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    #[expect(clippy::unused_self, reason = "with the feature it is asked")]
-    fn is_mutant(&self, _: Mutant) -> bool {
-        false
+        self.fault = Fault(mutant);
     }
 }

@@ -1,7 +1,8 @@
 //! Which request is of which class, and when it may begin: decided before it costs anything, with time as an argument.
 //!
 //! Where to look: [`Settings`] is `settings.priority` of a set's configuration; [`Claims::class`] decides of which class a request is;
-//! [`Admission`] is the step machine at the door: it is told who arrives, pauses and leaves, and says who begins and who is refused.
+//! [`Admission`] is the step machine at the door: it is told who arrives, pauses and leaves, and says who begins and who is refused;
+//! [`Starving`] says which threads are helped that the processors never come to.
 //!
 //! Invariants: no request waits longer than the stated worst wait; none of a lower class begins while one of a higher that could begin
 //! waits, unless its own wait is at its end; what is in progress is never stopped.
@@ -21,6 +22,7 @@ mod mutant;
 mod queue;
 mod rules;
 mod settings;
+mod starving;
 
 pub use admission::{Admission, Arrival, Counts, Effect, Input, Moment, Refusal, Ticket, WAITING_MAX};
 pub use claims::{Claims, Source};
@@ -29,3 +31,4 @@ pub use estimates::{Estimate, Estimates};
 pub use mutant::Mutant;
 pub use rules::{Match, Principal, Rule, Subject};
 pub use settings::{Mode, Settings, ShedAbove, Weights};
+pub use starving::{ENOUGH, PART, Ready, SAVED, Starving, Thread};

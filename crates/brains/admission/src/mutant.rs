@@ -1,7 +1,7 @@
 //! Faults that can be built in, to see whether the checkers find them. Only with the feature `mutants`, which no member that
 //! anybody runs has.
 
-/// One way to be wrong.
+/// One way to be wrong: of [`Admission`](crate::Admission), and from `HelpsWhoRuns` on of [`Starving`](crate::Starving).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mutant {
     /// Right.
@@ -25,4 +25,39 @@ pub enum Mutant {
     PausesInPlace,
     /// Who gives up waits on.
     ForgetsNobody,
+    /// Whose wait was at its end counts as a normal one.
+    RaisesTheAged,
+    /// Who has run since he was looked at counts as if he had stood.
+    HelpsWhoRuns,
+    /// However short he has stood.
+    HelpsAtOnce,
+    /// Who has stood for the shortest is first.
+    HelpsTheLastFirst,
+    /// Nobody is helped.
+    HelpsNobody,
+    /// However many are helped already.
+    HelpsEverybody,
+    /// What was used is not counted.
+    HelpsForNothing,
+    /// As long as he has anything to do.
+    HelpsToTheEnd,
+    /// Who has nothing to do is helped until he has had enough.
+    HelpsTheIdle,
+}
+
+/// The fault that is built in. None, in a member that anybody runs.
+#[derive(Debug, Default)]
+pub(crate) struct Fault(#[cfg(feature = "mutants")] pub Mutant);
+
+impl Fault {
+    #[cfg(feature = "mutants")]
+    pub fn is(&self, mutant: Mutant) -> bool {
+        self.0 == mutant
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is asked")]
+    pub fn is(&self, _: Mutant) -> bool {
+        false
+    }
 }

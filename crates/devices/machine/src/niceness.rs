@@ -125,7 +125,7 @@ pub(crate) fn bearer_of(thread: i32) -> Option<Arc<Bearer>> {
 }
 
 /// Those of all threads that have one and have not ended.
-pub(crate) fn bearers() -> Vec<Arc<Bearer>> {
+pub fn bearers() -> Vec<Arc<Bearer>> {
     BEARERS.lock().values().filter_map(Weak::upgrade).collect()
 }
 
@@ -239,12 +239,12 @@ impl Bearer {
     }
 
     /// The thread, as the kernel numbers it.
-    pub(crate) fn thread(&self) -> i32 {
+    pub fn thread(&self) -> i32 {
         self.thread.as_raw_nonzero().get()
     }
 
     /// The class that has this niceness, if the thread by itself has one.
-    pub(crate) fn class(&self) -> Option<Class> {
+    pub fn class(&self) -> Option<Class> {
         let own = self.own.load(Relaxed);
         [Class::Normal, Class::Low, Class::High].into_iter().find(|class| of(*class) == own)
     }

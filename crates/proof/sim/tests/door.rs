@@ -11,19 +11,21 @@ const WORLDS: u64 = 3000;
 
 #[test]
 fn a_door_keeps_what_it_promises() {
-    let (mut waited, mut aged, mut refused) = (0, 0, 0);
+    let (mut waited, mut aged, mut refused, mut helped) = (0, 0, 0, 0);
     for seed in 0..WORLDS {
         match run_seed(seed, Mutant::None) {
             Ok(outcome) => {
                 waited += outcome.waited;
                 aged += outcome.aged;
                 refused += outcome.refused;
+                helped += outcome.helped;
             }
             Err((property, what)) => unreachable!("seed {seed}: {property}: {what}"),
         }
     }
     // That all of it happens in these worlds.
     assert!(waited > 1000 && aged > 100 && refused > 100, "{waited} waited, {aged} aged, {refused} refused");
+    assert!(helped > 1000, "{helped} helped");
 }
 
 fn is_caught(mutant: Mutant, properties: &[&str]) {
@@ -48,6 +50,16 @@ fn every_fault_is_found() {
     is_caught(Mutant::NeverSheds, &["where too many compute for a class none of it begins for its wait alone"]);
     is_caught(Mutant::ShedsAnybody, &["so many wait, and the last of the lowest class is refused"]);
     is_caught(Mutant::ForgetsNobody, &["who has given up does not begin"]);
+    let stood = "nobody is helped who has not stood for long";
+    is_caught(Mutant::HelpsAtOnce, &[stood]);
+    is_caught(Mutant::HelpsWhoRuns, &[stood, "who has stood for the longest is helped first"]);
+    is_caught(Mutant::HelpsTheLastFirst, &["who has stood for the longest is helped first"]);
+    is_caught(Mutant::HelpsNobody, &["nobody stands for longer than it takes to help those who stand"]);
+    is_caught(Mutant::HelpsEverybody, &["no more are helped at once than there are processors"]);
+    is_caught(Mutant::HelpsForNothing, &["who is helped has no more than a part of the processors' time"]);
+    is_caught(Mutant::HelpsToTheEnd, &["who has had enough, or has nothing to do, is not helped any more"]);
+    is_caught(Mutant::HelpsTheIdle, &["who has had enough, or has nothing to do, is not helped any more"]);
+    is_caught(Mutant::RaisesTheAged, &["no more compute than the limit", "nobody waits while there is room for him"]);
 }
 
 /// So many at once that not all of them may wait, the low ones in between.

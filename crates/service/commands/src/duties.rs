@@ -6,10 +6,11 @@
 //! thread.
 //! What it deliberately does not do: start threads; and tend sessions and cursors. The node does both.
 
+use crate::priority::Helping;
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
-use baton_machine::{Starving, ThreadTime, yield_to_clients};
+use baton_machine::{ThreadTime, yield_to_clients};
 use baton_types::{Class, Namespace, OpTime, must_not_unwind};
 use bson::rawdoc;
 use parking_lot::{Condvar, Mutex};
@@ -248,22 +249,22 @@ fn tend_door(server: &Arc<Server>, _: &Stop) {
 /// Helps threads that are ready and do not come to run, so that a request is not kept from the processors for longer than it may be from the door.
 fn tend_starving(server: &Arc<Server>, stop: &Stop) {
     baton_machine::as_class(Class::High);
-    let mut starving = Starving::default();
+    let mut helping = Helping::new();
     let (mut due, mut helps) = (Instant::now(), false);
     while stop.wait(if helps { HELPING_INTERVAL } else { due.saturating_duration_since(Instant::now()) }) {
-        helps = starving.check();
+        helps = helping.check();
         let now = Instant::now();
         if now < due {
             continue;
         }
         let patience = server.priority.policy().settings.worst_wait / PATIENCES_A_WORST_WAIT;
         if !server.priority.is_told_apart() {
-            starving.forget();
+            helping.forget();
             (due, helps) = (now + patience, false);
             continue;
         }
         let before = ThreadTime::now();
-        helps = starving.look(now, patience);
+        helps = helping.look(patience);
         let rest = before.elapsed().unwrap_or_default() * LOOKS_REST;
         due = now + rest.max(if helps { HELPING_INTERVAL } else { patience / LOOKS_A_PATIENCE });
     }

@@ -114,7 +114,7 @@ impl Checker {
                     return Err((BOUNDED, format!("{effect:?} with {} waiting", self.waiting.len())));
                 }
             }
-            Effect::Begin { serves_as, aged, .. } => {
+            Effect::Begin { class, aged, .. } => {
                 if is_hopeless(&arrival) && self.settings.mode.has_door() {
                     return Err((DEADLINE, format!("{effect:?} of {arrival:?} at {now:?}")));
                 }
@@ -123,8 +123,8 @@ impl Checker {
                 } else if self.is_overloaded_for(arrival.class) {
                     return Err((SHED, format!("{effect:?} at {now:?}, computing {:?}", self.computing)));
                 }
-                self.present.add(serves_as);
-                self.computing.add(serves_as);
+                self.present.add(class);
+                self.computing.add(class);
             }
         }
         Ok(())

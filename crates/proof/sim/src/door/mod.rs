@@ -1,4 +1,5 @@
-//! Worlds of one door: the real admission machine, with requests, processors and time from one seed.
+//! Worlds of one door: the real admission machine, with requests, processors and time from one seed. Each seed has a world of [`starving`]
+//! threads, too.
 //!
 //! Who computes shares the processors with those of his class, after those of higher ones: that is what niceness comes to. Beside the
 //! machine a [`Checker`] counts for itself who waits, who is present and who computes, and judges every effect by that.
@@ -8,6 +9,7 @@
 
 mod checker;
 mod oracle;
+mod starving;
 
 pub use oracle::{in_time_at_most, share_in_time};
 
@@ -81,12 +83,13 @@ pub struct Outcome {
     pub in_time: usize,
     /// The longest wait.
     pub longest_wait: Duration,
+    /// How many threads were helped that did not come to run.
+    pub helped: usize,
 }
 
 /// A request that has begun.
 struct Present {
     job: usize,
-    /// What it began as.
     class: Class,
     part: usize,
     left: Left,
@@ -140,12 +143,13 @@ pub fn run_plan(plan: &Plan, mutant: Mutant) -> Result<Outcome, (&'static str, S
     Ok(world.outcome)
 }
 
-/// Runs the world of a seed.
+/// Runs the worlds of a seed.
 ///
 /// # Errors
 /// As [`run_plan`].
 pub fn run_seed(seed: u64, mutant: Mutant) -> Result<Outcome, (&'static str, String)> {
-    run_plan(&plan_of(seed), mutant)
+    let outcome = run_plan(&plan_of(seed), mutant)?;
+    Ok(Outcome { helped: starving::run_seed(seed, mutant)?, ..outcome })
 }
 
 /// Runs so many worlds on so many threads; gives what came of all of them.
@@ -186,6 +190,7 @@ impl Outcome {
         self.refused += other.refused;
         self.in_time += other.in_time;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
+        self.helped += other.helped;
     }
 }
 
@@ -331,14 +336,14 @@ impl World<'_> {
         for effect in effects {
             self.checker.judge(self.now, &effect, &self.door)?;
             match effect {
-                Effect::Begin { ticket, serves_as, waited, aged, .. } => {
+                Effect::Begin { ticket, class, waited, aged } => {
                     let Some(job) = self.waiting.remove(&ticket) else {
                         return Err(("who begins waits", format!("{effect:?}")));
                     };
                     self.outcome.aged += usize::from(aged);
                     self.outcome.longest_wait = self.outcome.longest_wait.max(waited);
                     let left = Left::of(self.plan.jobs[job].parts[0], self.now);
-                    self.present.push(Present { job, class: serves_as, part: 0, left });
+                    self.present.push(Present { job, class, part: 0, left });
                 }
                 Effect::Refuse { ticket, waited, .. } => {
                     self.waiting.remove(&ticket);

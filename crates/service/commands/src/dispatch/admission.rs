@@ -55,7 +55,6 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
         // Whoever comes meanwhile is not kept from saying how urgent he is.
         take_long_slices();
     }
-    // Whose wait was at its end counts as a higher class's for others, and has its own niceness: it may compute for seconds.
     let waited = operation.started.elapsed();
     call.operation.let_in(pass, waited);
     Ok(())

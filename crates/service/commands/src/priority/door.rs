@@ -46,7 +46,7 @@ pub(crate) struct Visitor<'v> {
 /// What one who waits is told.
 #[derive(Clone, Copy, Debug)]
 enum Told {
-    Begin(Class),
+    Begin,
     Refused(Refusal),
 }
 
@@ -144,7 +144,7 @@ impl Door {
         let estimate = self.estimates.of(kind);
         let is_long = estimate.is_long();
         if self.settings.load().lets_pass(&estimate, self.is_nice, deadline.is_some()) {
-            return Ok(Some(Pass::new(self, visitor.class, kind, is_long, None)));
+            return Ok(Some(Pass::new(self, visitor.class, kind, is_long, false)));
         }
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
@@ -160,7 +160,7 @@ impl Door {
             None => self.wait(ticket, &waiter, visitor)?,
         };
         match told {
-            Told::Begin(serves_as) => Ok(Some(Pass::new(self, visitor.class, kind, is_long, Some(serves_as)))),
+            Told::Begin => Ok(Some(Pass::new(self, visitor.class, kind, is_long, true))),
             Told::Refused(why) => Err(refusal(why)),
         }
     }
@@ -201,7 +201,7 @@ impl Door {
             let told_meanwhile = waiter.told.lock().take();
             let input = match told_meanwhile {
                 // He was let in just now, and does not come.
-                Some(Told::Begin(class)) => Input::Leaves { class, paused: false },
+                Some(Told::Begin) => Input::Leaves { class: visitor.class, paused: false },
                 Some(Told::Refused(_)) => return Err(error),
                 None => Input::GivesUp(ticket),
             };
@@ -220,9 +220,9 @@ impl Door {
         let mut told = smallvec::SmallVec::<[(Arc<Waiter>, Told); 4]>::new();
         for effect in effects.drain(..) {
             let (ticket, tell) = match effect {
-                Effect::Begin { ticket, class, serves_as, waited, aged } => {
+                Effect::Begin { ticket, class, waited, aged } => {
                     state.figures.began(class, (waited > Duration::ZERO).then_some(waited), aged);
-                    (ticket, Told::Begin(serves_as))
+                    (ticket, Told::Begin)
                 }
                 Effect::Refuse { ticket, class, waited, why } => {
                     state.figures.refused(class, why, waited);
@@ -332,8 +332,7 @@ fn refusal(why: Refusal) -> Error {
 pub(crate) struct Pass {
     door: Arc<Door>,
     class: Class,
-    /// What its request began as, if it is counted.
-    counted_as: Option<Class>,
+    is_counted: bool,
     kind: u64,
     /// Whether it is known to compute for long.
     is_long: bool,
@@ -346,11 +345,11 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    fn new(door: &Arc<Door>, class: Class, kind: u64, is_long: bool, counted_as: Option<Class>) -> Self {
+    fn new(door: &Arc<Door>, class: Class, kind: u64, is_long: bool, is_counted: bool) -> Self {
         Self {
             door: Arc::clone(door),
             class,
-            counted_as,
+            is_counted,
             kind,
             is_long,
             began: Instant::now(),
@@ -360,12 +359,6 @@ impl Pass {
         }
     }
 
-    /// What its request began as: its class, or a higher one if it had waited for long.
-    #[cfg(test)]
-    pub fn serves_as(&self) -> Class {
-        self.counted_as.unwrap_or(self.class)
-    }
-
     /// Whether its request is one of those that compute for long.
     pub fn is_long(&self) -> bool {
         self.is_long
@@ -373,10 +366,8 @@ impl Pass {
 
     /// Its request does not compute for now.
     pub fn pause(&self) {
-        if let Some(class) = self.counted_as
-            && !self.paused.swap(true, Relaxed)
-        {
-            self.door.step(self.door.state.lock(), Input::Pauses(class));
+        if self.is_counted && !self.paused.swap(true, Relaxed) {
+            self.door.step(self.door.state.lock(), Input::Pauses(self.class));
         }
     }
 
@@ -388,10 +379,8 @@ impl Pass {
 
     /// It computes again.
     pub fn resume(&self) {
-        if let Some(class) = self.counted_as
-            && self.paused.swap(false, Relaxed)
-        {
-            self.door.step(self.door.state.lock(), Input::Resumes(class));
+        if self.is_counted && self.paused.swap(false, Relaxed) {
+            self.door.step(self.door.state.lock(), Input::Resumes(self.class));
         }
     }
 }
@@ -403,9 +392,10 @@ impl Drop for Pass {
         let computed = self.computed.get().copied().or_else(|| self.computing.elapsed()).unwrap_or(served);
         self.door.estimates.note(self.kind, served, computed);
         self.door.services.ended(self.class, served);
-        let Some(class) = self.counted_as else { return };
-        let paused = *self.paused.get_mut();
-        self.door.step(self.door.state.lock(), Input::Leaves { class, paused });
+        if self.is_counted {
+            let paused = *self.paused.get_mut();
+            self.door.step(self.door.state.lock(), Input::Leaves { class: self.class, paused });
+        }
     }
 }
 
@@ -465,8 +455,8 @@ mod tests {
         let long = Visitor { kind: &|| 2, ..visitor(Class::Normal) };
         assert!(door.enter(&long).unwrap().is_none());
         let high = door.enter(&visitor(Class::High)).unwrap().unwrap();
-        assert_eq!(high.counted_as.is_none(), door.is_nice);
-        assert_eq!(door.enter(&long).unwrap().unwrap().counted_as, Some(Class::Normal));
+        assert_eq!(high.is_counted, !door.is_nice);
+        assert!(door.enter(&long).unwrap().unwrap().is_counted);
         drop(high);
         assert_empty(&door);
     }
@@ -481,8 +471,7 @@ mod tests {
                 std::thread::yield_now();
             }
             drop(high);
-            let pass = low.join().unwrap().unwrap();
-            assert_eq!(pass.serves_as(), Class::Low);
+            drop(low.join().unwrap().unwrap());
         });
         let (_, figures) = door.look();
         assert_eq!((figures.of(Class::Low).waited, figures.of(Class::High).waited), (1, 0));
@@ -536,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_wait_is_at_its_end_begins_and_counts_as_a_normal_one() {
+    fn whose_wait_is_at_its_end_begins_and_counts_in_his_own_class() {
         let door = Door::new(Settings {
             mode: Mode::Checkpoint,
             worst_wait: Duration::from_millis(20),
@@ -545,8 +534,8 @@ mod tests {
         let high = door.enter(&visitor(Class::High)).unwrap();
         std::thread::scope(|scope| {
             let tending = scope.spawn(|| door.tend());
-            let aged = door.enter(&visitor(Class::Low)).unwrap().unwrap();
-            assert_eq!(aged.serves_as(), Class::Normal);
+            let _aged = door.enter(&visitor(Class::Low)).unwrap().unwrap();
+            assert_eq!(door.look().0.present, [1, 0, 1]);
             door.stop();
             tending.join().unwrap();
         });

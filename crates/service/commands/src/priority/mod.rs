@@ -4,7 +4,7 @@
 //!  request ─▶ policy: class, by whose word ─▶ niceness ─▶ door: begins, waits, or is refused ─▶ the command ─▶ … ─▶ the pass is given back
 //! ```
 //!
-//! Where to look: [`Priority::judge`] is what the dispatcher asks of every request; `door.rs` carries out what `baton_admission` decides.
+//! Where to look: [`Priority::judge`] is what the dispatcher asks of every request; `door.rs` and `helping.rs` carry out what `baton_admission` decides.
 //!
 //! Invariants: the class is decided once, where a request enters; nobody waits at the door but those who ask for documents on their own
 //! account (`Flags::ADMITTED`): not members, not heartbeats, not `hello`, not who asks how the member is, and not who changes a
@@ -14,12 +14,14 @@
 mod claimed;
 mod door;
 mod figures;
+mod helping;
 mod policy;
 mod report;
 
 pub(crate) use claimed::ClaimedClass;
 pub(crate) use door::{Door, Pass, Visitor};
 pub use figures::Histogram as ClassTimes;
+pub(crate) use helping::Helping;
 pub(crate) use policy::{KnownRules, Policy};
 use report::append_metrics;
 pub(crate) use report::append_status;

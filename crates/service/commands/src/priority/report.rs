@@ -1,6 +1,7 @@
 //! What the door has seen, by class, for `serverStatus.priority` and for `/metrics`; and there how often each rule has matched.
 
 use super::figures::{BUCKETS_MICROS, Figures, Histogram, OfClass};
+use super::helping::starved;
 use super::{Policy, Priority};
 use baton_admission::Counts;
 use baton_types::Class;
@@ -17,7 +18,7 @@ pub(crate) fn append_status(priority: &Priority, w: &mut DocumentWriter<'_>) {
     w.append(cstr!("mode"), policy.settings.mode.name());
     w.append(cstr!("niceness"), priority.right.name());
     w.append(cstr!("inheritances"), baton_machine::inheritances() as i64);
-    w.append(cstr!("starved"), baton_machine::starved() as i64);
+    w.append(cstr!("starved"), starved() as i64);
     w.append(cstr!("worstWaitMs"), policy.settings.worst_wait.as_millis() as i64);
     w.append(cstr!("limit"), counts.limit as i64);
     w.begin_document(cstr!("classes"));
@@ -79,7 +80,7 @@ pub(crate) fn append_metrics(priority: &Priority, text: &mut String) {
         (
             "baton_threads_starved_total",
             "Times a thread was ready and did not come to run beside more urgent ones, and was helped.",
-            baton_machine::starved(),
+            starved(),
         ),
     ] {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}");
