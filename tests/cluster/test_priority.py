@@ -329,10 +329,11 @@ def test_one_whose_wait_is_at_its_end_begins_and_is_as_nice_as_before(members):
         before = status(client)["classes"]["low"]["aged"]
     with Raw(member) as raw, members.direct(0) as observer:
         connection = raw.command("admin", {"hello": 1})["connectionId"]
+        raw.command("admin", {"setClientPriority": 1, "priority": "low"})
         configure(members, mode="both", worstWaitMs=300)
         with present(members, "high"):
             sum_of_many = {"$reduce": {"input": {"$range": [0, {"$add": [20000, "$a"]}]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}}
-            scan = {"count": "long", "query": {"$expr": {"$eq": [sum_of_many, -1]}}, "priority": "low", "maxTimeMS": 5000}
+            scan = {"count": "long", "query": {"$expr": {"$eq": [sum_of_many, -1]}}, "maxTimeMS": 5000}
             replies = []
             asks = threading.Thread(target=lambda: replies.append(raw.command("shop", scan)))
             asks.start()

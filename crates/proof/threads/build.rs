@@ -134,8 +134,8 @@ const DOOR: Part = Part {
             name: "forgets_who_was_let_in_and_does_not_come",
             edits: &[(
                 "",
-                "Some(Told::Begin(class)) => Input::Leaves { class, paused: false },",
-                "Some(Told::Begin(_)) => return Err(error),",
+                "Some(Told::Begin) => Input::Leaves { class: visitor.class, paused: false },",
+                "Some(Told::Begin) => return Err(error),",
             )],
             found_by: "some_give_up",
         },

@@ -31,4 +31,4 @@ pub use estimates::{Estimate, Estimates};
 pub use mutant::Mutant;
 pub use rules::{Match, Principal, Rule, Subject};
 pub use settings::{Mode, Settings, ShedAbove, Weights};
-pub use starving::{ENOUGH, PART, Ready, SAVED, Starving, Thread};
+pub use starving::{ENOUGH, LASTS_MAX, PART, SAVED, Starving, Thread};

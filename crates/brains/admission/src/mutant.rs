@@ -39,7 +39,7 @@ pub enum Mutant {
     HelpsEverybody,
     /// What was used is not counted.
     HelpsForNothing,
-    /// As long as he has anything to do.
+    /// As long as he has anything to do, however much he has had.
     HelpsToTheEnd,
     /// Who has nothing to do is helped until he has had enough.
     HelpsTheIdle,

@@ -2,13 +2,14 @@
 //!
 //! Niceness gives everybody a part of the time, however small: beside one that is 39 levels less nice and never idle, a five-thousandth, so that
 //! a request of 0.3 ms lasts for two seconds. No queue sees that: the thread may not even have read the request that it was woken for.
-//! So somebody [looks](Starving::look) now and then which threads *stand*: they are ready and have had less than [`ENOUGH`] since they were woken, or,
-//! of those that compute for long, nothing at all since he looked last. Who has stood for a while is helped, as if he were of high class, until he has
-//! nothing to do or has had [`ENOUGH`], who has stood for the longest first.
+//! So somebody [looks](Starving::look) now and then which threads are busy: ready, or at a disk. Who was so at every look from some time on *stands* from
+//! then on, as long as he has had less than [`ENOUGH`]; who has had more computes for long, and stands while he has nothing at all. Who has stood for a
+//! while is helped, as if he were of high class, until he has nothing to do or has had [`ENOUGH`], who has stood for the longest first.
+//! One who has to go to the disk ten times would else wait ten times for a processor: who opens a file for all does.
 //!
 //! Invariants: as many are helped at once as there are processors, and all that are helped have a [`PART`]th of the processors' time together, so that
 //! helping cannot turn the order of the classes round, however many there are and however long they compute. Who has nothing to do is helped for
-//! no longer than until he is looked at.
+//! no longer than until he is looked at, and nobody for longer than [`LASTS_MAX`].
 //! What it deliberately does not do: read a clock, know what a thread is or how it is helped.
 
 use crate::admission::Moment;
@@ -17,58 +18,56 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// After so much of a processor's time it is the next one's turn.
-pub const ENOUGH: Duration = Duration::from_millis(5);
+pub const ENOUGH: Duration = Duration::from_millis(2);
 /// All that are helped have one part in so many of the processors' time.
 pub const PART: u32 = 20;
 /// What is not used up is kept for later, up to so much for each processor.
 pub const SAVED: Duration = Duration::from_millis(50);
+/// Whoever has not had enough after so long waits for a disk, and is in others' way.
+pub const LASTS_MAX: Duration = Duration::from_millis(50);
 
 /// A thread, as the kernel numbers it.
 pub type Thread = i32;
 
-/// What is seen of a thread that is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
-    /// Which.
-    pub thread: Thread,
-    /// How long it has run, in all.
-    pub ran: Duration,
-    /// How often it has gone to sleep, in all.
-    pub sleeps: u64,
-}
-
-/// What is known of a thread that was ready when it was looked at last.
+/// What is known of a thread that was busy when it was looked at last.
 #[derive(Clone, Copy, Debug)]
 struct Stands {
     /// Since when, unless it was helped meanwhile.
     since: Option<Moment>,
-    /// As it was seen last.
-    seen: Ready,
-    /// How long it had run when it was first seen after it was woken.
+    /// How long it had run, in all, when it was seen last.
+    ran: Duration,
+    /// The same, when it was first seen so.
     ran_before: Duration,
 }
 
 impl Stands {
-    /// What becomes of it when this is seen.
-    fn look(&self, now: Moment, seen: Ready, fault: &Fault) -> Self {
-        let is_same = seen.sleeps == self.seen.sleeps;
-        let has_little = is_same && seen.ran.saturating_sub(self.ran_before) < ENOUGH;
-        let goes_on = has_little || seen.ran == self.seen.ran || fault.is(Mutant::HelpsWhoRuns);
-        Self {
-            since: Some(self.since.filter(|_| goes_on).unwrap_or(now)),
-            seen,
-            ran_before: if is_same { self.ran_before } else { seen.ran },
-        }
+    /// It was not busy before.
+    fn new(now: Moment, ran: Duration) -> Self {
+        Self { since: Some(now), ran, ran_before: ran }
     }
+
+    /// It is busy still, and has run for so long.
+    fn look(&self, now: Moment, ran: Duration, fault: &Fault) -> Self {
+        let has_little = ran.saturating_sub(self.ran_before) < ENOUGH;
+        let goes_on = has_little || ran == self.ran || fault.is(Mutant::HelpsWhoRuns);
+        Self { since: Some(self.since.filter(|_| goes_on).unwrap_or(now)), ran, ..*self }
+    }
+}
+
+/// What is known of one that is helped.
+#[derive(Clone, Copy, Debug)]
+struct Helped {
+    since: Moment,
+    /// How long it had run, in all, when that began.
+    ran_before: Duration,
 }
 
 /// Decides who is helped. It knows what it is told, and when that was.
 #[derive(Debug)]
 pub struct Starving {
     processors: u32,
-    ready: BTreeMap<Thread, Stands>,
-    /// Those that are helped, with how long they had run when that began.
-    helped: BTreeMap<Thread, Duration>,
+    busy: BTreeMap<Thread, Stands>,
+    helped: BTreeMap<Thread, Helped>,
     /// What may be used before anybody else is helped. The last one may have had more, which is owed then.
     saved: Duration,
     owed: Duration,
@@ -80,48 +79,56 @@ pub struct Starving {
 impl Starving {
     /// Nobody is helped yet, before so many processors.
     pub fn new(processors: u32) -> Self {
-        let (ready, helped, fault) = Default::default();
-        Self { processors, ready, helped, saved: Duration::ZERO, owed: Duration::ZERO, counted: None, fault }
+        let (busy, helped, fault) = Default::default();
+        Self { processors, busy, helped, saved: Duration::ZERO, owed: Duration::ZERO, counted: None, fault }
     }
 
-    /// These are ready now, and no others. Who is to be helped from now on: of those that have stood for so long.
-    pub fn look(&mut self, now: Moment, patience: Duration, ready: impl IntoIterator<Item = Ready>) -> Vec<Thread> {
+    /// These are busy now, and no others, and have run for so long, in all. Who is to be helped from now on: of those that have stood for so long.
+    pub fn look(
+        &mut self,
+        now: Moment,
+        patience: Duration,
+        busy: impl IntoIterator<Item = (Thread, Duration)>,
+    ) -> Vec<Thread> {
         self.save(now);
-        let before = std::mem::take(&mut self.ready);
-        let stands = |seen: Ready| match before.get(&seen.thread) {
-            Some(stands) => (seen.thread, stands.look(now, seen, &self.fault)),
-            None => (seen.thread, Stands { since: Some(now), seen, ran_before: seen.ran }),
+        let before = std::mem::take(&mut self.busy);
+        let stands = |(thread, ran)| match before.get(&thread) {
+            Some(stands) => (thread, stands.look(now, ran, &self.fault)),
+            None => (thread, Stands::new(now, ran)),
         };
-        self.ready = ready.into_iter().map(stands).collect();
+        self.busy = busy.into_iter().map(stands).collect();
         let patience = if self.fault.is(Mutant::HelpsAtOnce) { Duration::ZERO } else { patience };
         let starves = |(thread, stands): (&Thread, &Stands)| {
             let since = stands.since.filter(|since| now >= *since + patience)?;
             (!self.helped.contains_key(thread)).then_some((since, *thread))
         };
-        let mut starving: Vec<_> = self.ready.iter().filter_map(starves).collect();
+        let mut starving: Vec<_> = self.busy.iter().filter_map(starves).collect();
         starving.sort_unstable();
         if self.fault.is(Mutant::HelpsTheLastFirst) {
             starving.reverse();
         }
         let is_spent = self.saved.is_zero() && !self.fault.is(Mutant::HelpsForNothing);
         let most = if self.fault.is(Mutant::HelpsEverybody) { usize::MAX } else { self.processors as usize };
-        let room = if is_spent || self.fault.is(Mutant::HelpsNobody) { 0 } else { most.saturating_sub(self.helped.len()) };
+        let room =
+            if is_spent || self.fault.is(Mutant::HelpsNobody) { 0 } else { most.saturating_sub(self.helped.len()) };
         let helped: Vec<_> = starving.into_iter().take(room).map(|(_, thread)| thread).collect();
-        self.helped.extend(helped.iter().map(|thread| (*thread, self.ready[thread].seen.ran)));
+        let begins = |thread: &Thread| (*thread, Helped { since: now, ran_before: self.busy[thread].ran });
+        self.helped.extend(helped.iter().map(begins));
         helped
     }
 
-    /// Whether one that is helped is ready, and how long it has run; nothing, if it has ended. Whether it is helped further.
-    pub fn check(&mut self, thread: Thread, seen: Option<(bool, Duration)>) -> bool {
-        let Some(before) = self.helped.get(&thread) else { return false };
-        let (is_ready, used) = seen.map_or((false, ENOUGH), |(is_ready, ran)| (is_ready, ran.saturating_sub(*before)));
-        let has_enough = used >= ENOUGH && !self.fault.is(Mutant::HelpsToTheEnd);
-        if (is_ready || self.fault.is(Mutant::HelpsTheIdle)) && !has_enough {
+    /// Whether one that is helped is busy, and how long it has run; nothing, if it has ended. Whether it is helped further.
+    pub fn check(&mut self, now: Moment, thread: Thread, seen: Option<(bool, Duration)>) -> bool {
+        let Some(helped) = self.helped.get(&thread) else { return false };
+        let (is_busy, used) =
+            seen.map_or((false, ENOUGH), |(is_busy, ran)| (is_busy, ran.saturating_sub(helped.ran_before)));
+        let is_over = used >= ENOUGH || now >= helped.since + LASTS_MAX;
+        if (is_busy || self.fault.is(Mutant::HelpsTheIdle)) && (!is_over || self.fault.is(Mutant::HelpsToTheEnd)) {
             return true;
         }
         self.helped.remove(&thread);
         // From the beginning, if it goes on to stand.
-        if let Some(stands) = self.ready.get_mut(&thread) {
+        if let Some(stands) = self.busy.get_mut(&thread) {
             stands.since = None;
         }
         self.pay(used);
@@ -177,14 +184,14 @@ mod tests {
             times
         }
 
-        /// These are ready, each with the milliseconds that it has run.
-        fn look<const N: usize>(&mut self, ready: [(Thread, u32); N]) -> Vec<Thread> {
-            self.look_at(ready.map(|(thread, ms)| Ready { thread, ran: ms * MS, sleeps: 0 }))
+        /// These are busy, each with the milliseconds that it has run.
+        fn look<const N: usize>(&mut self, busy: [(Thread, u32); N]) -> Vec<Thread> {
+            self.now += 50 * MS;
+            self.starving.look(self.now, 50 * MS, busy.map(|(thread, ms)| (thread, ms * MS)))
         }
 
-        fn look_at<const N: usize>(&mut self, ready: [Ready; N]) -> Vec<Thread> {
-            self.now += 50 * MS;
-            self.starving.look(self.now, 50 * MS, ready)
+        fn check(&mut self, thread: Thread, is_busy: bool, ms: u32) -> bool {
+            self.starving.check(self.now, thread, Some((is_busy, ms * MS)))
         }
     }
 
@@ -193,41 +200,54 @@ mod tests {
         let mut times = Times::new(1);
         assert!(times.look([(1, 7)]).is_empty(), "it may have become ready just now");
         assert_eq!(times.look([(1, 7)]), [1]);
-        assert!(times.look([(1, 7)]).is_empty(), "it is helped already");
-        assert!(times.starving.check(1, Some((true, 11 * MS))), "it is at it");
-        assert!(!times.starving.check(1, Some((true, 12 * MS))), "it has had enough");
-        assert!(!times.starving.check(1, Some((true, 12 * MS))), "and is not helped any more");
-        assert!(times.look([(1, 12)]).is_empty());
-        assert_eq!(times.look([(1, 12)]), [1], "from the beginning");
-        assert!(!times.starving.check(1, Some((false, 13 * MS))), "nothing to do");
-        times.look([(1, 13)]);
-        assert_eq!(times.look([(1, 13)]), [1]);
-        assert!(!times.starving.check(1, None), "it has ended");
+        assert!(times.starving.look(times.now, MS, [(1, 7 * MS)]).is_empty(), "it is helped already");
+        assert!(times.check(1, true, 8), "it is at it");
+        assert!(!times.check(1, true, 9), "it has had enough");
+        assert!(!times.check(1, true, 9), "and is not helped any more");
+        assert!(times.look([(1, 9)]).is_empty());
+        assert_eq!(times.look([(1, 9)]), [1], "from the beginning");
+        assert!(!times.check(1, false, 10), "nothing to do");
+        times.look([(1, 10)]);
+        assert_eq!(times.look([(1, 10)]), [1]);
+        assert!(!times.starving.check(times.now, 1, None), "it has ended");
     }
 
     #[test]
-    fn who_has_had_next_to_nothing_since_he_was_woken_stands_and_who_computes_for_long_does_not_while_he_runs() {
+    fn who_has_had_little_stands_though_he_runs_now_and_then_and_who_computes_for_long_while_he_has_nothing() {
         let mut times = Times::new(1);
-        let seen = |ms, sleeps| [Ready { thread: 1, ran: ms * MS, sleeps }];
-        assert!(times.look_at(seen(7, 1)).is_empty());
-        assert!(times.look_at(seen(8, 2)).is_empty(), "it was woken for another request meanwhile");
-        assert_eq!(times.look_at(seen(11, 2)), [1], "3 ms of 50");
-        assert!(!times.starving.check(1, Some((true, 16 * MS))));
-        for ms in [17, 18, 19, 20] {
-            assert!(times.look_at(seen(ms, 2)).is_empty(), "it has had more, and runs now and then");
+        assert!(times.look([(1, 7)]).is_empty());
+        assert_eq!(times.look([(1, 8)]), [1], "1 ms of 50");
+        assert!(!times.check(1, true, 10));
+        for ms in [11, 12, 13, 14] {
+            assert!(times.look([(1, ms)]).is_empty(), "it has had more, and runs now and then");
         }
-        assert_eq!(times.look_at(seen(20, 2)), [1], "it does not run at all");
+        assert_eq!(times.look([(1, 14)]), [1], "it does not run at all");
+        assert!(!times.check(1, true, 16));
+        times.look([]);
+        assert!(times.look([(1, 16)]).is_empty(), "it had nothing to do in between");
+        assert_eq!(times.look([(1, 17)]), [1]);
+    }
+
+    #[test]
+    fn who_waits_for_a_disk_is_not_helped_for_ever() {
+        let mut times = Times::new(1);
+        times.look([(1, 0)]);
+        assert_eq!(times.look([(1, 0)]), [1]);
+        times.now += 49 * MS;
+        assert!(times.check(1, true, 1));
+        times.now += MS;
+        assert!(!times.check(1, true, 1));
     }
 
     #[test]
     fn who_stands_is_helped_after_a_while_however_often_it_is_looked() {
         let mut times = Times::new(1);
-        let ready = [Ready { thread: 1, ran: 7 * MS, sleeps: 0 }];
+        let busy = [(1, 7 * MS)];
         for _ in 0..5 {
-            assert!(times.starving.look(times.now, 50 * MS, ready).is_empty());
+            assert!(times.starving.look(times.now, 50 * MS, busy).is_empty());
             times.now += 10 * MS;
         }
-        assert_eq!(times.starving.look(times.now, 50 * MS, ready), [1]);
+        assert_eq!(times.starving.look(times.now, 50 * MS, busy), [1]);
     }
 
     #[test]
@@ -236,7 +256,7 @@ mod tests {
         times.look([(9, 0)]);
         assert_eq!(times.look([(1, 0), (2, 0), (9, 0)]), [9]);
         assert_eq!(times.look([(1, 0), (2, 0), (3, 0), (9, 0)]), [1], "two are helped");
-        assert!(!times.starving.check(9, Some((false, MS))));
+        assert!(!times.check(9, false, 1));
         assert_eq!(times.look([(1, 0), (2, 0), (3, 0)]), [2]);
     }
 
@@ -249,7 +269,7 @@ mod tests {
                 // What is looked at late has more.
                 ran[thread as usize] += 8;
                 helped += 8;
-                assert!(!times.starving.check(thread, Some((true, ran[thread as usize] * MS))));
+                assert!(!times.check(thread, true, ran[thread as usize]));
             }
         }
         let part = 1000 * SECONDS * times.starving.processors / PART;

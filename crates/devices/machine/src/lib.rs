@@ -33,8 +33,8 @@ pub use lending::{LendingGuard, LendingMutex};
 pub use lending_shared::{LendingReadGuard, LendingRwLock, LendingWriteGuard};
 pub use limits::{Limits, memory_limit_bytes};
 pub use niceness::{
-    Bearer, Loan, Right, Sharing, as_class, at_most_as_nice_as, bearer, bearers, inheritances, is_urgent, lend_to_sharers,
-    niceness, right, share,
+    Bearer, Loan, Right, Sharing, as_class, at_most_as_nice_as, bearer, bearers, inheritances, is_urgent,
+    lend_to_sharers, niceness, right, share,
 };
 pub use readiness::Readiness;
 pub use relief::{Relief, Waiting, about_to_wait, be_relieved_by, connection, work_for_connection};

@@ -33,7 +33,7 @@ const PATIENCES_A_WORST_WAIT: u32 = 10;
 /// How often, in that time, it is looked which threads do not come to run.
 const LOOKS_A_PATIENCE: u32 = 2;
 /// How often it is looked while somebody is helped.
-const HELPING_INTERVAL: Duration = Duration::from_millis(5);
+const HELPING_INTERVAL: Duration = Duration::from_millis(2);
 /// How long who looks rests, in times of what it took: there may be thousands of threads.
 const LOOKS_REST: u32 = 50;
 /// How often it is looked whether space of what was dropped can be given back.

@@ -3,7 +3,7 @@
 //! Urgent work has all processors whenever it is there, but for those who are helped. Beside the machine it is counted here who has stood for how
 //! long, and what those who were helped have had.
 
-use baton_admission::{ENOUGH, Moment, Mutant, PART, Ready, SAVED, Starving, Thread};
+use baton_admission::{ENOUGH, LASTS_MAX, Moment, Mutant, PART, SAVED, Starving, Thread};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::time::Duration;
@@ -28,6 +28,8 @@ struct Plan {
     /// A thread that has nothing to do is asked for something in so many of a thousand ticks, and for as much as this.
     asked_permille: u32,
     longest_ticks: u32,
+    /// In so many of a hundred ticks one who would run is at the disk.
+    disk_percent: u32,
     patience: Duration,
     /// Whoever looks does so every so many ticks, and looks at those whom he helps so often.
     look_every: u32,
@@ -40,27 +42,33 @@ struct One {
     /// What it has to do yet.
     left: Duration,
     ran: Duration,
-    sleeps: u64,
-    /// When it was woken, and what it had run then.
-    woken: (Moment, Duration),
+    /// It was busy at every look since then, when it had run for so long.
+    seen: Option<(Moment, Duration)>,
+    /// When it was woken.
+    woken: Moment,
     /// When it ran last, or was helped.
     ran_at: Moment,
     /// When it was helped last.
     was_helped_at: Moment,
-    /// What it had run when it was helped, if it is.
-    helped: Option<Duration>,
+    /// When it was helped, if it is, and what it had run then.
+    helped: Option<(Moment, Duration)>,
 }
 
 impl One {
-    fn is_ready(&self) -> bool {
+    fn is_busy(&self) -> bool {
         !self.left.is_zero()
     }
 
-    /// Since when it stands, if whoever has had less than this since he was woken does, however often he runs.
-    fn stands_since(&self, little: Duration) -> Moment {
-        let (woken, before) = self.woken;
-        let since = if self.ran - before < little { woken } else { woken.max(self.ran_at) };
+    /// Since when it stands, if it was woken then: since then while it has had little, and since it ran last if it has had more.
+    fn stands_since(&self, woken: Moment) -> Moment {
+        let has_little = self.seen.is_none_or(|(_, before)| self.ran - before < ENOUGH);
+        let since = if has_little { woken } else { woken.max(self.ran_at) };
         since.max(self.was_helped_at)
+    }
+
+    /// The same, as far as can be seen: who has nothing to do between two looks alone has something to do all the time.
+    fn seems_to_stand_since(&self) -> Moment {
+        self.stands_since(self.seen.map_or(self.woken, |(since, _)| since))
     }
 }
 
@@ -89,6 +97,7 @@ pub(super) fn run_seed(seed: u64, mutant: Mutant) -> Result<usize, Broken> {
         calm_percent: [0, 0, 1, 20][random.random_range(0..4)],
         asked_permille: [2, 20, 500][random.random_range(0..3)],
         longest_ticks: [1, 4, 30][random.random_range(0..3)],
+        disk_percent: [0, 10, 95][random.random_range(0..3)],
         patience: TICK * random.random_range(5..=100),
         look_every: random.random_range(1..=20),
         check_every: random.random_range(1..=3),
@@ -122,7 +131,7 @@ impl World {
         for one in &mut self.threads {
             if one.left.is_zero() && self.random.random_range(0..1000) < self.plan.asked_permille {
                 one.left = TICK * self.random.random_range(1..=self.plan.longest_ticks);
-                one.woken = (self.now, one.ran);
+                one.woken = self.now;
             }
         }
     }
@@ -130,7 +139,7 @@ impl World {
     /// Who is helped runs, and the others where nobody is more urgent: some of them, where there are more of them than processors.
     fn run(&mut self) {
         let is_calm = self.random.random_range(0..100) < self.plan.calm_percent;
-        let mut order: Vec<usize> = (0..self.threads.len()).filter(|one| self.threads[*one].is_ready()).collect();
+        let mut order: Vec<usize> = (0..self.threads.len()).filter(|one| self.threads[*one].is_busy()).collect();
         let from = self.random.random_range(0..self.threads.len());
         order.sort_by_key(|one| (self.threads[*one].helped.is_none(), (one + from) % self.threads.len()));
         for index in order.into_iter().take(self.plan.processors as usize) {
@@ -138,10 +147,12 @@ impl World {
             if one.helped.is_none() && !is_calm {
                 break;
             }
+            if self.random.random_range(0..100) < self.plan.disk_percent {
+                continue;
+            }
             one.left -= TICK;
             one.ran += TICK;
             one.ran_at = self.now + TICK;
-            one.sleeps += u64::from(!one.is_ready());
             if one.helped.is_some() {
                 self.had += TICK;
             }
@@ -151,11 +162,11 @@ impl World {
     fn check(&mut self) -> Result<(), Broken> {
         for thread in self.starving.helped().collect::<Vec<_>>() {
             let one = &mut self.threads[thread as usize];
-            let is_ready = one.is_ready();
-            let is_helped = self.starving.check(thread, Some((is_ready, one.ran)));
-            let used = one.ran - one.helped.unwrap_or_default();
-            if is_helped && (!is_ready || used >= ENOUGH) {
-                return Err((TURN, format!("{thread} at {:?}, ready: {is_ready}, after {used:?}", self.now)));
+            let (is_busy, (since, before)) = (one.is_busy(), one.helped.unwrap_or_default());
+            let is_helped = self.starving.check(self.now, thread, Some((is_busy, one.ran)));
+            let used = one.ran - before;
+            if is_helped && (!is_busy || used >= ENOUGH || self.now >= since + LASTS_MAX) {
+                return Err((TURN, format!("{thread} at {:?}, busy: {is_busy}, after {used:?}", self.now)));
             }
             if !is_helped {
                 (one.helped, one.was_helped_at) = (None, self.now);
@@ -165,23 +176,25 @@ impl World {
     }
 
     fn look(&mut self) -> Result<(), Broken> {
-        let ready = self.threads.iter().enumerate().filter(|(_, one)| one.is_ready());
-        let seen = |(index, one): (usize, &One)| Ready { thread: index as Thread, ran: one.ran, sleeps: one.sleeps };
-        let ready: Vec<_> = ready.map(seen).collect();
-        // What happens between two looks is seen later.
+        for one in &mut self.threads {
+            one.seen = one.is_busy().then_some(one.seen.unwrap_or((self.now, one.ran)));
+        }
+        let busy = self.threads.iter().enumerate().filter(|(_, one)| one.is_busy());
+        let busy: Vec<_> = busy.map(|(index, one)| (index as Thread, one.ran)).collect();
+        // What happens between two looks is seen at the second.
         let between = TICK * self.plan.look_every;
-        for thread in self.starving.look(self.now, self.plan.patience, ready) {
+        for thread in self.starving.look(self.now, self.plan.patience, busy) {
             let one = &self.threads[thread as usize];
-            let since = one.stands_since(ENOUGH + between);
+            let since = one.seems_to_stand_since();
             let told = |property| Err((property, format!("{thread} at {:?}, stands since {since:?}", self.now)));
-            if !one.is_ready() || self.now < since + self.plan.patience {
+            if !one.is_busy() || self.now < since + self.plan.patience {
                 return told(PATIENCE);
             }
-            let waits = |other: &&One| other.is_ready() && other.helped.is_none();
-            if self.threads.iter().filter(waits).any(|other| other.stands_since(ENOUGH) + between < since) {
+            let waits = |other: &&One| other.is_busy() && other.helped.is_none();
+            if self.threads.iter().filter(waits).any(|other| other.stands_since(other.woken) + between < since) {
                 return told(LONGEST);
             }
-            self.threads[thread as usize].helped = Some(one.ran);
+            self.threads[thread as usize].helped = Some((self.now, one.ran));
             self.helped += 1;
         }
         Ok(())
@@ -200,10 +213,12 @@ impl World {
             return Err((THEIR_PART, format!("{:?} at {:?}", self.had, self.now)));
         }
         let of_all = longest * threads as u32 * PART / processors;
-        let bound = patience + of_all + TICK * look_every * (threads as u32 + 2) + longest * PART;
-        let stands = |one: &&One| one.is_ready() && self.now > one.stands_since(ENOUGH) + bound;
+        let at_disks = (LASTS_MAX + TICK * check_every) * threads as u32 / processors;
+        let bound = patience + of_all + at_disks + TICK * look_every * (threads as u32 + 2) + longest * PART;
+        let stands =
+            |one: &&One| one.is_busy() && one.helped.is_none() && self.now > one.stands_since(one.woken) + bound;
         match self.threads.iter().find(stands) {
-            Some(one) => Err((BOUND, format!("since {:?}, at {:?}", one.stands_since(ENOUGH), self.now))),
+            Some(one) => Err((BOUND, format!("since {:?}, at {:?}", one.stands_since(one.woken), self.now))),
             None => Ok(()),
         }
     }

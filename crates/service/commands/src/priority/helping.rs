@@ -2,7 +2,7 @@
 //!
 //! Threads of the background, nicer than the process and of no class, are left to themselves.
 
-use baton_admission::{Moment, Ready, Starving, Thread};
+use baton_admission::{Starving, Thread};
 use baton_machine::{Bearer, Loan, Readiness, Right, bearers, right};
 use baton_types::Class;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ impl Helping {
         Self { starving, began: Instant::now(), loans: HashMap::new() }
     }
 
-    /// Looks at all threads that serve requests of low or normal class. One that has been seen to be ready for so long, and has not run, is helped.
+    /// Looks at all threads that serve requests of low or normal class. One that has stood for so long is helped.
     /// Says whether anybody is.
     pub fn look(&mut self, patience: Duration) -> bool {
         if right() == Right::None {
@@ -41,12 +41,11 @@ impl Helping {
         let may_starve = |bearer: &Arc<Bearer>| matches!(bearer.class(), Some(Class::Low | Class::Normal));
         let bearers = bearers().into_iter().filter(may_starve).map(|bearer| (bearer.thread(), bearer));
         let bearers: HashMap<_, _> = bearers.collect();
-        let ready = bearers.keys().filter_map(|thread| {
+        let busy = bearers.keys().filter_map(|thread| {
             let seen = Readiness::of(*thread)?;
-            seen.is_ready.then_some(Ready { thread: *thread, ran: seen.ran, sleeps: seen.sleeps })
+            seen.is_busy.then_some((*thread, seen.ran))
         });
-        let now: Moment = self.began.elapsed();
-        for thread in self.starving.look(now, patience, ready) {
+        for thread in self.starving.look(self.began.elapsed(), patience, busy) {
             if let Some(loan) = bearers[&thread].lend_as(Class::High) {
                 STARVED.fetch_add(1, Relaxed);
                 self.loans.insert(thread, loan);
@@ -58,8 +57,8 @@ impl Helping {
     /// Looks at those that are helped, and says whether there are any left.
     pub fn check(&mut self) -> bool {
         for thread in self.starving.helped().collect::<Vec<_>>() {
-            let seen = Readiness::of(thread).map(|seen| (seen.is_ready, seen.ran));
-            if !self.starving.check(thread, seen) {
+            let seen = Readiness::of(thread).map(|seen| (seen.is_busy, seen.ran));
+            if !self.starving.check(self.began.elapsed(), thread, seen) {
                 self.loans.remove(&thread);
             }
         }
@@ -115,7 +114,7 @@ mod tests {
             as_class(Class::High);
             let computed = || Readiness::of(low.load(Relaxed)).expect("it is there").ran;
             let (mut helping, began, before) = (Helping::new(), Instant::now(), computed());
-            while computed() < before + 4 * MS && began.elapsed() < Duration::from_secs(10) {
+            while computed() < before + 2 * MS && began.elapsed() < Duration::from_secs(10) {
                 std::thread::sleep(5 * MS);
                 helping.look(50 * MS);
                 helping.check();
@@ -123,7 +122,7 @@ mod tests {
             helping.forget();
             stop.store(true, Relaxed);
             as_class(Class::Normal);
-            assert!(computed() >= before + 4 * MS, "helped {} times", starved());
+            assert!(computed() >= before + 2 * MS, "helped {} times", starved());
         });
     }
 }
