@@ -1,6 +1,6 @@
 """An hour of more than a member can do: whether anybody starves, and whether members go on to hear of each other in time.
 
-Nothing is compared but with a quiet minute before. Each second it is noted how long the first member has not heard of the others, and the longest
+Nothing is compared but with half a minute of quiet before. Each second it is noted how long the first member has not heard of the others, and the longest
 that a request of each class has waited at the door since the member started. Each class's requests are told in quantiles alone. A small request takes
 as long as it waits, wherever that is, at the door or for a processor: so of a class whose requests are small the longest one counts, too.
 """

@@ -3,12 +3,15 @@
 import collections
 import json
 import random
+import select
+import socket
+import time
 
 import bson
 
 from lab import leadership
 from lab.failover import mean
-from lab.load import is_done, message, quantile
+from lab.load import SO_TIMESTAMPNS, STAMP, is_done, message, quantile, received_at
 from lab.oracle import in_time_at_most, in_time_in_turn
 from lab.proxy import Delayed
 from lab.report import Target
@@ -31,6 +34,20 @@ def test_a_message_is_an_op_msg():
     sent = message(7, {"ping": 1})
     assert int.from_bytes(sent[:4], "little") == len(sent)
     assert bson.decode(sent[21:]) == {"ping": 1}
+
+
+def test_a_latency_ends_when_the_kernel_has_the_reply():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        client.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        member, _ = server.accept()
+        before = time.monotonic()
+        with member:
+            member.sendall(b"reply")
+        select.select([client], [], [])
+        came = time.monotonic()
+        time.sleep(0.5)
+        data, control, _, _ = client.recvmsg(1 << 16, socket.CMSG_SPACE(STAMP.size))
+    assert data == b"reply" and before - 0.1 < received_at(control) < came + 0.1, "not when it is read"
 
 
 def test_bytes_wait_their_time_and_keep_their_order():

@@ -46,7 +46,7 @@ struct One {
     seen: Option<(Moment, Duration)>,
     /// When it was woken.
     woken: Moment,
-    /// When it ran last, or was helped.
+    /// When it ran last.
     ran_at: Moment,
     /// When it was helped last.
     was_helped_at: Moment,
