@@ -40,6 +40,8 @@ def test_a_latency_ends_when_the_kernel_has_the_reply():
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         client.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         member, _ = server.accept()
+        # The kernel begins to stamp a moment after the first socket has asked for it.
+        time.sleep(0.5)
         before = time.monotonic()
         with member:
             member.sendall(b"reply")
