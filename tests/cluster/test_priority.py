@@ -187,6 +187,9 @@ def test_at_the_checkpoint_a_low_request_waits_while_a_high_one_is_in_progress(m
         with present(members, "high"):
             request = Request(client, {"count": "carts", "comment": "low one", "priority": "low"})
             members.await_that(lambda: "low one" in waiting(observer), "that it waits")
+            shown = [op for op in observer.admin.command("currentOp")["inprog"] if op.get("msg") == WAITS]
+            assert [(op["class"], op["priority"]["source"], op["priority"]["waitsFor"]) for op in shown] == [("low", "request", {"high": 1})]
+            assert 0 < shown[0]["priority"]["waitedMicros"] <= shown[0]["microsecs_running"]
             # A soft checkpoint: these pass always, on whichever connection.
             assert observer.admin.command("ping", priority="low")["ok"] == 1
             assert observer.admin.command("hello", priority="low")["ok"] == 1

@@ -221,6 +221,21 @@ impl Admission {
         }
     }
 
+    /// For whom one of this class waits who has no room, by their classes: nobody, if he has some whoever else is there.
+    pub fn before(&self, class: Class) -> [usize; 3] {
+        self.before_rank(class.rank())
+    }
+
+    fn before_rank(&self, of: usize) -> [usize; 3] {
+        let (counted, from) = match self.settings.mode {
+            Mode::Off | Mode::Nice => return [0; 3],
+            Mode::Checkpoint | Mode::Both => (self.present, of + 1),
+            Mode::Full if self.settings.weights.is_some() => (self.computing, 0),
+            Mode::Full => (self.computing, of),
+        };
+        RANKS.map(|rank| if rank < from { 0 } else { counted[rank] })
+    }
+
     fn waiting(&self) -> usize {
         self.queues.iter().map(Queue::len).sum()
     }
@@ -264,13 +279,10 @@ impl Admission {
 
     /// Whether one of this class may begin by its mode, whoever waits.
     fn has_room(&self, of: usize) -> bool {
+        let before: usize = self.before_rank(of).iter().sum();
         match self.settings.mode {
-            Mode::Off | Mode::Nice => true,
-            Mode::Checkpoint | Mode::Both => self.present[of + 1..].iter().all(|count| *count == 0),
-            Mode::Full => {
-                let counted = if self.settings.weights.is_some() { &self.computing[..] } else { &self.computing[of..] };
-                counted.iter().sum::<usize>() < self.limit.now()
-            }
+            Mode::Off | Mode::Nice | Mode::Checkpoint | Mode::Both => before == 0,
+            Mode::Full => before < self.limit.now(),
         }
     }
 

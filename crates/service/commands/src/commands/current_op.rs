@@ -115,7 +115,7 @@ fn active(server: &Server, description: &str, client: Option<&Arc<Client>>, stat
     document.append(cstr!("op"), state.kind);
     document.append(cstr!("ns"), state.namespace());
     document.append(cstr!("class"), state.class.name());
-    append_priority(&mut document, state);
+    append_priority(server, &mut document, state);
     match &state.command {
         Some(command) if !command.is_empty() => document.append(cstr!("command"), command.clone()),
         _ => document.append(cstr!("command"), rawdoc! { "$truncated": state.name }),
@@ -136,13 +136,25 @@ fn active(server: &Server, description: &str, client: Option<&Arc<Client>>, stat
     document
 }
 
-/// By whose word it is of its class, and how long it waited for its turn.
-fn append_priority(document: &mut RawDocumentBuf, state: &OperationState) {
+/// By whose word it is of its class, how long it waited for its turn, and for whom it waits.
+fn append_priority(server: &Server, document: &mut RawDocumentBuf, state: &OperationState) {
     let mut priority = rawdoc! { "source": state.source.name() };
     if let Source::Rule(index) = state.source {
         priority.append(cstr!("rule"), i64::try_from(index).unwrap_or(i64::MAX));
     }
     priority.append(cstr!("waitedMicros"), i64::try_from(state.waited.as_micros()).unwrap_or(i64::MAX));
+    if state.is_at_door {
+        let mut waits_for = RawDocumentBuf::new();
+        let before = server.priority.door.before(state.class);
+        for (name, class) in
+            [(cstr!("high"), Class::High), (cstr!("normal"), Class::Normal), (cstr!("low"), Class::Low)]
+        {
+            if before[class.rank()] > 0 {
+                waits_for.append(name, before[class.rank()] as i64);
+            }
+        }
+        priority.append(cstr!("waitsFor"), waits_for);
+    }
     document.append(cstr!("priority"), priority);
 }
 

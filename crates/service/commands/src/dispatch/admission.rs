@@ -42,7 +42,7 @@ pub(super) fn admit(call: &mut Call<'_>, collection: &str) -> Result<()> {
             }
         }
     };
-    let waits = || operation.waits_for("waiting for its turn: requests of its class or of higher ones are in progress");
+    let waits = || operation.waits_at_door();
     let visitor = Visitor {
         class,
         deadline: operation.deadline(),

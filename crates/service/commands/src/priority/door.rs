@@ -302,6 +302,11 @@ impl Door {
         self.services.so_far()
     }
 
+    /// For whom one of this class would wait just now, by their classes.
+    pub fn before(&self, class: Class) -> [usize; 3] {
+        self.state.lock().admission.before(class)
+    }
+
     /// What is counted, and who is there.
     pub fn look(&self) -> (Counts, Figures) {
         let (counts, mut figures) = {
@@ -470,6 +475,7 @@ mod tests {
             while door.look().0.waiting != [1, 0, 0] {
                 std::thread::yield_now();
             }
+            assert_eq!([Class::Low, Class::High].map(|class| door.before(class)), [[0, 0, 1], [0; 3]]);
             drop(high);
             drop(low.join().unwrap().unwrap());
         });
@@ -488,6 +494,7 @@ mod tests {
         let low = door.enter(&visitor(Class::Low)).unwrap().unwrap();
         high[0].resume();
         assert_eq!(door.look().0.computing, [1, 0, limit]);
+        assert_eq!([Class::Low, Class::Normal].map(|class| door.before(class)), [[1, 0, limit], [0, 0, limit]]);
         drop((low, high));
         assert_empty(&door);
     }

@@ -46,8 +46,10 @@ pub struct OperationState {
     pub class: Class,
     /// By whose word it is of that.
     pub source: Source,
-    /// How long it waited before it began.
+    /// How long it waited before it began, or has waited so far.
     pub waited: Duration,
+    /// It waits for its turn.
+    pub is_at_door: bool,
     /// When it began.
     pub started: Instant,
     /// The same by the wall clock.
@@ -85,6 +87,7 @@ struct Running {
     class: Class,
     source: Source,
     waited: Duration,
+    is_at_door: bool,
     started: Instant,
     deadline: Option<Instant>,
     plan_summary: Option<String>,
@@ -123,6 +126,7 @@ impl Slot {
             class: Class::Normal,
             source: Source::Default,
             waited: Duration::ZERO,
+            is_at_door: false,
             started: Instant::now(),
             deadline: None,
             plan_summary: None,
@@ -156,7 +160,8 @@ impl Slot {
             session: running.session,
             class: running.class,
             source: running.source,
-            waited: running.waited,
+            waited: if running.is_at_door { age } else { running.waited },
+            is_at_door: running.is_at_door,
             started: running.started,
             started_wall: SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH),
             deadline: running.deadline,
@@ -287,6 +292,7 @@ impl Operation {
         self.pass = Some(pass);
         let mut running = self.slot.running.lock();
         running.waited = waited;
+        running.is_at_door = false;
         running.message = None;
     }
 
@@ -357,6 +363,14 @@ impl Operation {
             progress => *progress = Some(Progress::begin(done, total)),
         }
         running.message = Some(Cow::Owned(message));
+    }
+
+    /// It waits for its turn, until it is [let in](Self::let_in).
+    pub(crate) fn waits_at_door(&self) {
+        let mut running = self.slot.running.lock();
+        running.is_at_door = true;
+        running.message =
+            Some(Cow::Borrowed("waiting for its turn: requests of its class or of higher ones are in progress"));
     }
 
     /// Says what it waits for, having done what it was to do.
@@ -477,6 +491,7 @@ impl Operations {
             running.class = begin.class;
             running.source = begin.source;
             running.waited = Duration::ZERO;
+            running.is_at_door = false;
             running.started = started;
             running.deadline = deadline;
             running.plan_summary = None;
