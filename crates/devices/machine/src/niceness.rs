@@ -16,24 +16,31 @@
 //! from one who waits to one who does not wait for him, and nobody lends what he was lent but by waiting himself, so there are no circles:
 //! whoever waits in a circle would wait for ever without any loans.
 //!
-//! Invariants: a thread's niceness is its own or the least that it is lent, whichever is less; the kernel is told of changes alone, and
-//! of no thread that has ended.
+//! Invariants: a thread's niceness is its own or the least that it is lent, whichever is less; the kernel is told of no thread that has ended.
+//! **Nobody waits here for anybody**: a thread that gets nicer, because somebody takes back what he lent it, may lose its processor in that very moment,
+//! for as long as others want it. Were there a lock around that, whoever comes to lend it something would wait for the thread that he is to help. So
+//! whoever changes what a thread's niceness is to be tells the kernel, and looks afterwards whether it is that still.
 //!
 //! Source: `setpriority(2)` and `sched(7)`: for Linux niceness is a thread's, not a process's. Lending is priority inheritance (Sha,
 //! Rajkumar and Lehoczky, "Priority Inheritance Protocols", IEEE Transactions on Computers, 1990).
 
 use crate::slices;
+use arc_swap::ArcSwap;
 use baton_types::Class;
-use parking_lot::Mutex;
 use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, LazyLock, Weak};
 
 const HIGH: i32 = -20;
 const LOW: i32 = 19;
+/// How many there are, from -20 to 19.
+const LEVELS: usize = 40;
 
 /// What a process may do about the niceness of its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,16 +128,24 @@ pub(crate) fn of_this_thread() -> (i32, i32) {
 
 /// The bearer of that thread's niceness, if it has one yet and has not ended.
 pub(crate) fn bearer_of(thread: i32) -> Option<Arc<Bearer>> {
-    BEARERS.lock().get(&thread)?.upgrade()
+    BEARERS.load().get(&thread)?.upgrade()
 }
 
 /// Those of all threads that have one and have not ended.
 pub fn bearers() -> Vec<Arc<Bearer>> {
-    BEARERS.lock().values().filter_map(Weak::upgrade).collect()
+    BEARERS.load().values().filter_map(Weak::upgrade).collect()
 }
 
-/// All of them, by their threads.
-static BEARERS: LazyLock<Mutex<HashMap<i32, Weak<Bearer>>>> = LazyLock::new(Mutex::default);
+/// All of them, by their threads. There are as many changes as threads that begin and end.
+static BEARERS: LazyLock<ArcSwap<HashMap<i32, Weak<Bearer>>>> = LazyLock::new(ArcSwap::default);
+
+fn change_bearers(change: impl Fn(&mut HashMap<i32, Weak<Bearer>>)) {
+    BEARERS.rcu(|all| {
+        let mut all = HashMap::clone(all);
+        change(&mut all);
+        all
+    });
+}
 
 /// The bearer of the calling thread's niceness.
 pub fn bearer() -> Arc<Bearer> {
@@ -194,9 +209,8 @@ pub fn lend_to_sharers<T>(thing: &T) -> SmallVec<[Loan; 4]> {
     }
     let thing = std::ptr::from_ref(thing).addr();
     let shares = |bearer: &Arc<Bearer>| bearer.shares.iter().any(|shared| shared.load(Relaxed) == thing);
-    let sharers: Vec<_> = BEARERS.lock().values().filter_map(Weak::upgrade).filter(shares).collect();
     let own = niceness();
-    sharers.iter().filter_map(|sharer| sharer.lend(own)).collect()
+    BEARERS.load().values().filter_map(Weak::upgrade).filter(shares).filter_map(|sharer| sharer.lend(own)).collect()
 }
 
 /// Ends with its thread.
@@ -204,8 +218,8 @@ struct Owner(Arc<Bearer>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.0.lent.lock().has_ended = true;
-        BEARERS.lock().remove(&self.0.thread.as_raw_nonzero().get());
+        self.0.has_ended.store(true, SeqCst);
+        change_bearers(|all| drop(all.remove(&self.0.thread())));
     }
 }
 
@@ -215,26 +229,27 @@ pub struct Bearer {
     thread: Pid,
     /// By itself.
     own: AtomicI32,
-    /// By itself, or by what it is lent.
+    /// What the kernel was told last, or is being told.
     now: AtomicI32,
     /// What it shares, by where that is; 0: nothing.
     shares: [AtomicUsize; SHARED_MAX],
-    lent: Mutex<Lent>,
-}
-
-#[derive(Debug, Default)]
-struct Lent {
-    loans: SmallVec<[i32; 4]>,
-    has_ended: bool,
+    /// How many lend it each niceness, -20 first.
+    lent: [AtomicU32; LEVELS],
+    has_ended: AtomicBool,
 }
 
 impl Bearer {
     fn new() -> Arc<Self> {
         let now = getpriority_process(None).unwrap_or(0);
-        let thread = rustix::thread::gettid();
-        let (own, now) = (AtomicI32::new(now), AtomicI32::new(now));
-        let bearer = Arc::new(Self { thread, own, now, shares: Default::default(), lent: Mutex::default() });
-        BEARERS.lock().insert(thread.as_raw_nonzero().get(), Arc::downgrade(&bearer));
+        let bearer = Arc::new(Self {
+            thread: rustix::thread::gettid(),
+            own: AtomicI32::new(now),
+            now: AtomicI32::new(now),
+            shares: Default::default(),
+            lent: [const { AtomicU32::new(0) }; LEVELS],
+            has_ended: AtomicBool::new(false),
+        });
+        change_bearers(|all| drop(all.insert(bearer.thread(), Arc::downgrade(&bearer))));
         bearer
     }
 
@@ -257,10 +272,8 @@ impl Bearer {
     /// By itself it is this from now on. Only its own thread says so.
     fn be(&self, niceness: i32) {
         if self.own.load(Relaxed) != niceness {
-            let lent = self.lent.lock();
-            self.own.store(niceness, Relaxed);
-            self.settle(&lent);
-            drop(lent);
+            self.own.store(niceness, SeqCst);
+            self.settle();
             slices::be_urgent(niceness == HIGH);
         }
     }
@@ -271,11 +284,10 @@ impl Bearer {
         if self.own.load(Relaxed) <= niceness || right() == Right::None {
             return None;
         }
-        let mut lent = self.lent.lock();
-        lent.loans.push(niceness);
+        self.lent[level(niceness)].fetch_add(1, SeqCst);
         INHERITED.fetch_add(1, Relaxed);
-        self.settle(&lent);
-        drop(lent);
+        // Though it may be so already: one that gets nicer may have lost its processor before it could look.
+        self.tell(self.wanted());
         Some(Loan { to: Arc::clone(self), niceness })
     }
 
@@ -289,18 +301,38 @@ impl Bearer {
         self.lend(crate::background::NICENESS)
     }
 
-    fn settle(&self, lent: &Lent) {
-        let wanted = lent.loans.iter().copied().chain([self.own.load(Relaxed)]).min().unwrap_or_default();
-        if wanted == self.niceness() || lent.has_ended {
-            return;
+    /// By itself, or by what it is lent.
+    fn wanted(&self) -> i32 {
+        let own = self.own.load(SeqCst);
+        let lent = (HIGH..own).zip(&self.lent).find(|(_, loans)| loans.load(SeqCst) > 0);
+        lent.map_or(own, |(niceness, _)| niceness)
+    }
+
+    /// What it is to be has changed, or may have.
+    fn settle(&self) {
+        let wanted = self.wanted();
+        if wanted != self.niceness() {
+            self.tell(wanted);
         }
-        match setpriority_process(Some(self.thread), wanted) {
-            Ok(()) => self.now.store(wanted, Relaxed),
-            Err(error) => {
+    }
+
+    /// Tells the kernel, and again, if that was too late.
+    fn tell(&self, mut wanted: i32) {
+        while !self.has_ended.load(SeqCst) {
+            self.now.store(wanted, SeqCst);
+            if let Err(error) = setpriority_process(Some(self.thread), wanted) {
                 tracing::debug!(component = "MACHINE", error = %error, "The kernel does not change a thread's niceness");
+            }
+            let told = std::mem::replace(&mut wanted, self.wanted());
+            if told == wanted {
+                break;
             }
         }
     }
+}
+
+fn level(niceness: i32) -> usize {
+    usize::try_from(niceness - HIGH).unwrap_or(0).min(LEVELS - 1)
 }
 
 /// See [`Bearer::lend`].
@@ -313,17 +345,15 @@ pub struct Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        let mut lent = self.to.lent.lock();
-        if let Some(place) = lent.loans.iter().position(|loan| *loan == self.niceness) {
-            lent.loans.swap_remove(place);
-        }
-        self.to.settle(&lent);
+        self.to.lent[level(self.niceness)].fetch_sub(1, SeqCst);
+        self.to.settle();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
 
     fn kernels() -> i32 {
         getpriority_process(None).unwrap()
@@ -403,6 +433,80 @@ mod tests {
             assert_eq!(kernels(), lasting);
             drop(loan);
             assert_eq!(kernels(), of(Class::Low));
+        });
+    }
+
+    /// It is given back on a processor that two others want all the time: whoever is given back on it is gone for seconds.
+    #[test]
+    fn who_gets_nicer_and_loses_its_processor_by_that_keeps_nobody_from_lending_to_it() {
+        if right() != Right::All {
+            return;
+        }
+        const TURNS: u32 = 100;
+        const MS: Duration = Duration::from_millis(1);
+        let on_the_first = || {
+            let mut one = rustix::thread::CpuSet::new();
+            one.set(0);
+            // Where that is not for this process, wherever it likes.
+            let _ = rustix::thread::sched_setaffinity(None, &one);
+        };
+        let (stop, (tell, told)) = (AtomicBool::new(false), std::sync::mpsc::channel());
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    on_the_first();
+                    as_class(Class::High);
+                    while !stop.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            scope.spawn(|| {
+                as_class(Class::Low);
+                tell.send(bearer()).unwrap();
+                on_the_first();
+                while !stop.load(Relaxed) {
+                    drop(bearer().lend(of(Class::Normal)));
+                }
+            });
+            as_class(Class::High);
+            let (low, mut longest) = (told.recv().unwrap(), Duration::ZERO);
+            for _ in 0..TURNS {
+                let began = Instant::now();
+                let loan = low.lend(of(Class::High));
+                longest = longest.max(began.elapsed());
+                std::thread::sleep(MS);
+                drop(loan);
+                std::thread::sleep(MS);
+            }
+            let _to_its_end = low.lend(of(Class::High));
+            stop.store(true, Relaxed);
+            as_class(Class::Normal);
+            assert!(longest < 500 * MS, "{longest:?}");
+        });
+    }
+
+    #[test]
+    fn whoever_lends_and_takes_back_at_once_with_others_the_kernel_knows_the_outcome() {
+        const TURNS: usize = 20_000;
+        on_a_thread_of_its_own(|| {
+            let bearer = bearer();
+            std::thread::scope(|scope| {
+                for niceness in [HIGH, of(Class::Normal), crate::background::NICENESS] {
+                    let bearer = &bearer;
+                    scope.spawn(move || (0..TURNS).for_each(|_| drop(bearer.lend(niceness))));
+                }
+                for _ in 0..TURNS / 2 {
+                    as_class(Class::Low);
+                    as_class(Class::Normal);
+                }
+                as_class(Class::Low);
+            });
+            assert_eq!((kernels(), niceness()), (of(Class::Low), of(Class::Low)));
+            let loan = bearer.lend(of(Class::High));
+            assert_eq!(kernels(), of(Class::High));
+            drop(loan);
+            assert_eq!(kernels(), of(Class::Low), "nothing is left of all that was lent");
         });
     }
 

@@ -111,15 +111,17 @@ impl Storage {
         checkpoints::clean_up(path);
         let spills = Spills::new(path, options.open_spills_max);
         let build_memory = MemoryPool::new(2 * options.index_build_bytes);
+        let commit = Arc::new(CommitQueue::new(
+            Arc::clone(&db),
+            Arc::clone(&in_flight),
+            Arc::clone(&record_cache),
+            last,
+            stamps,
+        ));
+        log_switch.watch_queue(&commit);
         let storage = Arc::new(Self {
             checkpoints: Checkpoints::default(),
-            commit: Arc::new(CommitQueue::new(
-                Arc::clone(&db),
-                Arc::clone(&in_flight),
-                Arc::clone(&record_cache),
-                last,
-                stamps,
-            )),
+            commit,
             locks,
             in_flight,
             record_cache,

@@ -105,6 +105,11 @@ impl CommitQueue {
         }
     }
 
+    /// Nobody writes, of whatever class, before the sync under way is over, if one is.
+    pub(crate) fn hurry_sync(&self) {
+        self.state.lock().syncer.is_waited_for_by(Class::High);
+    }
+
     /// Writes what has been left, if nobody does: for whoever has left several in a row. He makes the sync as well that one of them waits
     /// for, if nobody else does; while a sync is under way what waits for the next is left to stand.
     pub fn lead_what_was_left(&self) {
