@@ -13,9 +13,13 @@ use crate::ttl;
 use baton_machine::{ThreadTime, yield_to_clients};
 use baton_types::{Class, Namespace, OpTime, must_not_unwind};
 use bson::rawdoc;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// How long an acknowledged write may be in memory only: MongoDB's `commitIntervalMs`.
@@ -48,29 +52,38 @@ const SESSION_INTERVAL: Duration = Duration::from_secs(300);
 const TTL_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Tells those who carry duties out to stop.
+///
+/// Invariant: who waits here shares nothing with others that do. Some are as nice as the background, and may lose their processor wherever they
+/// are, for seconds; others sync for all, or help those who do not come to run.
 #[derive(Default)]
 pub struct Stop {
-    asked: Mutex<bool>,
-    changed: Condvar,
+    is_asked: AtomicBool,
+    /// Those who carry a duty out.
+    threads: Mutex<Vec<Thread>>,
 }
 
 impl Stop {
-    /// Waits that long; `false` as soon as it is time to stop.
+    /// Waits that long; `false` as soon as it is time to stop. Only for a thread that [carries a duty out](Duty::carry_out).
     fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
-        let mut asked = self.asked.lock();
-        while !*asked {
-            if self.changed.wait_until(&mut asked, until).timed_out() {
-                return !*asked;
+        while !self.is_asked() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
             }
+            std::thread::park_timeout(left);
         }
         false
     }
 
+    fn is_asked(&self) -> bool {
+        self.is_asked.load(SeqCst)
+    }
+
     /// From now on all duties of that member are about to end.
     pub fn ask(&self, server: &Server) {
-        *self.asked.lock() = true;
-        self.changed.notify_all();
+        self.is_asked.store(true, SeqCst);
+        self.threads.lock().iter().for_each(Thread::unpark);
         server.storage.chores().stop_freeing();
         server.priority.door.stop();
     }
@@ -88,6 +101,7 @@ impl Duty {
     pub fn carry_out(&self, server: &Arc<Server>, stop: &Stop) {
         // What it looks after would be looked after by nobody.
         let _guard = must_not_unwind(self.name);
+        stop.threads.lock().push(std::thread::current());
         (self.work)(server, stop);
     }
 }
@@ -206,12 +220,12 @@ fn tend_resources(server: &Arc<Server>, stop: &Stop) {
 }
 
 fn build_indexes(server: &Arc<Server>, stop: &Stop) {
-    server.index_builds.supervise(server, || stop.wait(Duration::ZERO));
+    server.index_builds.supervise(server, || !stop.is_asked());
 }
 
 fn free_dropped(server: &Arc<Server>, stop: &Stop) {
     give_back(stop, DROPS_INTERVAL, "Space of what was dropped", || {
-        server.storage.chores().free_dropped(&|| !*stop.asked.lock())
+        server.storage.chores().free_dropped(&|| !stop.is_asked())
     });
 }
 
