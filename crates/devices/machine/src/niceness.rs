@@ -16,7 +16,8 @@
 //! from one who waits to one who does not wait for him, and nobody lends what he was lent but by waiting himself, so there are no circles:
 //! whoever waits in a circle would wait for ever without any loans.
 //!
-//! Invariants: a thread's niceness is its own or the least that it is lent, whichever is less; the kernel is told of no thread that has ended.
+//! Invariants: a thread's niceness is its own or the least that it is lent, whichever is less; the kernel is told of no thread that is known to have
+//! ended. (One may end while the kernel is about to be told: then there is no such thread, unless all numbers were given anew in between.)
 //! **Nobody waits here for anybody**: a thread that gets nicer, because somebody takes back what he lent it, may lose its processor in that very moment,
 //! for as long as others want it. Were there a lock around that, whoever comes to lend it something would wait for the thread that he is to help. So
 //! whoever changes what a thread's niceness is to be tells the kernel, and looks afterwards whether it is that still.
@@ -492,7 +493,7 @@ mod tests {
         on_a_thread_of_its_own(|| {
             let bearer = bearer();
             std::thread::scope(|scope| {
-                for niceness in [HIGH, of(Class::Normal), crate::background::NICENESS] {
+                for niceness in [of(Class::High), of(Class::Normal), crate::background::NICENESS] {
                     let bearer = &bearer;
                     scope.spawn(move || (0..TURNS).for_each(|_| drop(bearer.lend(niceness))));
                 }

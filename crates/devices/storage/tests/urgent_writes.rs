@@ -64,23 +64,3 @@ fn nobody_stands_in_the_queue_for_ever_beside_what_is_urgent() {
     let after = urgent.into_iter().map(Placed::wait).filter(|urgent| *urgent > low).count();
     assert!(after > 400, "of 600 which fill many groups {after} are written after the one that is not urgent");
 }
-
-/// Nobody of whatever class writes while RocksDB leaves a log for the next.
-#[test]
-fn who_leaves_a_log_for_the_next_is_urgent_meanwhile() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let storage = open(folder.path());
-    let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
-    baton_machine::as_class(Class::Low);
-    let write = |id: i32, bytes: usize| {
-        placed_insert(&storage, &c, Class::Low, &rawdoc! { "_id": id, "x": "x".repeat(bytes) }).wait();
-    };
-    write(0, 1);
-    let before = baton_machine::inheritances();
-    write(1, 1);
-    assert_eq!(baton_machine::inheritances(), before, "there is no other");
-    storage.flush().expect("flushed");
-    let is_lent = baton_machine::inheritances() > before;
-    assert_eq!(is_lent, baton_machine::right() != baton_machine::Right::None);
-    assert_eq!(baton_machine::bearer().class(), Some(Class::Low));
-}

@@ -63,7 +63,8 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Waits that long; `false` as soon as it is time to stop. Only for a thread that [carries a duty out](Duty::carry_out).
+    /// Waits that long; `false` as soon as it is time to stop. Only for a thread that [carries a duty out](Duty::carry_out). Whoever unparks
+    /// that for something else has it look once more.
     fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while !self.is_asked() {

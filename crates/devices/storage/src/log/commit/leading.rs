@@ -355,3 +355,27 @@ impl CommitQueue {
         (goes_on, writes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Storage, StorageOptions};
+    use baton_machine::{Right, as_class, bearer, niceness, right};
+
+    #[test]
+    fn whose_sync_a_change_of_the_log_waits_for_is_urgent_until_it_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage::open(folder.path(), StorageOptions::default()).unwrap();
+        let queue = storage.queue();
+        as_class(Class::Low);
+        let own = niceness();
+        queue.hurry_sync();
+        assert_eq!(niceness(), own, "nobody syncs");
+        queue.state.lock().begin_syncing();
+        std::thread::scope(|scope| scope.spawn(|| queue.hurry_sync()).join().unwrap());
+        assert_eq!(niceness() < own, right() != Right::None);
+        let loans = queue.state.lock().syncer.end();
+        drop(loans);
+        assert_eq!((niceness(), bearer().class()), (own, Some(Class::Low)));
+    }
+}
