@@ -64,11 +64,12 @@ class Classed:
 
 
 @contextlib.contextmanager
-def classed(folder, members, cores, records, value_bytes):
+def classed(folder, members, cores, records, value_bytes, is_pressed=False):
     """A set of so many members, filled: the primary on the first `cores` processors, all else on the last.
 
     What shares a processor here would have its own elsewhere: so the urgent clients wait for nobody there, and the members go before all other
-    clients, which cost more than any real one would. Where the primary has both processors, clients share them with it.
+    clients, which cost more than any real one would. These ask less then than they could; pressed, they wait for urgent ones only, and the
+    members have what is left. Where the primary has both processors, clients share them with it.
     """
     with Machines() as lab:
         site = lab.site("east")
@@ -77,7 +78,9 @@ def classed(folder, members, cores, records, value_bytes):
         urgent, crowd = lab.machine("urgent", site), lab.machine("crowd", site)
         # Where they share the primary's processors, they would have it wait for them: there all clients are alike.
         if cores == 1:
-            urgent.waits_for_nobody()
+            urgent.waits_for_nobody(rank=2, share=0.5 if is_pressed else 1)
+            if is_pressed:
+                crowd.waits_for_nobody(share=0.5)
         for machine in own:
             machine.goes_before(32)
         lab.observe_from(site)

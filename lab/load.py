@@ -7,7 +7,8 @@
 sixteen documents of a megabyte; `--scan N` looks through the first N documents. `--reads 0.9 --zipfian` is the mix and the choice of YCSB: nine of ten requests read, and few documents are most of what is asked
 for. `--pace N` has N requests a second come, at random moments, whether or not those before them are answered: each takes a client that
 is free, or waits for one, and its time runs from when it came. `--deadlines A-B` gives each request so many milliseconds (`maxTimeMS`) and prints
-of each when it came, what it was given, and how long it took: nothing if it was refused or late. `--each` prints every request, too: when it was answered and how long it took. One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
+of each when it came, what it was given, and how long it took: nothing if it was refused or late. `--each` prints every request, too: when it was answered and how long it took. `--held` says "ready" when it has started, and begins when it
+is sent a line. One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
 that the member takes no writes, goes to whichever member says that it does. Prints one line of JSON: times are seconds of
 CLOCK_MONOTONIC, which all processes of the host share; latencies are in milliseconds, of requests that were sent after the warm-up.
 
@@ -27,6 +28,7 @@ import select
 import selectors
 import socket
 import struct
+import sys
 import threading
 import time
 
@@ -376,8 +378,13 @@ def main():
     parser.add_argument("--deadlines", type=lambda text: tuple(map(int, text.split("-"))))
     parser.add_argument("--priority", choices=("high", "normal", "low"), help="the class of all requests, said for each connection")
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--held", action="store_true", help="say that all is ready, and begin when a line comes")
     parser.add_argument("--seed", type=int, default=1)
-    print(json.dumps(Loop(parser.parse_args()).run()))
+    loop = Loop(parser.parse_args())
+    if loop.arguments.held:
+        print("ready", flush=True)
+        sys.stdin.readline()
+    print(json.dumps(loop.run()))
 
 
 if __name__ == "__main__":

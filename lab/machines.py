@@ -161,15 +161,15 @@ class Machine:
         whoever runs run on for a slice, and whoever was short of time make up for it."""
         (CPU / self.name / "cpu.shares").write_text(str(1024 * factor))
 
-    def waits_for_nobody(self):
-        """Where machines share processors, this one has them whenever it wants, as if they were its own. For one that does not want them
-        for most of the time, and of what is started from now on."""
-        for group in (CPU, CPU / self.name):
+    def waits_for_nobody(self, rank=1, share=1):
+        """Where machines share processors, this one has them whenever it wants, as if they were its own, if no other one of a higher rank does.
+        For one that does not want them for most of the time, and of what is started from now on; all such ones share what there is of that."""
+        for group, runtime_us in ((CPU, REAL_TIME_US), (CPU / self.name, int(REAL_TIME_US * share))):
             runtime = group / "cpu.rt_runtime_us"
             # Without it there are no such shares, and no leave is needed.
             if runtime.exists():
-                runtime.write_text(str(REAL_TIME_US))
-        self.policy = ("chrt", "--rr", "1")
+                runtime.write_text(str(runtime_us))
+        self.policy = ("chrt", "--rr", str(rank))
 
     def start(self, command, log=None, **options):
         """Starts a process on it, which dies with this one."""

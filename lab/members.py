@@ -184,13 +184,20 @@ def settle(members, clients, load, holds):
 class Load:
     """Clients in a closed loop, as a process on a machine; `result` waits for its end."""
 
-    def __init__(self, machine, hosts, switches=(), pin=None, **options):
-        """`pin`: the processors that it runs on, as taskset takes them."""
-        arguments = [f"--{name}" for name in switches]
+    def __init__(self, machine, hosts, switches=(), pin=None, held=False, **options):
+        """`pin`: the processors that it runs on, as taskset takes them. `held`: it is there, and asks for nothing before `begin`."""
+        arguments = [f"--{name}" for name in (*switches, *(["held"] if held else []))]
         arguments += [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
         prefix = ["taskset", "--cpu-list", pin] if pin else []
         self._process = machine.start([*prefix, sys.executable, "-m", "lab.load", "--hosts", ",".join(hosts), *arguments],
-                                      stdout=subprocess.PIPE, text=True, cwd=ROOT)
+                                      stdin=subprocess.PIPE if held else None, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        if held and self._process.stdout.readline() != "ready\n":
+            raise RuntimeError("lab: the load did not start")
+
+    def begin(self):
+        """Has the clients ask, if they were held."""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
 
     def stop(self):
         """Ends it before its time."""

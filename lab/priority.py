@@ -37,17 +37,17 @@ FLOOD = Clients(6, "flood")
 
 
 class Part:
-    """One figure: the clients of each class, and what they write to. `alone`: what there is to compare with."""
+    """One figure: the clients of each class, and what they write to. `alone`: what there is to compare with. `is_pressed`: see `classed`."""
 
     def __init__(self, members=1, w=1, cores=1, records=RECORDS, value_bytes=VALUE_BYTES, seconds=SECONDS, modes=MODES, alone=("high",),
-                 targets=lambda part, found: [], compacts=False, **clients):
+                 targets=lambda part, found: [], compacts=False, is_pressed=False, **clients):
         self.members, self.w, self.cores, self.records, self.value_bytes = members, w, cores, records, value_bytes
-        self.seconds, self.modes, self.alone, self._targets, self._compacts = seconds, modes, alone, targets, compacts
+        self.seconds, self.modes, self.alone, self._targets, self._compacts, self._is_pressed = seconds, modes, alone, targets, compacts, is_pressed
         self.clients = {name: of if isinstance(of, Clients) else Clients(of, w=w) for name, of in clients.items()}
 
     def measure(self, name, rounds, folder, output):
         """Runs it; writes its report."""
-        with classed(folder, self.members, self.cores, self.records, self.value_bytes) as lab:
+        with classed(folder, self.members, self.cores, self.records, self.value_bytes, self._is_pressed) as lab:
             rows, lines = {}, {}
             for turn in range(rounds):
                 quiet = Quiet(ACCOUNT)
@@ -57,8 +57,8 @@ class Part:
                     for mode in self.modes:
                         lab.configure(mode)
                         runs[mode] = self._run(lab, self.clients, True, turn)
-                for variant, run in runs.items():
-                    rows.setdefault(variant, []).append({kind: summary(each, self.seconds) for kind, each in run.items()})
+                for variant, (seconds, run) in runs.items():
+                    rows.setdefault(variant, []).append({kind: summary(each, seconds) for kind, each in run.items()})
                     lines.setdefault(variant, run)
                 others = quiet.others()
                 shown = ", ".join(f"{variant} {run['high']['p50']:.2f}/{run['high']['p99']:.2f}"
@@ -70,14 +70,22 @@ class Part:
         conclude(f"priority-{name}", output, report, self._targets(self, found))
 
     def _run(self, lab, classes, says_class, seed):
-        """The clients of these classes together; gives each class's requests."""
-        loads = {name: lab.load(name, self.clients[name], self.records, self.value_bytes, self.seconds, seed, says_class, switches=("each",))
-                 for name in classes}
-        results = {name: load.result() for name, load in loads.items()}
-        # Processes begin a moment apart: what counts is when all of them ran.
-        begin = max(result["begun"] + WARMUP_SECONDS for result in results.values())
-        end = min(result["begun"] + WARMUP_SECONDS + self.seconds for result in results.values())
-        return {name: [(at - begin, ms) for at, ms in result["each"] if begin <= at <= end] for name, result in results.items()}
+        """The clients of these classes together; gives for how many seconds all ran, and each class's requests."""
+        loads = {name: lab.load(name, self.clients[name], self.records, self.value_bytes, self.seconds, seed, says_class, switches=("each",),
+                                held=True) for name in classes}
+        for load in loads.values():
+            load.begin()
+        return while_all_ran({name: load.result() for name, load in loads.items()}, self.seconds)
+
+
+def while_all_ran(results, seconds):
+    """Of loads that were measured for so many seconds each: how many they have in common, and what was answered within these.
+
+    They begin a moment apart, more if the first ones keep the others from it.
+    """
+    begin = max(result["begun"] + WARMUP_SECONDS for result in results.values())
+    end = min(result["begun"] + WARMUP_SECONDS + seconds for result in results.values())
+    return end - begin, {name: [(at - begin, ms) for at, ms in result["each"] if begin <= at <= end] for name, result in results.items()}
 
 
 def summary(each, seconds):
@@ -128,6 +136,8 @@ PARTS = {
     "figure-7-6": Part(cores=2, high=2, normal=2, low=2),
     "figure-7-12": Part(cores=2, high=4, normal=4, low=4),
     "majority-3": Part(members=3, w="majority", high=1, normal=31, targets=one_among_many),
+    # Where the others ask as much as they can.
+    "majority-3-pressed": Part(members=3, w="majority", is_pressed=True, high=1, normal=31, targets=one_among_many),
     "majority-5": Part(members=5, w="majority", high=1, normal=31, targets=one_among_many),
     # The high client does not ask as often as it is answered, but as a page that people look at.
     "paced-32": Part(high=Clients(1, pace=300), normal=31, seconds=6, targets=one_among_many),

@@ -5,6 +5,8 @@ import json
 import random
 import select
 import socket
+import subprocess
+import sys
 import time
 
 import bson
@@ -12,8 +14,10 @@ import bson
 from lab import leadership
 from lab.failover import mean
 from lab.load import SO_TIMESTAMPNS, STAMP, is_done, message, quantile, received_at
+from lab.members import ROOT
 from lab.oracle import in_time_at_most, in_time_in_turn
 from lab.proxy import Delayed
+from lab.priority import summary, while_all_ran
 from lab.report import Target
 from lab.zipf import Zipfian
 
@@ -50,6 +54,22 @@ def test_a_latency_ends_when_the_kernel_has_the_reply():
         time.sleep(0.5)
         data, control, _, _ = client.recvmsg(1 << 16, socket.CMSG_SPACE(STAMP.size))
     assert data == b"reply" and before - 0.1 < received_at(control) < came + 0.1, "not when it is read"
+
+
+def test_who_begins_late_shortens_what_is_measured():
+    results = {"high": {"begun": 10.0, "each": [(11.2, 1.0), (11.8, 2.0), (13.0, 3.0)]}, "normal": {"begun": 10.5, "each": [(13.9, 4.0)]}}
+    seconds, run = while_all_ran(results, 3)
+    assert seconds == 2.5 and [ms for _, ms in run["high"]] == [2.0, 3.0] and [ms for _, ms in run["normal"]] == [4.0]
+    assert summary(run["high"], seconds)["perSecond"] == 2 / 2.5
+
+
+def test_a_load_that_is_held_begins_when_it_is_told():
+    command = [sys.executable, "-m", "lab.load", "--hosts", "127.0.0.1:1", "--warmup", "0", "--seconds", "0.1", "--held"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as load:
+        assert load.stdout.readline() == "ready\n"
+        told = time.monotonic()
+        output, _ = load.communicate("\n")
+    assert json.loads(output)["begun"] >= told
 
 
 def test_bytes_wait_their_time_and_keep_their_order():
