@@ -85,6 +85,8 @@ def while_all_ran(results, seconds):
     """
     begin = max(result["begun"] + WARMUP_SECONDS for result in results.values())
     end = min(result["begun"] + WARMUP_SECONDS + seconds for result in results.values())
+    if begin >= end:
+        raise RuntimeError("lab: there was no time in which all clients ran")
     return end - begin, {name: [(at - begin, ms) for at, ms in result["each"] if begin <= at <= end] for name, result in results.items()}
 
 

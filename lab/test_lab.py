@@ -10,14 +10,15 @@ import sys
 import time
 
 import bson
+import pytest
 
 from lab import leadership
 from lab.failover import mean
 from lab.load import SO_TIMESTAMPNS, STAMP, is_done, message, quantile, received_at
 from lab.members import ROOT
 from lab.oracle import in_time_at_most, in_time_in_turn
-from lab.proxy import Delayed
 from lab.priority import summary, while_all_ran
+from lab.proxy import Delayed
 from lab.report import Target
 from lab.zipf import Zipfian
 
@@ -61,6 +62,8 @@ def test_who_begins_late_shortens_what_is_measured():
     seconds, run = while_all_ran(results, 3)
     assert seconds == 2.5 and [ms for _, ms in run["high"]] == [2.0, 3.0] and [ms for _, ms in run["normal"]] == [4.0]
     assert summary(run["high"], seconds)["perSecond"] == 2 / 2.5
+    with pytest.raises(RuntimeError, match="no time"):
+        while_all_ran({**results, "low": {"begun": 13.0, "each": []}}, 3)
 
 
 def test_a_load_that_is_held_begins_when_it_is_told():
