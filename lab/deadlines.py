@@ -71,6 +71,6 @@ class Deadlines:
     @staticmethod
     def _row(came, takes):
         jobs = [(at, at + deadline_ms / 1000) for at, deadline_ms, _ in came]
-        in_time = sum(took is not None for *_, took in came)
+        in_time = sum(took_ms is not None and took_ms <= deadline_ms for _, deadline_ms, took_ms in came)
         return {"asked": len(came), "share": in_time / len(came), "ofOracle": in_time / in_time_at_most(jobs, takes),
                 "inTurn": in_time_in_turn(jobs, takes) / len(came), "takesMs": takes * 1000}

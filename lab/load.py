@@ -123,7 +123,9 @@ class Client:
         self.socket = None
         self.to_send = b""
         self.received = bytearray()
+        # When the request came, and when it was sent: the deadline runs from then.
         self.sent_at = 0.0
+        self.asked_at = 0.0
         self.deadline_ms = None
 
     def connect(self, host):
@@ -156,7 +158,8 @@ class Client:
         self.received.clear()
         self.deadline_ms = self.loop.deadline_ms()
         self.to_send = memoryview(self.loop.request(self.deadline_ms))
-        self.sent_at = time.monotonic() if came_at is None else came_at
+        self.asked_at = time.monotonic()
+        self.sent_at = self.asked_at if came_at is None else came_at
         self.send()
 
     def send(self):
@@ -188,10 +191,10 @@ class Client:
             return
         reply = bson.decode(bytes(self.received[21:]))
         if is_done(reply):
-            self.loop.count(self.sent_at, received_at(control), self.deadline_ms)
+            self.loop.count(self, received_at(control))
             self.loop.next_of(self)
         elif self.deadline_ms is not None and reply.get("code") == MAX_TIME_MS_EXPIRED:
-            self.loop.miss(self.sent_at, self.deadline_ms)
+            self.loop.note_asked(self, None)
             self.loop.next_of(self)
         else:
             self.loop.failures += 1
@@ -291,16 +294,16 @@ class Loop:
         while self.backlog and self.idle:
             self.idle.pop().begin(self.backlog.popleft())
 
-    def miss(self, sent_at, deadline_ms):
-        """A request was refused, or ended, for its deadline."""
-        if sent_at >= self._measure_from:
-            self.asked.append((sent_at - self._measure_from, deadline_ms, None))
+    def note_asked(self, client, took_ms):
+        """A request with a deadline was answered, or (none) refused or ended for it."""
+        if client.asked_at >= self._measure_from:
+            self.asked.append((client.asked_at - self._measure_from, client.deadline_ms, took_ms))
 
-    def count(self, sent_at, now, deadline_ms=None):
+    def count(self, client, now):
         """A request was answered just now."""
-        if deadline_ms is not None and sent_at >= self._measure_from:
-            took_ms = (now - sent_at) * 1000
-            self.asked.append((sent_at - self._measure_from, deadline_ms, took_ms if took_ms <= deadline_ms else None))
+        sent_at = client.sent_at
+        if client.deadline_ms is not None:
+            self.note_asked(client, (now - client.asked_at) * 1000)
         self.finished_at.append(now)
         if sent_at >= self._measure_from:
             self.latencies.append((now - sent_at) * 1000)

@@ -36,7 +36,7 @@ pub use niceness::{
     Bearer, Loan, Right, Sharing, as_class, at_most_as_nice_as, bearer, bearers, inheritances, is_urgent,
     lend_to_sharers, niceness, right, share,
 };
-pub use readiness::Readiness;
+pub use readiness::{Readiness, ran_if_busy};
 pub use relief::{Relief, Waiting, about_to_wait, be_relieved_by, connection, work_for_connection};
 pub use slices::{has_long_slices, keep_long_slices, take_long_slices, take_usual_slices};
 pub use spent::{Meter, Spent};

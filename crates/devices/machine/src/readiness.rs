@@ -4,6 +4,11 @@
 
 use std::time::Duration;
 
+/// How long a thread of this process has run, in all, by its number; nothing of one that has nothing to do, or has ended.
+pub fn ran_if_busy(thread: i32) -> Option<Duration> {
+    is_busy(&told(thread, "stat")?).then(|| ran(&told(thread, "schedstat")?))?
+}
+
 /// What the kernel says of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
@@ -16,9 +21,12 @@ pub struct Readiness {
 impl Readiness {
     /// Of a thread of this process, by its number; nothing of one that has ended.
     pub fn of(thread: i32) -> Option<Self> {
-        let told = |what: &str| std::fs::read_to_string(format!("/proc/self/task/{thread}/{what}")).ok();
-        Some(Self { is_busy: is_busy(&told("stat")?), ran: ran(&told("schedstat")?)? })
+        Some(Self { is_busy: is_busy(&told(thread, "stat")?), ran: ran(&told(thread, "schedstat")?)? })
     }
+}
+
+fn told(thread: i32, what: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/self/task/{thread}/{what}")).ok()
 }
 
 fn is_busy(stat: &str) -> bool {
@@ -50,6 +58,7 @@ mod tests {
         while Readiness::of(me).expect("it is there").ran == before.ran {
             std::hint::spin_loop();
         }
-        assert_eq!(Readiness::of(-1), None);
+        assert!(ran_if_busy(me).expect("it is busy") > before.ran);
+        assert_eq!((Readiness::of(-1), ran_if_busy(-1)), (None, None));
     }
 }

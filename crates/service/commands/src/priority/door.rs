@@ -76,6 +76,8 @@ pub(crate) struct Door {
     engaged: AtomicBool,
     /// When one last came that differs, in milliseconds since the door is there.
     differed_ms: AtomicU64,
+    /// The same of one of another class than normal; 0: none has.
+    of_another_class_ms: AtomicU64,
     settings: ArcSwap<Settings>,
     is_nice: bool,
     estimates: Estimates,
@@ -92,6 +94,7 @@ impl Door {
             is_there: AtomicBool::new(settings.mode.has_door()),
             engaged: AtomicBool::new(false),
             differed_ms: AtomicU64::new(0),
+            of_another_class_ms: AtomicU64::new(0),
             settings: ArcSwap::from_pointee(settings.clone()),
             is_nice: baton_machine::right() == Right::All,
             estimates: Estimates::default(),
@@ -129,14 +132,14 @@ impl Door {
         if !self.is_there.load(Relaxed) {
             if visitor.class != Class::Normal && self.settings.load().mode.is_nice() {
                 // Nobody waits here, but the kernel is to tell them apart.
-                self.engage();
+                self.engage(visitor.class);
             }
             return Ok(None);
         }
         let deadline = visitor.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let deadline = deadline.filter(|left| Settings::is_hurry(*left));
         if Settings::differs(visitor.class, deadline) {
-            self.engage();
+            self.engage(visitor.class);
         } else if !self.engaged.load(Relaxed) {
             return Ok(None);
         }
@@ -170,9 +173,19 @@ impl Door {
         self.engaged.load(Relaxed)
     }
 
-    /// One has come that differs, whether he is counted or not: from now on all others are looked at.
-    fn engage(&self) {
-        self.differed_ms.store(self.now().as_millis() as u64, Relaxed);
+    /// Whether one of another class than normal has come lately.
+    pub fn has_classes(&self) -> bool {
+        let came = Duration::from_millis(self.of_another_class_ms.load(Relaxed));
+        self.is_engaged() && !came.is_zero() && self.now().saturating_sub(came) < ENGAGED_FOR
+    }
+
+    /// One of this class has come that differs, whether he is counted or not: from now on all others are looked at.
+    fn engage(&self, class: Class) {
+        let now_ms = self.now().as_millis() as u64;
+        self.differed_ms.store(now_ms, Relaxed);
+        if class != Class::Normal {
+            self.of_another_class_ms.store(now_ms.max(1), Relaxed);
+        }
         if !self.engaged.load(Relaxed) && !self.engaged.swap(true, Relaxed) {
             // Locked, so that who looks after the door does not go to rest just now.
             let _state = self.state.lock();

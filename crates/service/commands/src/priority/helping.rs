@@ -3,7 +3,7 @@
 //! Threads of the background, nicer than the process and of no class, are left to themselves.
 
 use baton_admission::{Starving, Thread};
-use baton_machine::{Bearer, Loan, Readiness, Right, bearers, right};
+use baton_machine::{Bearer, Loan, Readiness, Right, bearers, ran_if_busy, right};
 use baton_types::Class;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,10 +41,8 @@ impl Helping {
         let may_starve = |bearer: &Arc<Bearer>| matches!(bearer.class(), Some(Class::Low | Class::Normal));
         let bearers = bearers().into_iter().filter(may_starve).map(|bearer| (bearer.thread(), bearer));
         let bearers: HashMap<_, _> = bearers.collect();
-        let busy = bearers.keys().filter_map(|thread| {
-            let seen = Readiness::of(*thread)?;
-            seen.is_busy.then_some((*thread, seen.ran))
-        });
+        // There may be very many, and few of them have something to do.
+        let busy = bearers.keys().filter_map(|thread| Some((*thread, ran_if_busy(*thread)?)));
         for thread in self.starving.look(self.began.elapsed(), patience, busy) {
             if let Some(loan) = bearers[&thread].lend_as(Class::High) {
                 STARVED.fetch_add(1, Relaxed);

@@ -119,7 +119,7 @@ impl Priority {
 
     /// Whether threads differ in niceness by whom they serve, just now.
     pub(crate) fn is_told_apart(&self) -> bool {
-        self.is_nice.load(Relaxed) && self.door.is_engaged()
+        self.is_nice.load(Relaxed) && self.door.has_classes()
     }
 
     /// Whether requests are to be told apart just now by the kernel alone: each client's by a thread of its own. Few threads of normal
