@@ -72,7 +72,7 @@ for name, (_, floor) in floor_of.items():
     faults += [f"{rules} does not ban {path}, and {floor} is pure" for path in BANNED if f'path = "{path}"' not in banned]
     manifest = pathlib.Path("crates", floor, name, "Cargo.toml").read_text(encoding="utf-8")
     used = re.search(r"^\[dependencies\]\n(.*?)(?=^\[|\Z)", manifest, re.S | re.M)
-    acting = re.findall(r"^(getrandom|fastrand|tokio|socket2|rustix|libc)\b", used.group(1) if used else "", re.M)
+    acting = re.findall(r"^(getrandom|fastrand|tokio|socket2|rustix|nix|libc)\b", used.group(1) if used else "", re.M)
     faults += [f"{name} depends on {crate}, and {floor} is pure" for crate in acting]
     # Chance comes in as an argument, too.
     for source in pathlib.Path("crates", floor, name, "src").rglob("*.rs"):

@@ -7,7 +7,7 @@
 sixteen documents of a megabyte; `--scan N` looks through the first N documents. `--reads 0.9 --zipfian` is the mix and the choice of YCSB: nine of ten requests read, and few documents are most of what is asked
 for. `--pace N` has N requests a second come, at random moments, whether or not those before them are answered: each takes a client that
 is free, or waits for one, and its time runs from when it came. `--deadlines A-B` gives each request so many milliseconds (`maxTimeMS`) and prints
-of each when it came, what it was given, and how long it took: nothing if it was refused or late. `--each` prints every request, too: when it was answered and how long it took. `--held` says "ready" when it has started, and begins when it
+of each when it was sent, what it was given, and how long it took from then on: nothing if it was refused. `--each` prints every request, too: when it was answered and how long it took. `--held` says "ready" when it has started, and begins when it
 is sent a line. One thread serves all connections, so that sixty-four clients cost little more than one. Whoever loses its connection, or is told
 that the member takes no writes, goes to whichever member says that it does. Prints one line of JSON: times are seconds of
 CLOCK_MONOTONIC, which all processes of the host share; latencies are in milliseconds, of requests that were sent after the warm-up.

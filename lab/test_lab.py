@@ -13,6 +13,7 @@ import bson
 import pytest
 
 from lab import leadership
+from lab.deadlines import Deadlines
 from lab.failover import mean
 from lab.load import SO_TIMESTAMPNS, STAMP, is_done, message, quantile, received_at
 from lab.members import ROOT
@@ -151,6 +152,12 @@ def test_an_oracle_has_all_in_time_that_can_be_and_no_more():
     # The first three come with too little left once they are served in turn; an oracle leaves the hopeless out.
     late = [(0.0, 0.001), (0.0, 0.001), (0.0, 0.001), (0.0, 0.003), (0.0, 0.005)]
     assert (in_time_at_most(late, 0.002), in_time_in_turn(late, 0.002)) == (2, 0)
+
+
+def test_a_request_counts_as_in_time_if_it_was_answered_within_what_it_was_given():
+    came = [(0.0, 10, 9.9), (0.1, 10, 10.1), (0.2, 10, None), (0.3, 10, 10.0)]
+    row = Deadlines._row(came, 0.002)
+    assert (row["asked"], row["share"], row["ofOracle"], row["inTurn"]) == (4, 0.5, 0.5, 1)
 
 
 def test_every_picture_is_drawn_from_its_report(tmp_path):

@@ -354,6 +354,26 @@ def test_one_whose_wait_is_at_its_end_begins_and_is_as_nice_as_before(members):
     configure(members)
 
 
+def test_a_deadline_runs_from_when_a_request_arrives_and_not_from_when_it_is_read(members):
+    """A member that stands still for longer than a read may take has no time left for it; for one that may take longer it has."""
+    configure(members)
+    quick = {"find": "carts", "filter": {"_id": 7}, "maxTimeMS": 300}
+    with Raw(members.members[0]) as short, Raw(members.members[0]) as long, members.direct(0) as client:
+        assert [raw.command("shop", quick)["ok"] for raw in (short, long)] == [1, 1]
+
+        def both(stands_seconds):
+            with Stopped(members, 0):
+                short.message(bson.encode({**quick, "$db": "shop"}))
+                long.message(bson.encode({**quick, "maxTimeMS": 4000, "$db": "shop"}))
+                time.sleep(stands_seconds)
+            return [raw.reply().get("code", 0) for raw in (short, long)]
+
+        # The kernel begins to tell a moment after the first connection has asked it to.
+        members.await_that(lambda: both(0.4) == [50, 0], "that one is late, and the other is not")
+        assert both(0) == [0, 0]
+        assert client.shop.carts.find_one({"_id": 7}, max_time_ms=300) == {"_id": 7}
+
+
 def test_of_more_than_there_is_time_for_the_low_are_refused_and_others_are_served(members):
     """Ninety low clients that count with a scan: where 34 compute, the rest is told to try again later, with labels that drivers know."""
     configure(members, worstWaitMs=10, shedAbove={"low": 17})

@@ -360,6 +360,7 @@ mod tests {
             sequences: Default::default(),
             legacy_database: None,
             compressor: None,
+            waited: Duration::ZERO,
         };
         Envelope::parse(&request, "frob")
     }
@@ -419,6 +420,7 @@ mod tests {
                 sequences: Default::default(),
                 legacy_database: None,
                 compressor: None,
+                waited: Duration::ZERO,
             };
             Envelope::parse(&request, "find").err().map_or(0, |error| error.code.0)
         };

@@ -12,6 +12,7 @@ use crate::writer::DocumentWriter;
 use baton_types::{Error, ErrorCode};
 use bson::{RawBsonRef, RawDocument, cstr};
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// Commands that MongoDB 7.0 still answers in OP_QUERY.
 const COMMANDS: [&str; 8] =
@@ -52,6 +53,7 @@ pub(crate) fn decode(message: &[u8], header: Header) -> Result<Request<'_>, Fail
         sequences: SmallVec::new(),
         legacy_database: Some(database),
         compressor: None,
+        waited: Duration::ZERO,
     };
     let command = request.command_name();
     if !COMMANDS.contains(&command) {

@@ -10,6 +10,7 @@ use crate::{Compressor, DOCUMENT_SIZE_INTERNAL_MAX_BYTES};
 use baton_types::{Error, ErrorCode};
 use bson::RawDocument;
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// More document sequences than any command has; without a bound, the search for duplicates would be quadratic.
 const SEQUENCE_COUNT_MAX: usize = 16;
@@ -50,6 +51,7 @@ pub(crate) fn decode<'a>(
         sequences: parsed.1,
         legacy_database: None,
         compressor,
+        waited: Duration::ZERO,
     })
 }
 

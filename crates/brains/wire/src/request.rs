@@ -7,6 +7,7 @@ use crate::compression::Compressor;
 use crate::frame::read_i32;
 use bson::RawDocument;
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// OP_MSG's flag bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Request<'a> {
     pub legacy_database: Option<&'a str>,
     /// How the message was compressed; the reply is compressed in the same way.
     pub compressor: Option<Compressor>,
+    /// How long it had been there when it was read, as far as that is known; set by whoever reads it.
+    pub waited: Duration,
 }
 
 impl<'a> Request<'a> {
@@ -73,6 +76,7 @@ impl<'a> Request<'a> {
             sequences: self.sequences.iter().map(|(name, sequence)| (*name, *sequence)).collect(),
             legacy_database: self.legacy_database,
             compressor: self.compressor,
+            waited: self.waited,
         }
     }
 

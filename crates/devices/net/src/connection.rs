@@ -12,6 +12,7 @@
 //! What it does not do: accept, register or limit connections (see [`crate::server`]), or say whose turn it is (see
 //! [`crate::pool`]).
 
+use crate::arrivals::Arrivals;
 use crate::buffer::{RETAINED_SIZE_BYTES, ReceiveBuffer};
 use crate::counters::Counters;
 use crate::crowd::{Crowd, Spoken};
@@ -23,8 +24,6 @@ use baton_machine::{about_to_wait, be_relieved_by, lend_to_sharers, share};
 use baton_types::MemoryAccount;
 use baton_wire::frame::{HEADER_SIZE_BYTES, HTTP_NOTICE};
 use baton_wire::{Failure, Frame, Request, decode, frame};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -130,6 +129,7 @@ pub(crate) struct Connection {
     /// What a large message holds of the memory for such.
     memory: MemoryAccount,
     outbox: Arc<Outbox>,
+    arrivals: Arrivals,
 }
 
 impl Connection {
@@ -147,6 +147,7 @@ impl Connection {
             spoken: Spoken::default(),
             memory,
             outbox,
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -241,6 +242,9 @@ impl Connection {
         let sharing = self.memory.is_used().then(|| share(&**self.memory.pool()));
         let served = self.serve(length_bytes, handler, out, scratch);
         drop(sharing);
+        if handler.has_deadlines() {
+            self.arrivals.ask(&self.outbox.socket);
+        }
         self.received.consume(length_bytes);
         self.memory.clear();
         give_back(out);
@@ -310,11 +314,9 @@ impl Connection {
     fn read_some(&mut self, need: usize, within_message: bool) -> Result<(), End> {
         let mut _waiting = None;
         if self.takes_turns {
-            match recv(&*self.outbox.socket, self.received.room(need), RecvFlags::DONTWAIT) {
-                Err(Errno::AGAIN) if within_message => _waiting = Some(about_to_wait()),
-                received => {
-                    return self.is_read(received.map(|(_, count)| count).map_err(io::Error::from), within_message);
-                }
+            match self.arrivals.receive(&self.outbox.socket, self.received.room(need), true) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock && within_message => _waiting = Some(about_to_wait()),
+                received => return self.is_read(received, within_message),
             }
         }
         let wait = match within_message {
@@ -324,8 +326,7 @@ impl Connection {
             true => Some(self.wait()),
         };
         self.wait_at_most(wait)?;
-        let mut socket = &*self.outbox.socket;
-        let received = socket.read(self.received.room(need));
+        let received = self.arrivals.receive(&self.outbox.socket, self.received.room(need), false);
         self.is_read(received, within_message)
     }
 
@@ -387,7 +388,8 @@ impl Connection {
         }
         let message = &self.received.received()[..length_bytes];
         match decode(message, scratch) {
-            Ok(request) => {
+            Ok(mut request) => {
+                request.waited = self.arrivals.waited();
                 let mut reply_id = self.last_reply_id;
                 let served = self.answer(request, &mut reply_id, handler, out);
                 self.last_reply_id = reply_id;

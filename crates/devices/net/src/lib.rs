@@ -16,6 +16,7 @@
 //! What it deliberately does not do: know commands, or authenticate. TLS will be another kind of stream below
 //! [`connection`].
 
+mod arrivals;
 mod buffer;
 mod closing;
 mod connection;

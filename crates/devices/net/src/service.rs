@@ -77,6 +77,11 @@ pub trait Handler: Send + 'static {
         false
     }
 
+    /// Whether its client's requests have deadlines: then each is told how long it [has waited](Request::waited) to be read. Asked after each request.
+    fn has_deadlines(&self) -> bool {
+        false
+    }
+
     /// The client has been silent for long, and its connection gives back what the next request does not need.
     fn rests(&mut self) {}
 }

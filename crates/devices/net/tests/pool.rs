@@ -40,6 +40,8 @@ struct Diary {
     dropped_by: Mutex<Vec<String>>,
     /// How long it takes to drop one, in milliseconds.
     drop_ms: AtomicU64,
+    /// How long the last request had waited to be read, in milliseconds.
+    waited_ms: AtomicU64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,6 +90,7 @@ struct Writer {
     outbox: Arc<Outbox>,
     threads: Threads,
     precedes: bool,
+    has_deadlines: bool,
 }
 
 impl Service for Silent {
@@ -95,7 +98,8 @@ impl Service for Silent {
 
     fn opened(&self, connection: ConnectionInfo) -> Writer {
         self.0.alive.fetch_add(1, SeqCst);
-        Writer { diary: Arc::clone(&self.0), outbox: connection.outbox, threads: Threads::Shared, precedes: false }
+        let (diary, outbox) = (Arc::clone(&self.0), connection.outbox);
+        Writer { diary, outbox, threads: Threads::Shared, precedes: false, has_deadlines: false }
     }
 
     fn closed(&self, _connection_id: u64) {
@@ -111,6 +115,7 @@ impl Handler for Writer {
     fn handle(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> After {
         let name = request.command_name();
         self.diary.note(name);
+        self.diary.waited_ms.store(request.waited.as_millis() as u64, SeqCst);
         match name {
             "wait" => self.diary.wait(),
             "say" => {
@@ -122,6 +127,7 @@ impl Handler for Writer {
             "own" => self.threads = Threads::Own,
             "precede" => (self.threads, self.precedes) = (Threads::Own, true),
             "share" => self.threads = Threads::Shared,
+            "deadline" => self.has_deadlines = true,
             _ => {}
         }
         let mut builder = ReplyBuilder::new(out, request);
@@ -148,6 +154,10 @@ impl Handler for Writer {
 
     fn precedes(&self) -> bool {
         self.precedes
+    }
+
+    fn has_deadlines(&self) -> bool {
+        self.has_deadlines
     }
 }
 
@@ -643,4 +653,31 @@ fn a_thousand_that_hang_up_at_once_leave_the_threads_to_who_works() {
     assert!(answered_meanwhile > 100, "{answered_meanwhile}");
     assert!(stage.diary.dropped_by.lock().iter().all(|name| name == "closing"));
     eventually("they are counted off", || stage.counted().current == 1);
+}
+
+/// A request that comes while the one before it is being served has waited to be read.
+#[test]
+fn where_there_are_deadlines_a_request_is_told_how_long_it_has_waited_to_be_read() {
+    let stage = stage(|_| {});
+    let mut stream = stage.connect();
+    let waited_ms = |stream: &mut TcpStream| {
+        *stage.diary.is_open.lock() = false;
+        let before = stage.diary.count("wait");
+        stream.write_all(&command("wait")).unwrap();
+        eventually("it is served", || stage.diary.count("wait") > before);
+        stream.write_all(&command("ping")).unwrap();
+        std::thread::sleep(REST_AFTER);
+        stage.diary.open();
+        assert_eq!([answer(stream), answer(stream)], ["wait", "ping"]);
+        stage.diary.waited_ms.load(SeqCst)
+    };
+    assert_eq!(waited_ms(&mut stream), 0, "nobody wants to know");
+    ask(&mut stream, "deadline");
+    // The kernel begins a moment after the first one has asked.
+    eventually("it is known", || waited_ms(&mut stream) >= REST_AFTER.as_millis() as u64);
+    ask(&mut stream, "own");
+    assert!(waited_ms(&mut stream) >= REST_AFTER.as_millis() as u64, "on a thread of its own, too");
+    std::thread::sleep(5 * REST_AFTER);
+    ask(&mut stream, "ping");
+    assert!(stage.diary.waited_ms.load(SeqCst) < 1000, "one that is read at once has not");
 }

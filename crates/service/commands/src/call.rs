@@ -7,7 +7,7 @@
 use crate::dispatch::Left;
 use crate::server::{Begin, Client, Operation, Server, Session};
 use crate::table::{CommandSpec, Flags};
-use baton_admission::Subject;
+use baton_admission::{Settings, Subject};
 use baton_document::type_name;
 use baton_query::Effort;
 use baton_request::{Envelope, Fields, Kind, WriteConcern};
@@ -103,6 +103,11 @@ impl<'a> Call<'a> {
         };
         let claimed = envelope.class.or_else(|| class_of_cursor(server, spec, &envelope));
         let (class, source) = server.priority.judge(client, session.as_deref(), claimed, &subject);
+        // On a getMore it says how long to wait for new documents; the deadline is the cursor's own.
+        let max_time = envelope.max_time.filter(|_| spec.kind != Kind::GetMore);
+        if max_time.is_some_and(Settings::is_hurry) {
+            client.note_deadline();
+        }
         let operation = server.operations.begin(
             client.slot(),
             &Begin {
@@ -114,8 +119,8 @@ impl<'a> Call<'a> {
                 session: envelope.session,
                 class,
                 source,
-                // On a getMore it says how long to wait for new documents; the deadline is the cursor's own.
-                max_time: envelope.max_time.filter(|_| spec.kind != Kind::GetMore),
+                max_time,
+                waited: request.waited,
             },
         );
         Self {

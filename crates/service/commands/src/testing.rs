@@ -9,6 +9,7 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A member of a set with one member, and a connection to it.
 pub struct Member {
@@ -110,6 +111,7 @@ impl Member {
             sequences: Default::default(),
             legacy_database: None,
             compressor: None,
+            waited: Duration::ZERO,
         };
         let mut out = Vec::new();
         let next = dispatch(&self.server, &self.client, &request, &mut out);

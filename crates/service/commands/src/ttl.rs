@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// What deletion has done since the start: serverStatus's `metrics.ttl`.
 #[derive(Default)]
@@ -58,6 +59,7 @@ pub fn run_once(server: &Arc<Server>) -> u64 {
             class: Class::Background,
             source: Source::Default,
             max_time: None,
+            waited: Duration::ZERO,
         },
     );
     let catalog = server.storage.catalog();

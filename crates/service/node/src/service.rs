@@ -118,6 +118,7 @@ impl Handler for ConnectionHandler {
             sequences: Default::default(),
             legacy_database: None,
             compressor: request.compressor,
+            waited: Duration::ZERO,
         };
         self.carry_out(&next, out)
     }
@@ -145,6 +146,10 @@ impl Handler for ConnectionHandler {
 
     fn precedes(&self) -> bool {
         self.server.priority.lets_go_before()
+    }
+
+    fn has_deadlines(&self) -> bool {
+        self.client.has_deadlines()
     }
 
     fn rests(&mut self) {

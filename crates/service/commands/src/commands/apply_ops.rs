@@ -19,6 +19,7 @@ use baton_storage::{CarriedOut, Collection, Durability, EntryChange, LoggedComma
 use baton_types::{Class, Error, ErrorCode, Namespace, Result};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The row in the table.
 pub const SPEC: CommandSpec = CommandSpec {
@@ -83,6 +84,7 @@ pub fn apply_command(server: &Server, writer: Writer<'_>, entry: &RawDocument) -
             class: Class::Background,
             source: Source::Default,
             max_time: None,
+            waited: Duration::ZERO,
         },
     );
     apply(server, writer, &operation, entry, Origin::Oplog)

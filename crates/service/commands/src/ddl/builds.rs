@@ -352,6 +352,7 @@ impl Builder<'_> {
                 class: Class::Background,
                 source: Source::Default,
                 max_time: None,
+                waited: Duration::ZERO,
             },
         )
     }

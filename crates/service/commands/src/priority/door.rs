@@ -466,6 +466,17 @@ mod tests {
     }
 
     #[test]
+    fn one_in_a_hurry_has_the_others_looked_at_and_no_class_differs_by_that() {
+        let door = door(Mode::Full);
+        let hurries = Visitor { deadline: Some(Instant::now() + Duration::from_secs(1)), ..visitor(Class::Normal) };
+        drop(door.enter(&hurries).unwrap());
+        assert!(door.is_engaged() && !door.has_classes());
+        drop(door.enter(&visitor(Class::Low)).unwrap());
+        assert!(door.is_engaged() && door.has_classes());
+        assert_empty(&door);
+    }
+
+    #[test]
     fn one_that_differs_has_the_others_looked_at_though_he_passes_unseen_himself() {
         let door = door(Mode::Full);
         door.estimates.note(1, Duration::from_micros(50), Duration::from_micros(20));

@@ -58,6 +58,8 @@ pub struct Client {
     is_alone: AtomicBool,
     /// Something of it is its thread's.
     keeps_thread: AtomicBool,
+    /// A request of it had a near deadline.
+    has_deadlines: AtomicBool,
     /// What its request holds until the reply is sent.
     until_sent: Mutex<UntilSent>,
     /// The tasks that it does.
@@ -132,6 +134,16 @@ impl Client {
     /// Whether the thread that serves it is to serve it until it ends.
     pub fn keeps_thread(&self) -> bool {
         self.keeps_thread.load(Ordering::Relaxed)
+    }
+
+    /// A request of it has a near deadline.
+    pub(crate) fn note_deadline(&self) {
+        self.has_deadlines.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one had.
+    pub fn has_deadlines(&self) -> bool {
+        self.has_deadlines.load(Ordering::Relaxed)
     }
 
     /// It is silent: what its next request would find is given back.
@@ -273,6 +285,7 @@ impl Clients {
             served: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
             keeps_thread: AtomicBool::new(false),
+            has_deadlines: AtomicBool::new(false),
             until_sent: Mutex::default(),
             places: Mutex::default(),
             task: Mutex::default(),

@@ -495,6 +495,7 @@ mod tests {
                 class: Class::Normal,
                 source: Source::Default,
                 max_time: None,
+                waited: Duration::ZERO,
             },
         )
     }

@@ -229,8 +229,10 @@ pub struct Begin<'a> {
     pub class: Class,
     /// By whose word it is of that.
     pub source: Source,
-    /// How long it may take.
+    /// How long it may take, from when its request arrived.
     pub max_time: Option<Duration>,
+    /// How long ago that was.
+    pub waited: Duration,
 }
 
 /// An operation that runs. Ends when dropped.
@@ -472,7 +474,8 @@ impl Operations {
     /// Begins an operation in `slot`.
     pub fn begin(&self, slot: &Arc<Slot>, begin: &Begin<'_>) -> Operation {
         let started = Instant::now();
-        let deadline = begin.max_time.map(|t| started + t);
+        let arrived = started.checked_sub(begin.waited).unwrap_or(started);
+        let deadline = begin.max_time.map(|t| arrived + t);
         let id = self.new_id();
         {
             let mut running = slot.running.lock();
@@ -583,6 +586,7 @@ mod tests {
             class: Class::Normal,
             source: Source::Default,
             max_time,
+            waited: Duration::ZERO,
         }
     }
 
@@ -624,6 +628,19 @@ mod tests {
         let guard = operations.register("conn1");
         let operation = operations.begin(guard.slot(), &begin(Some(Duration::ZERO)));
         assert_eq!(operation.check_interrupt().unwrap_err().code, ErrorCode::MaxTimeMSExpired);
+    }
+
+    #[test]
+    fn a_deadline_runs_from_when_the_request_arrived() {
+        let operations = Arc::new(Operations::default());
+        let (ms, guard) = (Duration::from_millis, operations.register("conn1"));
+        let began = |waited| operations.begin(guard.slot(), &Begin { waited, ..begin(Some(ms(5_000))) });
+        let operation = began(ms(2_000));
+        assert_eq!(operation.deadline(), Some(operation.started + ms(3_000)));
+        let code = |operation: &Operation| operation.check_interrupt().map_err(|error| error.code);
+        assert_eq!(code(&operation), Ok(()));
+        drop(operation);
+        assert_eq!(code(&began(ms(5_001))), Err(ErrorCode::MaxTimeMSExpired));
     }
 
     #[test]
