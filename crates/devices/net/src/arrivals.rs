@@ -23,6 +23,8 @@ pub(crate) struct Arrivals {
     is_asked: bool,
     /// What was read last arrived then.
     last: Option<Instant>,
+    /// Where the kernel writes that; nothing, as long as nobody asks.
+    space: Vec<u8>,
 }
 
 impl Arrivals {
@@ -31,6 +33,7 @@ impl Arrivals {
         if !self.is_asked {
             // Where the kernel refuses it there is nothing to be read.
             self.is_asked = setsockopt(socket, ReceiveTimestampns, &true).is_ok();
+            self.space = nix::cmsg_space!(TimeSpec);
         }
     }
 
@@ -41,8 +44,8 @@ impl Arrivals {
             return Ok(recv(socket, room, flags).map(|(_, count)| count)?);
         }
         let flags = if at_once { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
-        let (mut parts, mut space) = ([IoSliceMut::new(room)], nix::cmsg_space!(TimeSpec));
-        let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+        let mut parts = [IoSliceMut::new(room)];
+        let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut self.space), flags)?;
         let arrived = message.cmsgs()?.find_map(|told| match told {
             ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
             _ => None,

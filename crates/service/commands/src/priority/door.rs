@@ -76,8 +76,10 @@ pub(crate) struct Door {
     engaged: AtomicBool,
     /// When one last came that differs, in milliseconds since the door is there.
     differed_ms: AtomicU64,
-    /// The same of one of another class than normal; 0: none has.
+    /// The same of one of another class than normal.
     of_another_class_ms: AtomicU64,
+    /// Whether one has come of another class than normal, as [`Self::engaged`] is.
+    has_classes: AtomicBool,
     settings: ArcSwap<Settings>,
     is_nice: bool,
     estimates: Estimates,
@@ -95,6 +97,7 @@ impl Door {
             engaged: AtomicBool::new(false),
             differed_ms: AtomicU64::new(0),
             of_another_class_ms: AtomicU64::new(0),
+            has_classes: AtomicBool::new(false),
             settings: ArcSwap::from_pointee(settings.clone()),
             is_nice: baton_machine::right() == Right::All,
             estimates: Estimates::default(),
@@ -173,10 +176,9 @@ impl Door {
         self.engaged.load(Relaxed)
     }
 
-    /// Whether one of another class than normal has come lately.
+    /// Whether one of another class than normal has come lately, or somebody has waited since then.
     pub fn has_classes(&self) -> bool {
-        let came = Duration::from_millis(self.of_another_class_ms.load(Relaxed));
-        self.is_engaged() && !came.is_zero() && self.now().saturating_sub(came) < ENGAGED_FOR
+        self.has_classes.load(Relaxed)
     }
 
     /// One of this class has come that differs, whether he is counted or not: from now on all others are looked at.
@@ -184,7 +186,8 @@ impl Door {
         let now_ms = self.now().as_millis() as u64;
         self.differed_ms.store(now_ms, Relaxed);
         if class != Class::Normal {
-            self.of_another_class_ms.store(now_ms.max(1), Relaxed);
+            self.of_another_class_ms.store(now_ms, Relaxed);
+            self.has_classes.store(true, Relaxed);
         }
         if !self.engaged.load(Relaxed) && !self.engaged.swap(true, Relaxed) {
             // Locked, so that who looks after the door does not go to rest just now.
@@ -291,9 +294,14 @@ impl Door {
             }
             if is_engaged && measured.elapsed() >= MEASURED_EVERY {
                 measured = Instant::now();
-                let differed = Duration::from_millis(self.differed_ms.load(Relaxed));
-                let is_calm = now.saturating_sub(differed) >= ENGAGED_FOR;
-                if is_calm && state.waiters.is_empty() {
+                let nobody_waits = state.waiters.is_empty();
+                let is_calm = |last_ms: &AtomicU64| {
+                    nobody_waits && now.saturating_sub(Duration::from_millis(last_ms.load(Relaxed))) >= ENGAGED_FOR
+                };
+                if is_calm(&self.of_another_class_ms) {
+                    self.has_classes.store(false, Relaxed);
+                }
+                if is_calm(&self.differed_ms) {
                     self.engaged.store(false, Relaxed);
                 }
                 let idle = idleness.since_last().unwrap_or(0.0);
@@ -474,6 +482,26 @@ mod tests {
         drop(door.enter(&visitor(Class::Low)).unwrap());
         assert!(door.is_engaged() && door.has_classes());
         assert_empty(&door);
+    }
+
+    #[test]
+    fn classes_differ_for_as_long_as_somebody_waits() {
+        let door = door(Mode::Checkpoint);
+        std::thread::scope(|scope| {
+            scope.spawn(|| door.tend());
+            let patient = Settings { mode: Mode::Checkpoint, worst_wait: 10 * ENGAGED_FOR, ..Settings::default() };
+            door.configure(&patient);
+            let high = door.enter(&visitor(Class::High)).unwrap();
+            let low = scope.spawn(|| drop(door.enter(&visitor(Class::Low)).unwrap()));
+            std::thread::sleep(2 * ENGAGED_FOR);
+            assert!(!low.is_finished() && door.has_classes());
+            drop(high);
+            low.join().unwrap();
+            while door.has_classes() {
+                std::thread::sleep(MEASURED_EVERY);
+            }
+            door.stop();
+        });
     }
 
     #[test]
