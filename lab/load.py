@@ -4,7 +4,9 @@
     python -m lab.load --hosts A:27017,B:27017 --clients 64 --bytes 1000 --records 10000 --w majority --warmup 2 --seconds 5
 
 `--flood` is the work of who has no regard for others: each request looks through all documents, or sorts them without an index, or writes
-sixteen documents of a megabyte; `--scan N` looks through the first N documents. `--reads 0.9 --zipfian` is the mix and the choice of YCSB: nine of ten requests read, and few documents are most of what is asked
+sixteen documents of a megabyte; `--report` looks through all documents, sorts them without an index, or keeps a summary of each of ten
+thousand groups of them (`$merge`); `--scan N` looks through the first N documents. `--reads 0.9 --zipfian` is the mix and the choice of
+YCSB: nine of ten requests read, and few documents are most of what is asked
 for. `--pace N` has N requests a second come, at random moments, whether or not those before them are answered: each takes a client that
 is free, or waits for one, and its time runs from when it came. `--deadlines A-B` gives each request so many milliseconds (`maxTimeMS`) and prints
 of each when it was sent, what it was given, and how long it took from then on: nothing if it was refused. `--each` prints every request, too: when it was answered and how long it took. `--held` says "ready" when it has started, and begins when it
@@ -39,6 +41,8 @@ from lab.zipf import Zipfian
 POOL_BYTES = 1 << 20
 # What a flood writes at once: as much as a message can hold, nearly.
 FLOOD_DOCUMENTS, FLOOD_BYTES = 16, 1_000_000
+# Of how many groups a report keeps a summary.
+REPORT_GROUPS = 10_000
 # The code of who was not in time.
 MAX_TIME_MS_EXPIRED = 50
 # `SO_TIMESTAMPNS` of socket(7): a message is read with the time (CLOCK_REALTIME) at which the kernel had it, as two numbers of 64 bits.
@@ -239,15 +243,18 @@ class Loop:
         self._number = 0
         self._measure_from = 0.0
 
-    def flood(self):
-        """The next of those who use all that there is."""
-        at = self._random.randrange(POOL_BYTES)
+    def whole(self):
+        """The next of those who ask for all that there is, each in another way."""
         kind = self._number % 3
         if kind == 0:
-            pipeline = [{"$match": {"value": {"$ne": at}}}, {"$count": "n"}]
+            pipeline = [{"$match": {"value": {"$ne": self._number}}}, {"$count": "n"}]
         elif kind == 1:
             pipeline = [{"$sort": {"value": 1}}, {"$limit": 1}, {"$project": {"_id": 1}}]
+        elif self.arguments.report:
+            group = {"_id": {"$mod": ["$_id", REPORT_GROUPS]}, "count": {"$sum": 1}, "last": {"$max": "$value"}}
+            pipeline = [{"$group": group}, {"$merge": {"into": "report"}}]
         else:
+            at = self._random.randrange(POOL_BYTES)
             value = self._pool[at:at + self.arguments.bytes] * (FLOOD_BYTES // self.arguments.bytes)
             updates = [{"q": {"_id": self._random.randrange(64)}, "u": {"value": value}, "upsert": True} for _ in range(FLOOD_DOCUMENTS)]
             return message(self._number, {"update": "flood", "updates": updates, "writeConcern": self._concern, "$db": "lab"})
@@ -265,8 +272,8 @@ class Loop:
     def request(self, deadline_ms=None):
         """The next request."""
         self._number = self._number % (1 << 30) + 1
-        if self.arguments.flood:
-            return self.flood()
+        if self.arguments.flood or self.arguments.report:
+            return self.whole()
         if self.arguments.scan:
             return message(self._number, {**self.scan(), **({"maxTimeMS": deadline_ms} if deadline_ms else {})})
         record = self._zipfian.next() if self._zipfian else self._random.randrange(self.arguments.records)
@@ -376,6 +383,7 @@ def main():
     parser.add_argument("--reads", type=float, default=0)
     parser.add_argument("--zipfian", action="store_true")
     parser.add_argument("--flood", action="store_true")
+    parser.add_argument("--report", action="store_true")
     parser.add_argument("--scan", type=int)
     parser.add_argument("--pace", type=float)
     parser.add_argument("--deadlines", type=lambda text: tuple(map(int, text.split("-"))))

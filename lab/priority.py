@@ -151,9 +151,9 @@ PARTS = {
     # Where compactions have the disk: those of the member itself are asked for again and again.
     "compaction": Part(cores=2, records=300_000, seconds=6, modes=("off", "full"), compacts=True, high=Clients(1, j="true"), normal=4),
     # A shop: a page that must answer, the application around it, and a report.
-    "mixed-day": Part(members=3, w="majority", cores=2, records=200_000, seconds=60, modes=AS_IT_IS, alone=("high", "normal"),
+    "mixed-day": Part(members=3, w="majority", records=200_000, seconds=60, modes=AS_IT_IS, alone=("high", "normal"),
                       targets=beside_a_flood, high=Clients(16, w="majority", pace=100),
-                      normal=Clients(64, "zipfian", reads=0.9, pace=500), low=Clients(2, "flood")),
+                      normal=Clients(64, "zipfian", reads=0.9, pace=500), low=Clients(2, "report")),
     "deadlines": Deadlines(SCANNED),
     # Four high ones who keep four processors busy where there are two.
     "overload-hour": Hour(members=1, cores=2, small=("low",), high=Clients(4, scan=SCANNED), low=Clients(4)),

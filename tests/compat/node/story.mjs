@@ -83,6 +83,28 @@ assert.equal((await db.admin().serverInfo()).ok, 1);
 await assert.rejects(db.command({ nosuchcommand: 1 }), (e) => e.code === 59 && e.codeName === 'CommandNotFound');
 await assert.rejects(db.collection('baskets').find({ $nothing: 1 }).toArray(), (e) => e.code === 2);
 assert.ok(ObjectId.isValid((await db.collection('ids').insertOne({})).insertedId));
+
+// A report is of low class by its application's name, whichever of a pool's connections it asks on
+const report = new MongoClient(process.env.BATON_URI, { appname: 'report-nightly', maxPoolSize: 8 });
+const ownClass = async (of, comment = new ObjectId().toString()) => {
+  const shown = await of.db('admin').aggregate([{ $currentOp: {} }], { comment }).toArray();
+  return shown.find((op) => op.command?.comment === comment).class;
+};
+const classes = async () => [...new Set(await Promise.all(Array.from({ length: 40 }, () => ownClass(report))))];
+const configure = async (rules) => {
+  const { config } = await client.db('admin').command({ replSetGetConfig: 1 });
+  config.version += 1;
+  config.settings.priority = { rules };
+  await client.db('admin').command({ replSetReconfig: config });
+};
+assert.deepEqual(await classes(), ['normal']);
+await configure([{ match: { appName: 'report*' }, priority: 'low' }]);
+assert.deepEqual([await classes(), await ownClass(client)], [['low'], 'normal']);
+assert.ok((await client.db('admin').command({ serverStatus: 1 })).priority.rules[0].matched >= 40);
+await configure([]);
+assert.deepEqual(await classes(), ['normal']);
+await report.close();
+
 await db.dropDatabase();
 await client.close();
 console.log('the Node driver: all as told');

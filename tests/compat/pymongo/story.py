@@ -1,6 +1,8 @@
 """pymongo's story, with what tests/cluster leaves out: GridFS, raw batches, monitoring, options, compression."""
 
 import os
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import bson
 import gridfs
@@ -25,11 +27,44 @@ class Commands(monitoring.CommandListener):
         pass
 
 
+def configure(client, rules):
+    """Gives the set these rules of priority."""
+    config = client.admin.command("replSetGetConfig")["config"]
+    config["version"] += 1
+    config["settings"]["priority"] = {"rules": rules}
+    client.admin.command("replSetReconfig", config)
+
+
+def own_class(client):
+    """Of which class a request is, as it sees itself."""
+    comment = str(uuid.uuid4())
+    shown = client.admin.aggregate([{"$currentOp": {}}], comment=comment)
+    return next(op["class"] for op in shown if op.get("command", {}).get("comment") == comment)
+
+
+def let_what_can_wait_wait(uri):
+    """An operator gives a report the low class by its application's name, whichever of a pool's connections it asks on."""
+    with pymongo.MongoClient(uri, appname="report-nightly") as report, pymongo.MongoClient(uri, appname="shop") as shop:
+        with ThreadPoolExecutor(8) as threads:
+            def classes():
+                return set(threads.map(own_class, [report] * 40))
+
+            assert classes() == {"normal"}
+            configure(shop, [{"match": {"appName": "report*"}, "priority": "low"}])
+            assert classes() == {"low"} and own_class(shop) == "normal"
+            (rule,) = shop.admin.command("serverStatus")["priority"]["rules"]
+            assert rule["matched"] >= 40
+            configure(shop, [])
+            assert classes() == {"normal"}
+
+
 def main():
     for compressor in ("snappy", "zlib", "zstd"):
         with pymongo.MongoClient(os.environ["BATON_URI"], compressors=compressor) as client:
             client.pymongo_story.compressed.insert_one({"_id": compressor, "pad": "x" * 100_000})
             assert client.pymongo_story.compressed.find_one({"_id": compressor})["pad"] == "x" * 100_000
+
+    let_what_can_wait_wait(os.environ["BATON_URI"])
 
     commands = Commands()
     with pymongo.MongoClient(os.environ["BATON_URI"], event_listeners=[commands], appname="story") as client:
