@@ -147,6 +147,7 @@ class Life:
             except OplogFault as fault:
                 faults.append(f"oplog: {fault}")
             faults += validate(client)
+            faults += self.ledger.faults() if self.ledger else []
             for writer in self.clients:
                 faults += writer.faults + writer.settle(client, lost_power)
                 writer.faults.clear()

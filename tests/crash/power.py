@@ -27,11 +27,18 @@ class Ledger:
         """What to start the member with."""
         return {"LD_PRELOAD": str(self.library), "BATON_SYNC_LEDGER": str(self.file)}
 
+    def faults(self):
+        """Logs that were written to before the log that they follow was synced."""
+        lines = self.file.read_text().splitlines()
+        return [f"written to before the log that it follows was synced: {line[6:]}" for line in lines if line.startswith("early ")]
+
     def lose_unsynced(self, draw):
         """Cuts every file; gives the bytes that were lost."""
         synced = {}
         for line in self.file.read_text().splitlines():
             length, path = line.split(" ", 1)
+            if length == "early":
+                continue
             name = pathlib.Path(path).name
             synced[name] = max(synced.get(name, 0), int(length))
         lost = 0

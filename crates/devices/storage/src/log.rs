@@ -2,7 +2,7 @@
 //! order.
 //!
 //! Here are the queue, who it is on whose behalf something is written, how an entry is built and where the oplog ends, what a member must
-//! know after a crash, how far one operation may run ahead, and whether RocksDB's own log is whole.
+//! know after a crash, how far one operation may run ahead, and of RocksDB's own log how it is synced and whether it is whole.
 //!
 //! Not here: what a transaction holds (`documents`), what becomes of another member's entries (`following`), when the oplog's old end is
 //! cut off (`background`).
@@ -12,6 +12,7 @@ pub(crate) mod check;
 pub(crate) mod commit;
 pub(crate) mod ends;
 pub(crate) mod facts;
+pub(crate) mod file;
 pub(crate) mod flow;
 pub(crate) mod oplog;
 pub(crate) mod switch;

@@ -14,12 +14,16 @@ use crate::storage::Storage;
 use baton_machine::EXIT_ABRUPT;
 use baton_types::{Error, ErrorCode, OpTime, Result};
 use rust_rocksdb::ErrorKind;
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
 /// What to do about damaged files.
 pub const REMEDY: &str =
     "Empty the data directory and start the member again, it copies the set's data; or restore a backup";
+
+/// What to do about a disk that takes nothing.
+const DISK_REMEDY: &str = "Free space or replace the disk, then start again";
 
 /// The error a client gets when a read fails.
 pub fn read_failure(error: rust_rocksdb::Error) -> Error {
@@ -45,12 +49,21 @@ impl Drop for AbortAtTheLatest {
 /// Stops the process because a write or a sync failed. Also if nobody can be told: the log may be on the same full disk, and a
 /// thread that panicked here would leave behind a member that answers heartbeats and writes nothing any more.
 pub fn stop(what: &str, error: &rust_rocksdb::Error) -> ! {
-    let _abort = AbortAtTheLatest;
     // A compaction that finds damage lets nothing be written any more.
     let remedy = match error.kind() {
         ErrorKind::Corruption => REMEDY,
-        _ => "Free space or replace the disk, then start again",
+        _ => DISK_REMEDY,
     };
+    stop_and_say(what, error, remedy)
+}
+
+/// The same of what the kernel was asked for.
+pub fn stop_by_disk(what: &str, error: &std::io::Error) -> ! {
+    stop_and_say(what, error, DISK_REMEDY)
+}
+
+fn stop_and_say(what: &str, error: &dyn Display, remedy: &str) -> ! {
+    let _abort = AbortAtTheLatest;
     tracing::error!(component = "STORAGE", error = %error, what, remedy, "A write failed; stopping, because what is on disk is now unknown");
     let _ = writeln!(
         std::io::stderr(),

@@ -23,6 +23,7 @@ use crate::log::check;
 use crate::log::commit::{CommitQueue, Durability, KeptStamps};
 use crate::log::facts::Fact;
 use crate::log::flow::FlowControl;
+use crate::log::file::LogFile;
 use crate::log::switch::LogSwitch;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
@@ -96,7 +97,11 @@ impl Storage {
             Error::new(ErrorCode::InternalError, format!("Cannot open the data directory {}: {error}", path.display()))
         })?;
         let db = Arc::new(db);
-        log_switch.watch(&db);
+        let log = LogFile::open(path).map_err(|error| {
+            Error::new(ErrorCode::InternalError, format!("Cannot open the log in {}: {error}", path.display()))
+        })?;
+        let log = Arc::new(log);
+        log_switch.watch(&log);
         crash_point!("recovery-log-replayed");
         let (format, next_id) = Self::check_format(&db)?;
         let locks = Arc::new(LockTable::default());
@@ -113,6 +118,7 @@ impl Storage {
         let build_memory = MemoryPool::new(2 * options.index_build_bytes);
         let commit = Arc::new(CommitQueue::new(
             Arc::clone(&db),
+            log,
             Arc::clone(&in_flight),
             Arc::clone(&record_cache),
             last,

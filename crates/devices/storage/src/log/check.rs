@@ -14,11 +14,12 @@
 //! last ones looks like a torn end. Nor does it compare a file with the one before: that may be gone by right while an older one,
 //! which is needed no more either, waits to be written over.
 
+use super::file::logs;
 use crate::machine::REMEDY;
 use baton_types::{Error, ErrorCode, Result};
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 // The format of RocksDB's log: fragments with a header within blocks; no fragment crosses into the next block.
 const BLOCK_BYTES: usize = 32 * 1024;
@@ -72,17 +73,8 @@ impl Mark {
 /// # Errors
 /// `DataCorruptionDetected` (310) if something that was synced is not there any more.
 pub(crate) fn check(directory: &Path) -> Result<()> {
-    let mut logs: Vec<(u64, PathBuf)> = std::fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let number = path.file_name()?.to_str()?.strip_suffix(".log")?.parse().ok()?;
-            Some((number, path))
-        })
-        .collect();
-    logs.sort_unstable();
-    for (number, path) in logs {
+    // Where there is no directory yet, there is no log.
+    for (number, path) in logs(directory).unwrap_or_default() {
         let unreadable = |error| Error::new(ErrorCode(310), format!("Cannot read the log {}: {error}", path.display()));
         let file = File::open(&path).map_err(unreadable)?;
         if let Some(damage) = Chain::default().read(file, number).map_err(unreadable)? {

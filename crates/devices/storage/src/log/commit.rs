@@ -43,6 +43,7 @@ pub use waiter::{Placed, Then};
 use crate::documents::in_flight::InFlight;
 use crate::documents::record_cache::RecordCache;
 use crate::documents::transaction::Transaction;
+use crate::log::file::LogFile;
 use ahash::RandomState;
 use baton_machine::LendingMutex;
 use baton_types::{Class, OpTime, Timestamp};
@@ -94,6 +95,7 @@ pub type ProgressListener = Box<dyn Fn() + Send + Sync>;
 /// See the file's header.
 pub struct CommitQueue {
     db: Arc<DB>,
+    log: Arc<LogFile>,
     in_flight: Arc<InFlight>,
     record_cache: Arc<RecordCache>,
     state: LendingMutex<State>,
@@ -142,6 +144,7 @@ impl CommitQueue {
     /// A queue whose next OpTime follows `last`, which is on disk. `stamps`: what a rollback kept.
     pub(crate) fn new(
         db: Arc<DB>,
+        log: Arc<LogFile>,
         in_flight: Arc<InFlight>,
         record_cache: Arc<RecordCache>,
         last: OpTime,
@@ -152,6 +155,7 @@ impl CommitQueue {
         let term = last.term.max(1);
         Self {
             db,
+            log,
             in_flight,
             record_cache,
             state: LendingMutex::new(State::new(WriteGate::Open { term })),

@@ -7,28 +7,27 @@
 //! - Nobody writes meanwhile, of whatever class: so whoever sees to it is urgent, whatever it does else, and so is whose sync it waits for.
 //!
 //! RocksDB tells of the moment on the thread that changes the log, which lets nobody write until it is back. So it costs
-//! one sync for each memtable, of no more than what was written since the last. Who syncs a log that was left closes it, too, and has the kernel
-//! forget what the file has beyond its end from when it was another log: that is milliseconds of computing.
+//! one sync for each memtable, of no more than what was written since the last.
 
 use super::commit::CommitQueue;
+use super::file::LogFile;
 use crate::machine;
 use baton_types::Class;
-use rust_rocksdb::DB;
 use rust_rocksdb::event_listener::{EventListener, MemTableInfo};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Syncs the logs that are left.
 #[derive(Clone, Default)]
 pub(crate) struct LogSwitch {
-    /// Once it is open: recovery writes tables, and one new log.
-    db: Arc<OnceLock<Weak<DB>>>,
+    /// Once the database is open: recovery writes tables, and one new log.
+    log: Arc<OnceLock<Arc<LogFile>>>,
     queue: Arc<OnceLock<Weak<CommitQueue>>>,
 }
 
 impl LogSwitch {
-    /// Says which database it listens to.
-    pub fn watch(&self, db: &Arc<DB>) {
-        let _ = self.db.set(Arc::downgrade(db));
+    /// Says what it syncs.
+    pub fn watch(&self, log: &Arc<LogFile>) {
+        let _ = self.log.set(Arc::clone(log));
     }
 
     /// Says whose syncs it may have to wait for.
@@ -44,11 +43,10 @@ impl EventListener for LogSwitch {
         if let Some(queue) = self.queue.get().and_then(Weak::upgrade) {
             queue.hurry_sync();
         }
-        // Whoever writes or flushes holds the database, so this is never the last to let it go.
-        if let Some(db) = self.db.get().and_then(Weak::upgrade)
-            && let Err(error) = db.flush_wal(true)
+        if let Some(log) = self.log.get()
+            && let Err(error) = log.change()
         {
-            machine::stop("syncing the log", &error);
+            machine::stop_by_disk("syncing the log", &error);
         }
     }
 }

@@ -18,7 +18,7 @@ pub mod types {
 }
 
 pub mod machine {
-    pub fn stop(_: &str, _: &str) -> ! {
+    pub fn stop_by_disk(_: &str, _: &str) -> ! {
         panic!("the log cannot be written")
     }
 }
@@ -129,7 +129,7 @@ impl Log {
         at
     }
 
-    fn flush_wal(&self, _: bool) -> Result<(), &'static str> {
+    fn sync(&self) -> Result<(), &'static str> {
         assert!(!self.is_synced.swap(true, Ordering::SeqCst), "two threads sync");
         let written = self.written.load(Ordering::SeqCst);
         shuttle::thread::yield_now();
@@ -140,7 +140,7 @@ impl Log {
 }
 
 pub struct CommitQueue {
-    db: Log,
+    log: Log,
     in_flight: InFlight,
     state: LendingMutex<State>,
     urgent: AtomicUsize,
@@ -167,7 +167,7 @@ fn position(at: u64) -> OpTime {
 impl CommitQueue {
     fn with_gate(gate: WriteGate) -> Arc<Self> {
         Arc::new(Self {
-            db: Log::default(),
+            log: Log::default(),
             in_flight: InFlight,
             state: LendingMutex::new(State::new(gate)),
             urgent: AtomicUsize::new(0),
@@ -194,7 +194,7 @@ impl CommitQueue {
     fn announce(&self) {}
 
     fn tell_progress(&self) {
-        let (durable, synced) = (self.durable.load(Ordering::SeqCst), self.db.synced.load(Ordering::SeqCst));
+        let (durable, synced) = (self.durable.load(Ordering::SeqCst), self.log.synced.load(Ordering::SeqCst));
         assert!(durable <= synced, "{durable} is called durable, and {synced} is synced");
     }
 
@@ -202,15 +202,15 @@ impl CommitQueue {
         for waiter in group {
             let transaction = waiter.transaction.lock().take().expect("it is written once");
             assert!(!(transaction.is_own && self.is_closed.load(Ordering::SeqCst)), "written behind a closed gate");
-            waiter.set_optime(position(self.db.write()));
+            waiter.set_optime(position(self.log.write()));
         }
-        self.applied.store(self.db.written.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.applied.store(self.log.written.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// What has come back with this OpTime is as safe as was asked for.
     fn judge(&self, optime: OpTime, durability: Durability) {
         assert!(optime <= self.applied(), "told before it is applied");
-        let synced = position(self.db.synced.load(Ordering::SeqCst));
+        let synced = position(self.log.synced.load(Ordering::SeqCst));
         assert!(durability != Synced || optime <= synced, "told before it is synced");
     }
 }
@@ -360,7 +360,7 @@ pub fn the_gate_closes() {
     queue.is_closed.store(true, Ordering::SeqCst);
     queue.refuse_kept();
     let written = writers.into_iter().map(|writer| writer.join().unwrap()).filter(|is_written| *is_written).count();
-    assert!(written as u64 <= queue.db.written.load(Ordering::SeqCst));
+    assert!(written as u64 <= queue.log.written.load(Ordering::SeqCst));
 }
 
 /// The same without a word before.

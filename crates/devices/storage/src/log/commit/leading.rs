@@ -319,8 +319,8 @@ impl CommitQueue {
         let waiting = about_to_wait();
         let started = Instant::now();
         self.metrics.sync_began.store((started - self.made).as_nanos() as u64 | 1, Ordering::Relaxed);
-        if let Err(error) = self.db.flush_wal(true) {
-            machine::stop("syncing the log", &error);
+        if let Err(error) = self.log.sync() {
+            machine::stop_by_disk("syncing the log", &error);
         }
         drop(waiting);
         self.batches_synced.fetch_max(written, Ordering::AcqRel);
