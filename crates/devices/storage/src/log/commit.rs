@@ -133,6 +133,8 @@ pub struct CommitQueue {
     batches_written: AtomicU64,
     /// Of them those up to this one are synced.
     batches_synced: AtomicU64,
+    /// Written since the last sync began.
+    unsynced_bytes: AtomicUsize,
     made: Instant,
     /// What the queue did since the start.
     pub metrics: CommitMetrics,
@@ -182,6 +184,7 @@ impl CommitQueue {
             batches_written: AtomicU64::new(0),
             truncations: AtomicU64::new(0),
             batches_synced: AtomicU64::new(0),
+            unsynced_bytes: AtomicUsize::new(0),
             made: Instant::now(),
             metrics: CommitMetrics::default(),
             nobodys: Waiter::new(Transaction::empty(), Durability::Synced),

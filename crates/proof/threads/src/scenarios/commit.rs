@@ -153,6 +153,7 @@ pub struct CommitQueue {
     durable: AtomicU64,
     batches_written: AtomicU64,
     batches_synced: AtomicU64,
+    unsynced_bytes: AtomicUsize,
     made: Instant,
     metrics: Metrics,
     /// Nothing of this member's own is to be written from now on.
@@ -180,6 +181,7 @@ impl CommitQueue {
             durable: AtomicU64::new(0),
             batches_written: AtomicU64::new(0),
             batches_synced: AtomicU64::new(0),
+            unsynced_bytes: AtomicUsize::new(0),
             made: Instant::now(),
             metrics: Metrics::default(),
             is_closed: AtomicBool::new(false),
@@ -201,6 +203,7 @@ impl CommitQueue {
     fn write_group(&self, group: &[Arc<Waiter>]) {
         for waiter in group {
             let transaction = waiter.transaction.lock().take().expect("it is written once");
+            self.unsynced_bytes.fetch_add(transaction.bytes(), Ordering::SeqCst);
             assert!(!(transaction.is_own && self.is_closed.load(Ordering::SeqCst)), "written behind a closed gate");
             waiter.set_optime(position(self.log.write()));
         }

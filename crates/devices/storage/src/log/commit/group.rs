@@ -51,6 +51,7 @@ impl CommitQueue {
             }
             transactions.iter().flat_map(Transaction::ranges).for_each(|range| self.delete_range(*range));
             self.batches_written.store(number, Ordering::Release);
+            self.unsynced_bytes.fetch_add(bytes, Ordering::Relaxed);
             for document in &documents {
                 self.record_cache.after_write(document.hash, document.key, document.was_cached, || document.version());
             }

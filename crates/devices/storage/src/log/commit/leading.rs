@@ -30,6 +30,9 @@ const GROUP_BYTES_BESIDE_MAX: usize = 256 * 1024;
 /// gets a processor; to keep it makes the leader's own client wait, whatever the others write.
 const LEAD_MAX: Duration = Duration::from_micros(500);
 
+/// When so many are written a sync begins that nobody has asked for. At a change of the log nobody writes until all of it is synced.
+const UNSYNCED_BYTES: usize = 256 * 1024;
+
 /// Those whose transactions are written together.
 type Group = SmallVec<[Arc<Waiter>; 4]>;
 
@@ -168,7 +171,9 @@ impl CommitQueue {
         let (syncing, written): (Group, Group) =
             group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
         let wants = |waiter: &&Arc<Waiter>| waiter.durability == Durability::Wanted;
-        let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max();
+        let is_due = self.unsynced_bytes.load(Ordering::Relaxed) >= UNSYNCED_BYTES;
+        let due_to = is_due.then_some(Class::Background);
+        let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max().max(due_to);
         let awaited_by = syncing.iter().map(|waiter| waiter.class).max();
         let (AfterWriting { syncs, goes_on, passed_on: _ }, loans) = {
             let mut state = self.state.lock();
@@ -315,6 +320,7 @@ impl CommitQueue {
         };
         let target = self.applied.load(Ordering::Acquire);
         let written = self.batches_written.load(Ordering::Acquire);
+        self.unsynced_bytes.store(0, Ordering::Relaxed);
         crash_point!("commit-before-sync");
         let waiting = about_to_wait();
         let started = Instant::now();
