@@ -6,6 +6,7 @@
 pub(crate) mod checkpoints;
 pub(crate) mod compaction_pace;
 pub(crate) mod flushing;
+pub(crate) mod full_memtables;
 pub(crate) mod governor;
 pub(crate) mod lately;
 pub(crate) mod removal;

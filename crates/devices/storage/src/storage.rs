@@ -3,6 +3,7 @@
 use crate::background::Chores;
 use crate::background::checkpoints::{self, Checkpoints};
 use crate::background::compaction_pace::CompactionPace;
+use crate::background::full_memtables::FullMemtables;
 use crate::background::governor::Governors;
 use crate::background::removal::Removal;
 use crate::background::retention::{OplogLimits, Retention};
@@ -22,8 +23,8 @@ use crate::documents::transaction::Transaction;
 use crate::log::check;
 use crate::log::commit::{CommitQueue, Durability, KeptStamps};
 use crate::log::facts::Fact;
-use crate::log::flow::FlowControl;
 use crate::log::file::LogFile;
+use crate::log::flow::FlowControl;
 use crate::log::switch::LogSwitch;
 use crate::machine::read_failure;
 use crate::options::StorageOptions;
@@ -92,6 +93,7 @@ impl Storage {
         let mut database = options.database(&cache, TaskListener::new(Arc::clone(&tasks), Arc::clone(&removal)));
         let log_switch = LogSwitch::default();
         database.add_event_listener(log_switch.clone());
+        database.add_event_listener(FullMemtables::default());
         let pace = Arc::new(CompactionPace::default());
         let db = DB::open_cf_descriptors(&database, path, options.families(&cache, &pace)).map_err(|error| {
             Error::new(ErrorCode::InternalError, format!("Cannot open the data directory {}: {error}", path.display()))
