@@ -114,6 +114,11 @@ const DOOR: Part = Part {
     replaces: &[],
     mutants: &[
         Mutant {
+            name: "forgets_without_looking_again",
+            edits: &[("", "if self.last_ms.load(SeqCst) != last_ms {", "if false {")],
+            found_by: "one_comes_as_the_last_is_forgotten",
+        },
+        Mutant {
             name: "tells_after_it_is_open_again",
             edits: &[
                 ("", "*waiter.told.lock() = Some(tell);\n", ""),

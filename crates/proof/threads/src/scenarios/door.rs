@@ -69,5 +69,17 @@ pub fn some_give_up() {
     carry_out(&door, &[(Class::High, 9), (Class::Low, 0), (Class::Low, 1), (Class::Normal, 2)]);
 }
 
+/// One comes in the moment in which the last one who differed is forgotten.
+pub fn one_comes_as_the_last_is_forgotten() {
+    crate::shuttled::time::begin(false);
+    let lately = Arc::new(Lately::default());
+    lately.note(Duration::ZERO);
+    let of = Arc::clone(&lately);
+    let comes = shuttle::thread::spawn(move || of.note(Duration::from_secs(10)));
+    lately.forget(Duration::from_secs(10), Duration::from_secs(2));
+    comes.join().unwrap();
+    assert!(lately.has(), "nobody is looked at, though one has come");
+}
+
 pub const SCENARIOS: &[(&str, fn())] =
-    &[("the_lower_wait", the_lower_wait), ("a_place_for_each", a_place_for_each), ("some_give_up", some_give_up)];
+    &[("one_comes_as_the_last_is_forgotten", one_comes_as_the_last_is_forgotten), ("the_lower_wait", the_lower_wait), ("a_place_for_each", a_place_for_each), ("some_give_up", some_give_up)];

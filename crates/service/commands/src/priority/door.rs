@@ -19,7 +19,8 @@ use baton_machine::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime, abo
 use baton_types::{Class, Error, ErrorCode, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -68,18 +69,50 @@ struct State {
     stopping: bool,
 }
 
+/// Whether something has happened lately, for those who look at every request.
+#[derive(Default)]
+struct Lately {
+    has: AtomicBool,
+    /// When it last did, in milliseconds since the door is there.
+    last_ms: AtomicU64,
+}
+
+impl Lately {
+    fn has(&self) -> bool {
+        self.has.load(Relaxed)
+    }
+
+    /// It happens; whether it had not lately.
+    fn note(&self, now: Moment) -> bool {
+        let now_ms = now.as_millis() as u64;
+        if self.last_ms.load(SeqCst) != now_ms {
+            self.last_ms.store(now_ms, SeqCst);
+        }
+        !self.has.load(SeqCst) && !self.has.swap(true, SeqCst)
+    }
+
+    /// Forgets it, if it is so long ago.
+    fn forget(&self, now: Moment, after: Duration) {
+        let last_ms = self.last_ms.load(SeqCst);
+        if now.saturating_sub(Duration::from_millis(last_ms)) >= after {
+            self.has.store(false, SeqCst);
+            // Whoever came meanwhile may have found it so still.
+            if self.last_ms.load(SeqCst) != last_ms {
+                self.has.store(true, SeqCst);
+            }
+        }
+    }
+}
+
 /// See the file's header.
 pub(crate) struct Door {
     began: Instant,
     /// Whether anybody may be made to wait, by the mode.
     is_there: AtomicBool,
-    engaged: AtomicBool,
-    /// When one last came that differs, in milliseconds since the door is there.
-    differed_ms: AtomicU64,
+    /// Whether one has come that differs.
+    differed: Lately,
     /// The same of one of another class than normal.
-    of_another_class_ms: AtomicU64,
-    /// Whether one has come of another class than normal, as [`Self::engaged`] is.
-    has_classes: AtomicBool,
+    of_another_class: Lately,
     settings: ArcSwap<Settings>,
     is_nice: bool,
     estimates: Estimates,
@@ -94,10 +127,8 @@ impl Door {
         Arc::new(Self {
             began: Instant::now(),
             is_there: AtomicBool::new(settings.mode.has_door()),
-            engaged: AtomicBool::new(false),
-            differed_ms: AtomicU64::new(0),
-            of_another_class_ms: AtomicU64::new(0),
-            has_classes: AtomicBool::new(false),
+            differed: Lately::default(),
+            of_another_class: Lately::default(),
             settings: ArcSwap::from_pointee(settings.clone()),
             is_nice: baton_machine::right() == Right::All,
             estimates: Estimates::default(),
@@ -143,7 +174,7 @@ impl Door {
         let deadline = deadline.filter(|left| Settings::is_hurry(*left));
         if Settings::differs(visitor.class, deadline) {
             self.engage(visitor.class);
-        } else if !self.engaged.load(Relaxed) {
+        } else if !self.is_engaged() {
             return Ok(None);
         }
         let kind = (visitor.kind)();
@@ -173,23 +204,21 @@ impl Door {
 
     /// Whether one has come lately that differs.
     pub fn is_engaged(&self) -> bool {
-        self.engaged.load(Relaxed)
+        self.differed.has()
     }
 
     /// Whether one of another class than normal has come lately, or somebody has waited since then.
     pub fn has_classes(&self) -> bool {
-        self.has_classes.load(Relaxed)
+        self.of_another_class.has()
     }
 
     /// One of this class has come that differs, whether he is counted or not: from now on all others are looked at.
     fn engage(&self, class: Class) {
-        let now_ms = self.now().as_millis() as u64;
-        self.differed_ms.store(now_ms, Relaxed);
+        let now = self.now();
         if class != Class::Normal {
-            self.of_another_class_ms.store(now_ms, Relaxed);
-            self.has_classes.store(true, Relaxed);
+            self.of_another_class.note(now);
         }
-        if !self.engaged.load(Relaxed) && !self.engaged.swap(true, Relaxed) {
+        if self.differed.note(now) {
             // Locked, so that who looks after the door does not go to rest just now.
             let _state = self.state.lock();
             self.tend.notify_one();
@@ -271,7 +300,7 @@ impl Door {
             if state.stopping {
                 return;
             }
-            let is_engaged = self.engaged.load(Relaxed);
+            let is_engaged = self.is_engaged();
             let due = state.admission.next_due();
             let measures_at = is_engaged.then(|| (measured + MEASURED_EVERY).saturating_duration_since(self.began));
             let until = due.into_iter().chain(measures_at).min();
@@ -294,15 +323,9 @@ impl Door {
             }
             if is_engaged && measured.elapsed() >= MEASURED_EVERY {
                 measured = Instant::now();
-                let nobody_waits = state.waiters.is_empty();
-                let is_calm = |last_ms: &AtomicU64| {
-                    nobody_waits && now.saturating_sub(Duration::from_millis(last_ms.load(Relaxed))) >= ENGAGED_FOR
-                };
-                if is_calm(&self.of_another_class_ms) {
-                    self.has_classes.store(false, Relaxed);
-                }
-                if is_calm(&self.differed_ms) {
-                    self.engaged.store(false, Relaxed);
+                if state.waiters.is_empty() {
+                    self.of_another_class.forget(now, ENGAGED_FOR);
+                    self.differed.forget(now, ENGAGED_FOR);
                 }
                 let idle = idleness.since_last().unwrap_or(0.0);
                 self.step(state, Input::Measured { idle });
