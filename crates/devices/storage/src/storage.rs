@@ -125,6 +125,7 @@ impl Storage {
             Arc::clone(&record_cache),
             last,
             stamps,
+            options.family_memtable_bytes(),
         ));
         log_switch.watch_queue(&commit);
         let storage = Arc::new(Self {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const DOCUMENT_BYTES: usize = 50 * 1024;
 
 #[test]
-fn a_sync_begins_by_itself_once_a_quarter_of_a_megabyte_is_written() {
+fn syncs_begin_by_themselves_shortly_before_a_change_of_the_log() {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = open(folder.path());
     let c = create(&storage, "c", [1; 16], &rawdoc! {}).expect("created");
@@ -32,11 +32,11 @@ fn a_sync_begins_by_itself_once_a_quarter_of_a_megabyte_is_written() {
             }
         });
         let before = syncs();
-        insert(1);
+        (0..20).for_each(insert);
         std::thread::sleep(Duration::from_millis(50));
         let early = syncs() - before;
-        insert(2);
-        insert(3);
+        // A memtable is full with 8 MB.
+        (20..120).for_each(insert);
         let until = Instant::now() + Duration::from_secs(30);
         while syncs() == before && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -44,6 +44,6 @@ fn a_sync_begins_by_itself_once_a_quarter_of_a_megabyte_is_written() {
         is_over.store(true, Ordering::Relaxed);
         (early, syncs() > before)
     });
-    assert_eq!(early, 0, "a tenth of one is left to who syncs now and then");
+    assert_eq!(early, 0, "a megabyte is left to who syncs now and then");
     assert!(in_time);
 }

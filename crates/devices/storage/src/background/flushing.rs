@@ -12,7 +12,7 @@ use baton_types::Result;
 use rust_rocksdb::{FlushOptions, properties};
 
 /// Families whose memtables grow large.
-const FAMILIES: [&str; 3] = [family::DOCUMENTS, family::INDEXES, family::OPLOG];
+pub(crate) const LARGE_FAMILIES: [&str; 3] = [family::DOCUMENTS, family::INDEXES, family::OPLOG];
 
 /// The family whose memtable is to be asked about: the largest, if it is three quarters full, or all of them together are.
 fn soon_full(sizes: &[(&'static str, u64)], family_max: u64) -> Option<(&'static str, u64)> {
@@ -26,8 +26,8 @@ fn soon_full(sizes: &[(&'static str, u64)], family_max: u64) -> Option<(&'static
 impl Chores<'_> {
     /// Flushes a memtable that will be full soon, if the gate says that now is better. To be called several times a second.
     pub fn tend_flushes(&self) -> Result<()> {
-        let mut sizes = [("", 0); FAMILIES.len()];
-        for (size, name) in sizes.iter_mut().zip(FAMILIES) {
+        let mut sizes = [("", 0); LARGE_FAMILIES.len()];
+        for (size, name) in sizes.iter_mut().zip(LARGE_FAMILIES) {
             let bytes = self.0.db().property_int_value_cf(self.0.family(name), properties::CUR_SIZE_ACTIVE_MEM_TABLE);
             *size = (name, bytes.map_err(read_failure)?.unwrap_or(0));
         }

@@ -133,8 +133,11 @@ pub struct CommitQueue {
     batches_written: AtomicU64,
     /// Of them those up to this one are synced.
     batches_synced: AtomicU64,
-    /// Written since the last sync began.
+    /// Written since the last sync began; and at how many parts of it was looked whether that is to be synced.
     unsynced_bytes: AtomicUsize,
+    unsynced_parts_seen: AtomicUsize,
+    /// Size at which a family's memtable is full.
+    memtable_bytes: usize,
     made: Instant,
     /// What the queue did since the start.
     pub metrics: CommitMetrics,
@@ -143,7 +146,7 @@ pub struct CommitQueue {
 }
 
 impl CommitQueue {
-    /// A queue whose next OpTime follows `last`, which is on disk. `stamps`: what a rollback kept.
+    /// A queue whose next OpTime follows `last`, which is on disk. `stamps`: what a rollback kept. `memtable_bytes`: of one family.
     pub(crate) fn new(
         db: Arc<DB>,
         log: Arc<LogFile>,
@@ -151,6 +154,7 @@ impl CommitQueue {
         record_cache: Arc<RecordCache>,
         last: OpTime,
         stamps: KeptStamps,
+        memtable_bytes: usize,
     ) -> Self {
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
@@ -185,6 +189,8 @@ impl CommitQueue {
             truncations: AtomicU64::new(0),
             batches_synced: AtomicU64::new(0),
             unsynced_bytes: AtomicUsize::new(0),
+            unsynced_parts_seen: AtomicUsize::new(0),
+            memtable_bytes,
             made: Instant::now(),
             metrics: CommitMetrics::default(),
             nobodys: Waiter::new(Transaction::empty(), Durability::Synced),

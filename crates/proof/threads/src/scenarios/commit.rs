@@ -154,6 +154,7 @@ pub struct CommitQueue {
     batches_written: AtomicU64,
     batches_synced: AtomicU64,
     unsynced_bytes: AtomicUsize,
+    unsynced_parts_seen: AtomicUsize,
     made: Instant,
     metrics: Metrics,
     /// Nothing of this member's own is to be written from now on.
@@ -182,6 +183,7 @@ impl CommitQueue {
             batches_written: AtomicU64::new(0),
             batches_synced: AtomicU64::new(0),
             unsynced_bytes: AtomicUsize::new(0),
+            unsynced_parts_seen: AtomicUsize::new(0),
             made: Instant::now(),
             metrics: Metrics::default(),
             is_closed: AtomicBool::new(false),
@@ -194,6 +196,10 @@ impl CommitQueue {
     }
 
     fn announce(&self) {}
+
+    fn is_log_change_near(&self) -> bool {
+        true
+    }
 
     fn tell_progress(&self) {
         let (durable, synced) = (self.durable.load(Ordering::SeqCst), self.log.synced.load(Ordering::SeqCst));

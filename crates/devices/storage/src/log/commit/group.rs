@@ -5,6 +5,7 @@
 
 use super::waiter::Waiter;
 use super::{CommitQueue, wall_clock_ms};
+use crate::background::flushing::LARGE_FAMILIES;
 use crate::ddl::{Dropped, DroppedPart};
 use crate::documents::counters::Counts;
 use crate::documents::format::{counts_key, dropped_key, family, is_versioned, oplog_key, prefix, prefix_end};
@@ -17,10 +18,13 @@ use crate::machine;
 use baton_types::{Class, OpTime, Timestamp};
 use bson::RawDocument;
 use hashbrown::HashTable;
-use rust_rocksdb::WriteBatch;
+use rust_rocksdb::{WriteBatch, properties};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// So much before a memtable is full a change of the log is near: RocksDB takes memory for it by the megabyte.
+const NEAR_BYTES: usize = 4 * 1024 * 1024;
 
 impl CommitQueue {
     pub(super) fn write_group(&self, group: &[Arc<Waiter>]) {
@@ -96,6 +100,17 @@ impl CommitQueue {
             }
             transaction.locks.release();
         }
+    }
+
+    /// Whether a memtable will be full soon, or all together, with which RocksDB begins another log.
+    pub(super) fn is_log_change_near(&self) -> bool {
+        let sizes = LARGE_FAMILIES.map(|name| {
+            let family = self.db.cf_handle(name).unwrap_or_else(|| unreachable!("opened"));
+            let bytes = self.db.property_int_value_cf(family, properties::CUR_SIZE_ACTIVE_MEM_TABLE);
+            bytes.ok().flatten().unwrap_or(0) as usize
+        });
+        let (largest, sum) = (sizes.into_iter().max().unwrap_or(0), sizes.into_iter().sum::<usize>());
+        largest + NEAR_BYTES >= self.memtable_bytes || sum + NEAR_BYTES >= 2 * self.memtable_bytes / 8 * 7
     }
 
     /// The documents that a group writes, each once.

@@ -30,7 +30,7 @@ const GROUP_BYTES_BESIDE_MAX: usize = 256 * 1024;
 /// gets a processor; to keep it makes the leader's own client wait, whatever the others write.
 const LEAD_MAX: Duration = Duration::from_micros(500);
 
-/// When so many are written a sync begins that nobody has asked for. At a change of the log nobody writes until all of it is synced.
+/// Shortly before a change of the log a sync begins by itself when so many are written: there nobody writes until all of them are synced.
 const UNSYNCED_BYTES: usize = 256 * 1024;
 
 /// Those whose transactions are written together.
@@ -171,8 +171,7 @@ impl CommitQueue {
         let (syncing, written): (Group, Group) =
             group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
         let wants = |waiter: &&Arc<Waiter>| waiter.durability == Durability::Wanted;
-        let is_due = self.unsynced_bytes.load(Ordering::Relaxed) >= UNSYNCED_BYTES;
-        let due_to = is_due.then_some(Class::Background);
+        let due_to = self.is_sync_due().then_some(Class::Background);
         let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max().max(due_to);
         let awaited_by = syncing.iter().map(|waiter| waiter.class).max();
         let (AfterWriting { syncs, goes_on, passed_on: _ }, loans) = {
@@ -227,6 +226,12 @@ impl CommitQueue {
         drop(loans);
         let goes_on_writing = syncs && self.lead_sync(Arc::ptr_eq(own, &self.nobodys));
         goes_on || goes_on_writing
+    }
+
+    /// Whether what is written is to be synced though nobody wants it; asked of the log once for each part.
+    fn is_sync_due(&self) -> bool {
+        let parts = self.unsynced_bytes.load(Ordering::Relaxed) / UNSYNCED_BYTES;
+        parts > 0 && self.unsynced_parts_seen.swap(parts, Ordering::Relaxed) != parts && self.is_log_change_near()
     }
 
     fn take_group(&self) -> Group {
@@ -321,6 +326,7 @@ impl CommitQueue {
         let target = self.applied.load(Ordering::Acquire);
         let written = self.batches_written.load(Ordering::Acquire);
         self.unsynced_bytes.store(0, Ordering::Relaxed);
+        self.unsynced_parts_seen.store(0, Ordering::Relaxed);
         crash_point!("commit-before-sync");
         let waiting = about_to_wait();
         let started = Instant::now();
