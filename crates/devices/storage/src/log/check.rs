@@ -18,7 +18,7 @@ use super::file::logs;
 use crate::machine::REMEDY;
 use baton_types::{Error, ErrorCode, Result};
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 // The format of RocksDB's log: fragments with a header within blocks; no fragment crosses into the next block.
@@ -73,8 +73,18 @@ impl Mark {
 /// # Errors
 /// `DataCorruptionDetected` (310) if something that was synced is not there any more.
 pub(crate) fn check(directory: &Path) -> Result<()> {
-    // Where there is no directory yet, there is no log.
-    for (number, path) in logs(directory).unwrap_or_default() {
+    let logs = match logs(directory) {
+        Ok(logs) => logs,
+        // There is no database yet.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            return Err(Error::new(
+                ErrorCode(310),
+                format!("Cannot list the logs in {}: {error}", directory.display()),
+            ));
+        }
+    };
+    for (number, path) in logs {
         let unreadable = |error| Error::new(ErrorCode(310), format!("Cannot read the log {}: {error}", path.display()));
         let file = File::open(&path).map_err(unreadable)?;
         if let Some(damage) = Chain::default().read(file, number).map_err(unreadable)? {

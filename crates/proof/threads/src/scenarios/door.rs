@@ -81,5 +81,9 @@ pub fn one_comes_as_the_last_is_forgotten() {
     assert!(lately.has(), "nobody is looked at, though one has come");
 }
 
-pub const SCENARIOS: &[(&str, fn())] =
-    &[("one_comes_as_the_last_is_forgotten", one_comes_as_the_last_is_forgotten), ("the_lower_wait", the_lower_wait), ("a_place_for_each", a_place_for_each), ("some_give_up", some_give_up)];
+pub const SCENARIOS: &[(&str, fn())] = &[
+    ("the_lower_wait", the_lower_wait),
+    ("a_place_for_each", a_place_for_each),
+    ("some_give_up", some_give_up),
+    ("one_comes_as_the_last_is_forgotten", one_comes_as_the_last_is_forgotten),
+];
