@@ -3,6 +3,10 @@
 //! Kinds share a place by chance: then they differ much, and [`Estimate::least`] is small. Two who note at once may lose one of the two.
 //! Neither makes an estimate wrong for long.
 //!
+//! To ask what a thread has computed is a call to the kernel, two of them a request. Of a kind that is short it is enough to know that it still
+//! is, and whoever had his thread for a short time only was: a kind is measured while it is [in doubt](Estimates::is_in_doubt), which it
+//! is until it is known, while it is long, and after one has had his thread for longer.
+//!
 //! Invariants: memory is bounded, and nobody waits for anybody; who was never seen is expected to take no time at all, so that nothing is
 //! refused by a guess.
 //!
@@ -48,6 +52,21 @@ impl Estimate {
     }
 }
 
+/// What one has computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Computed {
+    /// By the clock of its thread.
+    Measured(Duration),
+    /// That was not asked; it had its thread for so long.
+    AtMost(Duration),
+}
+
+/// How far a kind is known.
+const UNSEEN: f32 = 0.0;
+const KNOWN: f32 = 1.0;
+/// The last that was not measured may have been long, or the last that was measured has been.
+const DOUBTED: f32 = 2.0;
+
 /// Two numbers in one place, so that nobody sees one without the other.
 fn packed(a: f32, b: f32) -> u64 {
     u64::from(a.to_bits()) << 32 | u64::from(b.to_bits())
@@ -62,7 +81,7 @@ fn unpacked(both: u64) -> (f32, f32) {
 pub struct Estimates {
     /// By the kind's number: mean and deviation of the whole.
     whole: Box<[AtomicU64]>,
-    /// Mean of what they compute, and 1 once there is one.
+    /// Mean of what they compute, and how far that is known.
     computed: Box<[AtomicU64]>,
 }
 
@@ -75,30 +94,45 @@ impl Default for Estimates {
 
 impl Estimates {
     /// One of this kind took so long, and computed for so long of that.
-    pub fn note(&self, kind: u64, took: Duration, computed: Duration) {
-        let (took, computed) = (took.as_secs_f32(), computed.as_secs_f32());
+    pub fn note(&self, kind: u64, took: Duration, computed: Computed) {
         let place = kind as usize % PLACES;
         let (of_whole, of_computed) = (&self.whole[place], &self.computed[place]);
-        let (mean, is_known) = unpacked(of_computed.load(Relaxed));
-        if is_known == 0.0 {
-            // The first says nothing of how much they differ.
-            of_whole.store(packed(took, took / 2.0), Relaxed);
-            of_computed.store(packed(computed, 1.0), Relaxed);
-            return;
+        let (mean, known) = unpacked(of_computed.load(Relaxed));
+        let took = took.as_secs_f32();
+        match computed {
+            Computed::Measured(computed) if known == UNSEEN => {
+                // The first says nothing of how much they differ.
+                of_whole.store(packed(took, took / 2.0), Relaxed);
+                of_computed.store(packed(computed.as_secs_f32(), KNOWN), Relaxed);
+                return;
+            }
+            Computed::Measured(computed) => {
+                let known = if computed < SHORT { KNOWN } else { DOUBTED };
+                let computed = computed.as_secs_f32().min(FACTOR_MAX * mean + EXTRA_MAX);
+                of_computed.store(packed(mean + MEAN_SHARE * (computed - mean), known), Relaxed);
+            }
+            Computed::AtMost(most) if known == KNOWN && most >= SHORT => {
+                of_computed.store(packed(mean, DOUBTED), Relaxed);
+            }
+            Computed::AtMost(_) => {}
         }
-        let computed = computed.min(FACTOR_MAX * mean + EXTRA_MAX);
-        of_computed.store(packed(mean + MEAN_SHARE * (computed - mean), 1.0), Relaxed);
         let (mean, deviation) = unpacked(of_whole.load(Relaxed));
         let error = took - mean;
         let deviation = deviation + DEVIATION_SHARE * (error.abs() - deviation);
         of_whole.store(packed(mean + MEAN_SHARE * error, deviation), Relaxed);
     }
 
+    /// Whether the next of this kind is to be measured.
+    pub fn is_in_doubt(&self, kind: u64) -> bool {
+        let (mean, known) = unpacked(self.computed[kind as usize % PLACES].load(Relaxed));
+        known != KNOWN || mean >= SHORT.as_secs_f32()
+    }
+
     /// How long one of this kind will take.
     pub fn of(&self, kind: u64) -> Estimate {
         let place = kind as usize % PLACES;
-        let (computes, is_known) = unpacked(self.computed[place].load(Relaxed));
-        if is_known == 0.0 {
+        let (computes, known) = unpacked(self.computed[place].load(Relaxed));
+        if known == UNSEEN {
             return Estimate::default();
         }
         let (mean, deviation) = unpacked(self.whole[place].load(Relaxed));
@@ -114,6 +148,7 @@ impl Estimates {
 
 #[cfg(test)]
 mod tests {
+    use super::Computed::{AtMost, Measured};
     use super::*;
 
     #[test]
@@ -123,8 +158,8 @@ mod tests {
         assert_eq!(estimates.of(1), Estimate::default());
         assert!(!estimates.of(1).is_short(), "nobody knows");
         for i in 0..50 {
-            estimates.note(1, ms(10), ms(2));
-            estimates.note(2, ms(if i % 2 == 0 { 1 } else { 19 }), Duration::from_micros(20));
+            estimates.note(1, ms(10), Measured(ms(2)));
+            estimates.note(2, ms(if i % 2 == 0 { 1 } else { 19 }), Measured(Duration::from_micros(20)));
         }
         let (same, different) = (estimates.of(1), estimates.of(2));
         assert!(same.least > ms(9) && same.mean >= same.least && same.most >= same.mean, "{same:?}");
@@ -138,14 +173,14 @@ mod tests {
     fn one_that_has_done_something_for_others_does_not_make_its_kind_long_and_those_that_are_long_soon_do() {
         let (short, long) = (Duration::from_micros(40), Duration::from_millis(9));
         let estimates = Estimates::default();
-        estimates.note(1, short, short);
+        estimates.note(1, short, Measured(short));
         for i in 0..1000 {
             let took = if i % 50 == 7 { long } else { short };
-            estimates.note(1, took, took);
+            estimates.note(1, took, Measured(took));
             assert!(estimates.of(1).is_short(), "after {i}");
         }
         let until_long = (0..100).take_while(|_| {
-            estimates.note(1, long, long);
+            estimates.note(1, long, Measured(long));
             estimates.of(1).is_short()
         });
         assert!(until_long.count() < 10);
@@ -155,9 +190,43 @@ mod tests {
     fn kinds_that_share_a_place_are_expected_to_take_less() {
         let estimates = Estimates::default();
         for _ in 0..50 {
-            estimates.note(1, Duration::from_millis(1), Duration::ZERO);
-            estimates.note(1 + PLACES as u64, Duration::from_millis(100), Duration::ZERO);
+            estimates.note(1, Duration::from_millis(1), Measured(Duration::ZERO));
+            estimates.note(1 + PLACES as u64, Duration::from_millis(100), Measured(Duration::ZERO));
         }
         assert!(estimates.of(1).least < Duration::from_millis(30), "{:?}", estimates.of(1));
+    }
+
+    /// As many as are served, measured while they are in doubt, until the kind is long; and how many of them were measured.
+    fn until_long(estimates: &Estimates, computes: Duration) -> (usize, usize) {
+        let (mut served, mut measured) = (0, 0);
+        while estimates.of(1).is_short() {
+            served += 1;
+            let is_measured = estimates.is_in_doubt(1);
+            measured += usize::from(is_measured);
+            estimates.note(1, computes, if is_measured { Measured(computes) } else { AtMost(computes) });
+            assert!(served < 100);
+        }
+        (served, measured)
+    }
+
+    #[test]
+    fn a_kind_is_measured_until_it_is_known_to_be_short_and_again_when_it_may_not_be() {
+        let (short, long) = (Duration::from_micros(40), Duration::from_millis(9));
+        let estimates = Estimates::default();
+        assert!(estimates.is_in_doubt(1), "nobody knows");
+        estimates.note(1, short, Measured(short));
+        for _ in 0..100 {
+            assert!(!estimates.is_in_doubt(1));
+            estimates.note(1, 10 * long, AtMost(2 * short));
+        }
+        assert!(estimates.of(1).least > long, "it waits for long, and computes as little as before");
+        estimates.note(1, long, AtMost(long));
+        assert!(estimates.is_in_doubt(1) && estimates.of(1).is_short(), "it may have waited for its turn");
+        estimates.note(1, long, Measured(short));
+        assert!(!estimates.is_in_doubt(1));
+        let (served, measured) = until_long(&estimates, long);
+        assert_eq!(served, measured + 1, "the first says that they are to be measured");
+        assert!(served <= 10, "{served}");
+        assert!(estimates.is_in_doubt(1), "long ones are, always");
     }
 }

@@ -26,7 +26,7 @@ mod starving;
 
 pub use admission::{Admission, Arrival, Counts, Effect, Input, Moment, Refusal, Ticket, WAITING_MAX};
 pub use claims::{Claims, Source};
-pub use estimates::{Estimate, Estimates};
+pub use estimates::{Computed, Estimate, Estimates};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
 pub use rules::{Match, Principal, Rule, Subject};

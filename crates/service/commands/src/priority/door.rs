@@ -14,7 +14,9 @@
 
 use super::figures::{Figures, Histogram, Services};
 use arc_swap::ArcSwap;
-use baton_admission::{Admission, Arrival, Counts, Effect, Estimates, Input, Moment, Refusal, Settings, Ticket};
+use baton_admission::{
+    Admission, Arrival, Computed, Counts, Effect, Estimates, Input, Moment, Refusal, Settings, Ticket,
+};
 use baton_machine::{Idleness, LendingGuard, LendingMutex, Right, ThreadTime, about_to_wait};
 use baton_types::{Class, Error, ErrorCode, Result};
 use parking_lot::{Condvar, Mutex};
@@ -386,10 +388,10 @@ pub(crate) struct Pass {
     /// Whether it is known to compute for long.
     is_long: bool,
     began: Instant,
-    /// What its thread had computed before.
-    computing: ThreadTime,
-    /// What it has computed, once it has paused for good.
-    computed: OnceLock<Duration>,
+    /// What its thread had computed before, if its kind is in doubt.
+    computing: Option<ThreadTime>,
+    /// What it has computed, once it has left its thread.
+    computed: OnceLock<Computed>,
     paused: AtomicBool,
 }
 
@@ -402,7 +404,7 @@ impl Pass {
             kind,
             is_long,
             began: Instant::now(),
-            computing: ThreadTime::now(),
+            computing: door.estimates.is_in_doubt(kind).then(ThreadTime::now),
             computed: OnceLock::new(),
             paused: AtomicBool::new(false),
         }
@@ -422,8 +424,17 @@ impl Pass {
 
     /// The same, and its thread goes on to something else.
     pub fn leave_thread(&self) {
-        self.computed.get_or_init(|| self.computing.elapsed().unwrap_or_default());
+        self.computed.get_or_init(|| self.computed_until(self.began.elapsed()));
         self.pause();
+    }
+
+    /// What it has computed on this thread, `served` for so long.
+    fn computed_until(&self, served: Duration) -> Computed {
+        match &self.computing {
+            // Of one whose thread is another now it is not known; that is long.
+            Some(before) => Computed::Measured(before.elapsed().unwrap_or(served)),
+            None => Computed::AtMost(served),
+        }
     }
 
     /// It computes again.
@@ -437,8 +448,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         let served = self.began.elapsed();
-        // Of one whose thread is another now it is not known; that is long.
-        let computed = self.computed.get().copied().or_else(|| self.computing.elapsed()).unwrap_or(served);
+        let computed = self.computed.get().copied().unwrap_or_else(|| self.computed_until(served));
         self.door.estimates.note(self.kind, served, computed);
         self.door.services.ended(self.class, served);
         if self.is_counted {
@@ -531,8 +541,8 @@ mod tests {
     #[test]
     fn one_that_differs_has_the_others_looked_at_though_he_passes_unseen_himself() {
         let door = door(Mode::Full);
-        door.estimates.note(1, Duration::from_micros(50), Duration::from_micros(20));
-        door.estimates.note(2, Duration::from_secs(1), Duration::from_secs(1));
+        door.estimates.note(1, Duration::from_micros(50), Computed::Measured(Duration::from_micros(20)));
+        door.estimates.note(2, Duration::from_secs(1), Computed::Measured(Duration::from_secs(1)));
         let long = Visitor { kind: &|| 2, ..visitor(Class::Normal) };
         assert!(door.enter(&long).unwrap().is_none());
         let high = door.enter(&visitor(Class::High)).unwrap().unwrap();
@@ -595,7 +605,7 @@ mod tests {
     fn who_cannot_be_in_time_is_refused_before_he_begins() {
         let door = door(Mode::Full);
         for _ in 0..20 {
-            door.estimates.note(7, Duration::from_secs(2), Duration::from_secs(2));
+            door.estimates.note(7, Duration::from_secs(2), Computed::Measured(Duration::from_secs(2)));
         }
         let late = Visitor {
             deadline: Some(Instant::now() + Duration::from_millis(500)),
