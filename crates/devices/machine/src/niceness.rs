@@ -25,7 +25,7 @@
 //! Source: `setpriority(2)` and `sched(7)`: for Linux niceness is a thread's, not a process's. Lending is priority inheritance (Sha,
 //! Rajkumar and Lehoczky, "Priority Inheritance Protocols", IEEE Transactions on Computers, 1990).
 
-use crate::slices;
+use crate::slices::{self, AtomicSlices, Slices};
 use arc_swap::ArcSwap;
 use baton_types::Class;
 use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit};
@@ -120,6 +120,19 @@ pub fn at_most_as_nice_as(class: Class) {
 /// The calling thread is nicer by itself from now on, if it is not so nice already.
 pub(crate) fn be_at_least_as_nice_as(niceness: i32) {
     OWN.with(|own| own.0.be(own.0.own.load(Relaxed).max(niceness)));
+}
+
+/// What the calling thread's own slices are.
+pub(crate) fn slices() -> Slices {
+    OWN.with(|own| own.0.slices.load())
+}
+
+/// They are these from now on.
+pub(crate) fn take(slices: Slices) {
+    OWN.with(|own| {
+        own.0.slices.store(slices);
+        own.0.tell(own.0.wanted());
+    });
 }
 
 /// The calling thread, as the kernel numbers it, and its niceness, loans included.
@@ -232,6 +245,8 @@ pub struct Bearer {
     own: AtomicI32,
     /// What the kernel was told last, or is being told.
     now: AtomicI32,
+    /// Its own slices, which it has while it is not urgent.
+    slices: AtomicSlices,
     /// What it shares, by where that is; 0: nothing.
     shares: [AtomicUsize; SHARED_MAX],
     /// How many lend it each niceness, -20 first.
@@ -246,6 +261,7 @@ impl Bearer {
             thread: rustix::thread::gettid(),
             own: AtomicI32::new(now),
             now: AtomicI32::new(now),
+            slices: AtomicSlices::default(),
             shares: Default::default(),
             lent: [const { AtomicU32::new(0) }; LEVELS],
             has_ended: AtomicBool::new(false),
@@ -275,7 +291,6 @@ impl Bearer {
         if self.own.load(Relaxed) != niceness {
             self.own.store(niceness, SeqCst);
             self.settle();
-            slices::be_urgent(niceness == HIGH);
         }
     }
 
@@ -317,15 +332,23 @@ impl Bearer {
         }
     }
 
+    /// The shortest, while it is as urgent as the high class, by itself or because somebody of that waits for it.
+    fn slices_at(&self, niceness: i32) -> Slices {
+        if niceness == HIGH { Slices::Short } else { self.slices.load() }
+    }
+
     /// Tells the kernel, and again, if that was too late.
     fn tell(&self, mut wanted: i32) {
+        let mut slices = self.slices_at(wanted);
         while !self.has_ended.load(SeqCst) {
             self.now.store(wanted, SeqCst);
-            if let Err(error) = setpriority_process(Some(self.thread), wanted) {
+            if let Err(error) = slices::set(self.thread, wanted, slices) {
                 tracing::debug!(component = "MACHINE", error = %error, "The kernel does not change a thread's niceness");
             }
-            let told = std::mem::replace(&mut wanted, self.wanted());
-            if told == wanted {
+            let told = (wanted, slices);
+            wanted = self.wanted();
+            slices = self.slices_at(wanted);
+            if told == (wanted, slices) {
                 break;
             }
         }

@@ -4,87 +4,108 @@
 //! which the kernel looks at by the tick, four milliseconds apart. A client's thread runs for microseconds, so who computes for
 //! milliseconds takes longer slices than the kernel's own: he has the same part of the time, and is in nobody's way. They are not the
 //! longest there are: those who take them wait for one another as long as one lasts, and some lead the commit queue now and then.
-//! Who serves urgent requests takes the shortest there are: niceness says how large his part is, slices that he has it at once.
+//! Who is urgent, by himself or because an urgent one waits for him, has the shortest there are: niceness says how large his part is, slices that
+//! he has it at once.
 //!
-//! Invariant: nobody inherits them. A thread has the slices that it took itself, whoever began it.
+//! Invariant: nobody inherits them. A thread has its own, whoever began it.
 //!
-//! Niceness is another matter: it says how large the part is, and to have it back takes a privilege. Slices need none.
+//! Niceness is another matter: it says how large the part is, and to have it back takes a privilege. Slices need none. The kernel is told of
+//! both [at once](crate::niceness).
 //!
 //! Source: `sched_setattr(2)`, `sched_runtime` of `SCHED_OTHER` (Linux 6.12 and later; earlier ones take no notice of it). What it does:
 //! docs/spikes/scheduler-groups.md.
 
-use std::cell::Cell;
+use crate::niceness;
+use rustix::process::{Pid, setpriority_process};
 use std::io;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::time::Duration;
 
-/// The kernel's own are 3 ms at the most; its longest are 100.
-const LONG: Duration = Duration::from_millis(10);
-/// The kernel's shortest.
-const SHORT: Duration = Duration::from_micros(100);
-/// For `sched_runtime`: as long as the kernel thinks right.
-const USUAL: Duration = Duration::ZERO;
-
 /// What the slices of a thread are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Slices {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slices {
     Usual,
     Short,
     Long,
     LongForGood,
 }
 
-thread_local! {
-    /// Of this thread, so that the kernel is told of changes alone.
-    static SLICES: Cell<Slices> = const { Cell::new(Slices::Usual) };
+impl Slices {
+    const ALL: [Self; 4] = [Self::Usual, Self::Short, Self::Long, Self::LongForGood];
+
+    /// For `sched_runtime`. The kernel's own are 3 ms at the most; its shortest are 0.1, its longest 100.
+    fn time(self) -> Duration {
+        match self {
+            // As long as the kernel thinks right.
+            Self::Usual => Duration::ZERO,
+            Self::Short => Duration::from_micros(100),
+            Self::Long | Self::LongForGood => Duration::from_millis(10),
+        }
+    }
+}
+
+/// A thread's own slices, as others may see them.
+#[derive(Debug)]
+pub(crate) struct AtomicSlices(AtomicU8);
+
+impl Default for AtomicSlices {
+    fn default() -> Self {
+        Self(AtomicU8::new(Slices::Usual as u8))
+    }
+}
+
+impl AtomicSlices {
+    pub fn load(&self) -> Slices {
+        Slices::ALL[usize::from(self.0.load(SeqCst))]
+    }
+
+    pub fn store(&self, slices: Slices) {
+        self.0.store(slices as u8, SeqCst);
+    }
 }
 
 /// The calling thread computes for long from now on, until it [says otherwise](take_usual_slices).
 pub fn take_long_slices() {
-    change(Slices::Usual, Slices::Long, LONG);
+    change(Slices::Usual, Slices::Long);
 }
 
 /// The calling thread's next request may be a short one. What [never answers one](keep_long_slices) stays as it is.
 pub fn take_usual_slices() {
-    change(Slices::Long, Slices::Usual, USUAL);
+    change(Slices::Long, Slices::Usual);
 }
 
 /// Whether the calling thread takes long ones.
 pub fn has_long_slices() -> bool {
-    matches!(SLICES.get(), Slices::Long | Slices::LongForGood)
-}
-
-/// The calling thread is urgent from now on, or is not any more. While it is it takes no long slices.
-pub(crate) fn be_urgent(is_urgent: bool) {
-    if is_urgent {
-        take_usual_slices();
-        change(Slices::Usual, Slices::Short, SHORT);
-    } else {
-        change(Slices::Short, Slices::Usual, USUAL);
-    }
+    matches!(niceness::slices(), Slices::Long | Slices::LongForGood)
 }
 
 /// The calling thread computes for long until it ends.
 pub fn keep_long_slices() {
-    be_urgent(false);
     take_long_slices();
-    SLICES.set(Slices::LongForGood);
+    change(Slices::Long, Slices::LongForGood);
 }
 
-fn change(from: Slices, to: Slices, slice: Duration) {
-    if SLICES.get() != from {
-        return;
-    }
-    SLICES.set(to);
-    if let Err(error) = set_slice(slice) {
-        tracing::debug!(component = "MACHINE", error = %error, "The kernel does not change a thread's slices");
+/// The kernel is told of changes alone.
+fn change(from: Slices, to: Slices) {
+    if niceness::slices() == from {
+        niceness::take(to);
     }
 }
 
-/// Leaves policy and niceness as they are. A policy for real time has no slices, and is left alone by an error.
+/// Tells the kernel of a thread's niceness and its slices. Where it takes no slices, as of a policy for real time, that it is of niceness alone.
+pub(crate) fn set(thread: Pid, niceness: i32, slices: Slices) -> io::Result<()> {
+    match set_both(thread, niceness, slices.time()) {
+        Ok(()) => Ok(()),
+        Err(_) => Ok(setpriority_process(Some(thread), niceness)?),
+    }
+}
+
+/// Leaves its policy as it is.
 #[allow(unsafe_code, reason = "no crate has a safe call for slices; these two are all there is of it")]
-fn set_slice(slice: Duration) -> io::Result<()> {
-    // SAFETY: it takes a number and gives one.
-    let policy = unsafe { libc::sched_getscheduler(0) };
+fn set_both(thread: Pid, niceness: i32, slice: Duration) -> io::Result<()> {
+    let thread = thread.as_raw_nonzero().get();
+    // SAFETY: it takes numbers and gives one.
+    let policy = unsafe { libc::sched_getscheduler(thread) };
     if policy < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -93,15 +114,14 @@ fn set_slice(slice: Duration) -> io::Result<()> {
         sched_policy: (policy & !libc::SCHED_RESET_ON_FORK) as u32,
         // To let children inherit again takes a privilege, so it stays set; niceness above 0 they inherit all the same.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
-        // Of "the calling process", which for Linux is the calling thread.
-        sched_nice: rustix::process::getpriority_process(None)?,
+        sched_nice: niceness,
         sched_priority: 0,
         sched_runtime: slice.as_nanos() as u64,
         sched_deadline: 0,
         sched_period: 0,
     };
     // SAFETY: the kernel reads so many bytes as the structure says that it has, and keeps nothing of it.
-    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attributes, 0) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -109,6 +129,8 @@ fn set_slice(slice: Duration) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::background::yield_to_clients;
+    use crate::niceness::{Right, as_class, bearer, right};
+    use baton_types::Class;
 
     /// Policy, niceness, slice in nanoseconds.
     fn attributes() -> (u32, i32, u64) {
@@ -145,25 +167,31 @@ mod tests {
             let (policy, niceness, slice) = attributes();
             assert_eq!((policy, niceness), (before.0, before.1));
             // A kernel before 6.12 has none to tell of.
-            assert!(slice == LONG.as_nanos() as u64 || before.2 == 0, "{slice} after {before:?}");
+            assert!(slice == Slices::Long.time().as_nanos() as u64 || before.2 == 0, "{slice} after {before:?}");
             take_usual_slices();
             assert_eq!(attributes(), before);
         });
     }
 
     #[test]
-    fn who_is_urgent_has_short_slices_and_takes_no_long_ones_until_he_is_not() {
+    fn who_is_urgent_by_himself_or_for_others_has_short_slices_until_he_is_not() {
         on_a_thread_of_its_own(|| {
             let before = attributes();
+            let is = |slice: Duration| attributes().2 == slice.as_nanos() as u64 || before.2 == 0;
+            if right() != Right::All {
+                return;
+            }
+            as_class(Class::High);
+            assert!(is(Slices::Short.time()));
             take_long_slices();
-            be_urgent(true);
-            take_long_slices();
-            let slice = attributes().2;
-            assert!(slice == SHORT.as_nanos() as u64 || before.2 == 0, "{slice} after {before:?}");
-            assert!(!has_long_slices());
+            assert!(is(Slices::Short.time()), "it is urgent still");
+            as_class(Class::Normal);
+            assert!(is(Slices::Long.time()), "it computes for long still");
+            let loan = bearer().lend_as(Class::High);
+            assert!(loan.is_some() && is(Slices::Short.time()));
             take_usual_slices();
-            assert_eq!(attributes().2, slice);
-            be_urgent(false);
+            assert!(is(Slices::Short.time()));
+            drop(loan);
             assert_eq!(attributes(), before);
         });
     }

@@ -40,6 +40,7 @@ pub use newest::SharedEntry;
 pub use urgency::Urgency;
 pub use waiter::{Placed, Then};
 
+use crate::background::lately::Lately;
 use crate::documents::in_flight::InFlight;
 use crate::documents::record_cache::RecordCache;
 use crate::documents::transaction::Transaction;
@@ -136,6 +137,8 @@ pub struct CommitQueue {
     /// Written since the last sync began; and at how many parts of it was looked whether that is to be synced.
     unsynced_bytes: AtomicUsize,
     unsynced_parts_seen: AtomicUsize,
+    /// When somebody last wanted a sync.
+    sync_wanted: Lately,
     /// Size at which a family's memtable is full.
     memtable_bytes: usize,
     made: Instant,
@@ -190,6 +193,7 @@ impl CommitQueue {
             batches_synced: AtomicU64::new(0),
             unsynced_bytes: AtomicUsize::new(0),
             unsynced_parts_seen: AtomicUsize::new(0),
+            sync_wanted: Lately::default(),
             memtable_bytes,
             made: Instant::now(),
             metrics: CommitMetrics::default(),

@@ -197,7 +197,9 @@ impl CommitQueue {
 
     fn announce(&self) {}
 
-    fn is_log_change_near(&self) -> bool {
+    fn note_wanted_sync(&self, _: Instant) {}
+
+    fn syncs_by_itself(&self, _: Instant) -> bool {
         true
     }
 

@@ -22,9 +22,12 @@ use rust_rocksdb::{WriteBatch, properties};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// So much before a memtable is full a change of the log is near: RocksDB takes memory for it by the megabyte.
 const NEAR_BYTES: usize = 4 * 1024 * 1024;
+/// Whoever has wanted a sync within this time is taken to want others.
+const WANTED_FOR: Duration = Duration::from_millis(10);
 
 impl CommitQueue {
     pub(super) fn write_group(&self, group: &[Arc<Waiter>]) {
@@ -102,8 +105,19 @@ impl CommitQueue {
         }
     }
 
+    /// Somebody wants a sync.
+    pub(super) fn note_wanted_sync(&self, now: Instant) {
+        self.sync_wanted.note(now);
+    }
+
+    /// Whether a part that is written is to be synced though nobody wants that. It is not while somebody does: he would stand behind that sync,
+    /// and his own takes the part along. But at a change of the log nobody writes until all of it is synced.
+    pub(super) fn syncs_by_itself(&self, now: Instant) -> bool {
+        !self.sync_wanted.is_within(WANTED_FOR, now) || self.is_log_change_near()
+    }
+
     /// Whether a memtable will be full soon, or all together, with which RocksDB begins another log.
-    pub(super) fn is_log_change_near(&self) -> bool {
+    fn is_log_change_near(&self) -> bool {
         let sizes = LARGE_FAMILIES.map(|name| {
             let family = self.db.cf_handle(name).unwrap_or_else(|| unreachable!("opened"));
             let bytes = self.db.property_int_value_cf(family, properties::CUR_SIZE_ACTIVE_MEM_TABLE);

@@ -30,7 +30,7 @@ const GROUP_BYTES_BESIDE_MAX: usize = 256 * 1024;
 /// gets a processor; to keep it makes the leader's own client wait, whatever the others write.
 const LEAD_MAX: Duration = Duration::from_micros(500);
 
-/// Shortly before a change of the log a sync begins by itself when so many are written: there nobody writes until all of them are synced.
+/// A part of the log that is worth a sync of its own, which [begins by itself](CommitQueue::syncs_by_itself).
 const UNSYNCED_BYTES: usize = 256 * 1024;
 
 /// Those whose transactions are written together.
@@ -98,6 +98,7 @@ impl CommitQueue {
 
     /// Has the helper make a sync, or whoever makes the one under way another after it.
     pub(super) fn ask_for_sync(&self, class: Class) {
+        self.note_wanted_sync(Instant::now());
         let mut state = self.state.lock();
         state.sync_wanted_by = state.sync_wanted_by.max(Some(class));
         state.syncer.is_waited_for_by(class);
@@ -171,9 +172,12 @@ impl CommitQueue {
         let (syncing, written): (Group, Group) =
             group.into_iter().partition(|waiter| waiter.durability == Durability::Synced);
         let wants = |waiter: &&Arc<Waiter>| waiter.durability == Durability::Wanted;
-        let due_to = self.is_sync_due().then_some(Class::Background);
-        let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max().max(due_to);
+        let wanted_by = written.iter().filter(wants).map(|waiter| waiter.class).max();
         let awaited_by = syncing.iter().map(|waiter| waiter.class).max();
+        if wanted_by.max(awaited_by).is_some() {
+            self.note_wanted_sync(ended);
+        }
+        let wanted_by = wanted_by.max(self.is_sync_due(ended).then_some(Class::Background));
         let (AfterWriting { syncs, goes_on, passed_on: _ }, loans) = {
             let mut state = self.state.lock();
             let loans = state.writer.end();
@@ -229,9 +233,9 @@ impl CommitQueue {
     }
 
     /// Whether what is written is to be synced though nobody wants it; asked of the log once for each part.
-    fn is_sync_due(&self) -> bool {
+    fn is_sync_due(&self, now: Instant) -> bool {
         let parts = self.unsynced_bytes.load(Ordering::Relaxed) / UNSYNCED_BYTES;
-        parts > 0 && self.unsynced_parts_seen.swap(parts, Ordering::Relaxed) != parts && self.is_log_change_near()
+        parts > 0 && self.unsynced_parts_seen.swap(parts, Ordering::Relaxed) != parts && self.syncs_by_itself(now)
     }
 
     fn take_group(&self) -> Group {
