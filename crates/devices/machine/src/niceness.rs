@@ -22,7 +22,7 @@
 //! for as long as others want it. Were there a lock around that, whoever comes to lend it something would wait for the thread that he is to help. So
 //! whoever changes what a thread's niceness is to be tells the kernel, and looks afterwards whether it is that still.
 //!
-//! Source: `setpriority(2)` and `sched(7)`: for Linux niceness is a thread's, not a process's. Lending is priority inheritance (Sha,
+//! Source: `sched_setattr(2)`, `setpriority(2)` and `sched(7)`: for Linux niceness is a thread's, not a process's. Lending is priority inheritance (Sha,
 //! Rajkumar and Lehoczky, "Priority Inheritance Protocols", IEEE Transactions on Computers, 1990).
 
 use crate::slices::{self, AtomicSlices, Slices};

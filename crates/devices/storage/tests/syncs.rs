@@ -75,14 +75,16 @@ fn where_nobody_wants_a_sync_one_begins_by_itself_for_each_part_of_the_log() {
 #[test]
 fn what_others_write_is_left_to_who_wants_syncs_until_the_log_is_about_to_change() {
     with_a_helper(|inserting| {
+        // Before he wants it: the sync itself may take as long as he is remembered.
+        let began = Instant::now();
         inserting.insert(Durability::Synced);
-        let (before, began) = (inserting.syncs(), Instant::now());
+        let before = inserting.syncs();
         // A memtable is full with 8 MB, and near it with four.
         (0..20).for_each(|_| inserting.insert(Durability::Applied));
         let took = began.elapsed();
         std::thread::sleep(Duration::from_millis(50));
         // On a machine that is so slow that he may have been forgotten nothing is said.
-        assert!(inserting.syncs() == before || took > Duration::from_millis(9), "{took:?}");
+        assert!(inserting.syncs() == before || took > Duration::from_millis(8), "{took:?}");
         let mut begins_by_itself = false;
         // The memtable is not full, so that the log has not changed.
         while !begins_by_itself && inserting.next < 140 {
