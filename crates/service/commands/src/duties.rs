@@ -38,7 +38,7 @@ const PATIENCES_A_WORST_WAIT: u32 = 10;
 const LOOKS_A_PATIENCE: u32 = 2;
 /// How often it is looked while somebody is helped.
 const HELPING_INTERVAL: Duration = Duration::from_millis(2);
-/// How long who looks rests, in times of what it took: there may be thousands of threads.
+/// How long who looks rests after each few threads, in times of what they took: there may be thousands.
 const LOOKS_REST: u32 = 50;
 /// How often it is looked whether space of what was dropped can be given back.
 const DROPS_INTERVAL: Duration = Duration::from_millis(200);
@@ -265,9 +265,15 @@ fn tend_door(server: &Arc<Server>, _: &Stop) {
 fn tend_starving(server: &Arc<Server>, stop: &Stop) {
     baton_machine::as_class(Class::High);
     let mut helping = Helping::new();
-    let (mut due, mut helps) = (Instant::now(), false);
-    while stop.wait(if helps { HELPING_INTERVAL } else { due.saturating_duration_since(Instant::now()) }) {
-        helps = helping.check();
+    // When it is looked further, and when the look under way began.
+    let mut due = Instant::now();
+    let mut began = due;
+    let waits = |due: Instant, helps: bool| {
+        let until_due = due.saturating_duration_since(Instant::now());
+        if helps { until_due.min(HELPING_INTERVAL) } else { until_due }
+    };
+    while stop.wait(waits(due, helping.helps())) {
+        helping.check();
         let now = Instant::now();
         if now < due {
             continue;
@@ -275,13 +281,18 @@ fn tend_starving(server: &Arc<Server>, stop: &Stop) {
         let patience = server.priority.policy().settings.worst_wait / PATIENCES_A_WORST_WAIT;
         if !server.priority.is_told_apart() {
             helping.forget();
-            (due, helps) = (now + patience, false);
+            due = now + patience;
+            began = due;
             continue;
         }
         let before = ThreadTime::now();
-        helps = helping.look(patience);
-        let rest = before.elapsed().unwrap_or_default() * LOOKS_REST;
-        due = now + rest.max(if helps { HELPING_INTERVAL } else { patience / LOOKS_A_PATIENCE });
+        let is_over = helping.look(patience);
+        due = now + before.elapsed().unwrap_or_default() * LOOKS_REST;
+        if is_over {
+            let interval = if helping.helps() { HELPING_INTERVAL } else { patience / LOOKS_A_PATIENCE };
+            due = due.max(began + interval);
+            began = due;
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Threads that serve requests and do not come to run are helped, as [`Starving`] decides: with the niceness of high class.
 //!
 //! Threads of the background, nicer than the process and of no class, are left to themselves.
+//!
+//! Whoever looks has to come to run himself, so he is as urgent as those who are not to wait for anybody, and asks of a few threads at once.
 
 use baton_admission::{Starving, Thread};
 use baton_machine::{Bearer, Loan, Readiness, Right, bearers, ran_if_busy, right};
@@ -10,10 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// So many threads are asked at once. One costs some 7 µs.
+const ASKED_AT_ONCE: usize = 4;
+
 /// Whoever looks, and what was lent.
 pub(crate) struct Helping {
     starving: Starving,
     began: Instant,
+    /// Those who are to be asked yet in the look under way, and those of the others that were busy, with what they had run.
+    to_ask: Vec<Arc<Bearer>>,
+    busy: HashMap<Thread, (Arc<Bearer>, Duration)>,
     loans: HashMap<Thread, Loan>,
 }
 
@@ -29,47 +37,60 @@ impl Helping {
     pub fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let starving = Starving::new(u32::try_from(processors).unwrap_or(u32::MAX));
-        Self { starving, began: Instant::now(), loans: HashMap::new() }
+        Self { starving, began: Instant::now(), to_ask: Vec::new(), busy: HashMap::new(), loans: HashMap::new() }
     }
 
-    /// Looks at all threads that serve requests of low or normal class. One that has stood for so long is helped.
-    /// Says whether anybody is.
+    /// Looks at a few of the threads that serve requests of low or normal class. Once it has looked at all, those that have stood for so long
+    /// are helped; says whether that is so. The next call begins from the beginning then.
     pub fn look(&mut self, patience: Duration) -> bool {
         if right() == Right::None {
+            return true;
+        }
+        if self.to_ask.is_empty() {
+            let may_starve = |bearer: &Arc<Bearer>| matches!(bearer.class(), Some(Class::Low | Class::Normal));
+            self.to_ask = bearers().into_iter().filter(may_starve).collect();
+        }
+        // There may be very many, and few of them have something to do.
+        let left = self.to_ask.len().saturating_sub(ASKED_AT_ONCE);
+        for bearer in self.to_ask.drain(left..) {
+            if let Some(ran) = ran_if_busy(bearer.thread()) {
+                self.busy.insert(bearer.thread(), (bearer, ran));
+            }
+        }
+        if !self.to_ask.is_empty() {
             return false;
         }
-        let may_starve = |bearer: &Arc<Bearer>| matches!(bearer.class(), Some(Class::Low | Class::Normal));
-        let bearers = bearers().into_iter().filter(may_starve).map(|bearer| (bearer.thread(), bearer));
-        let bearers: HashMap<_, _> = bearers.collect();
-        // There may be very many, and few of them have something to do.
-        let busy = bearers.keys().filter_map(|thread| Some((*thread, ran_if_busy(*thread)?)));
-        for thread in self.starving.look(self.began.elapsed(), patience, busy) {
-            if let Some(loan) = bearers[&thread].lend_as(Class::High) {
+        let busy = std::mem::take(&mut self.busy);
+        let ran = busy.iter().map(|(thread, (_, ran))| (*thread, *ran));
+        for thread in self.starving.look(self.began.elapsed(), patience, ran) {
+            if let Some(loan) = busy[&thread].0.lend_as(Class::High) {
                 STARVED.fetch_add(1, Relaxed);
                 self.loans.insert(thread, loan);
             }
         }
-        self.helps()
+        true
     }
 
-    /// Looks at those that are helped, and says whether there are any left.
-    pub fn check(&mut self) -> bool {
+    /// Looks at those that are helped.
+    pub fn check(&mut self) {
         for thread in self.starving.helped().collect::<Vec<_>>() {
             let seen = Readiness::of(thread).map(|seen| (seen.is_busy, seen.ran));
             if !self.starving.check(self.began.elapsed(), thread, seen) {
                 self.loans.remove(&thread);
             }
         }
-        self.helps()
     }
 
     /// Nobody is looked at any more: what was lent is given back.
     pub fn forget(&mut self) {
         self.loans.clear();
+        self.to_ask.clear();
+        self.busy.clear();
         self.starving.forget();
     }
 
-    fn helps(&self) -> bool {
+    /// Whether anybody is helped.
+    pub fn helps(&self) -> bool {
         self.starving.helped().next().is_some()
     }
 }
@@ -78,6 +99,7 @@ impl Helping {
 mod tests {
     use super::*;
     use baton_machine::as_class;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, AtomicI32};
 
     const MS: Duration = Duration::from_millis(1);
@@ -114,7 +136,7 @@ mod tests {
             let (mut helping, began, before) = (Helping::new(), Instant::now(), computed());
             while computed() < before + 2 * MS && began.elapsed() < Duration::from_secs(10) {
                 std::thread::sleep(5 * MS);
-                helping.look(50 * MS);
+                while !helping.look(50 * MS) {}
                 helping.check();
             }
             // Once it may, it ends.
@@ -123,6 +145,30 @@ mod tests {
             stop.store(true, Relaxed);
             as_class(Class::Normal);
             assert!(after >= before + 2 * MS, "helped {} times", starved());
+        });
+    }
+
+    #[test]
+    fn a_few_threads_are_asked_at_once_and_all_of_them_before_anybody_is_helped() {
+        if right() == Right::None {
+            return;
+        }
+        const THREADS: usize = 3 * ASKED_AT_ONCE;
+        let (began, ends) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    as_class(Class::Low);
+                    began.wait();
+                    ends.wait();
+                });
+            }
+            began.wait();
+            let mut helping = Helping::new();
+            let calls = 1 + (0..).take_while(|_| !helping.look(50 * MS)).count();
+            assert!(calls >= THREADS / ASKED_AT_ONCE, "{calls}");
+            assert!(helping.to_ask.is_empty());
+            ends.wait();
         });
     }
 }
