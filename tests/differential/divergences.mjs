@@ -38,7 +38,7 @@ function* parts(value) {
 }
 const unwindsThroughArrays = (one) => stagesOf(one.pipeline ?? []).some((stage) => {
   const path = (stage.$unwind?.path ?? stage.$unwind)?.slice(1);
-  return path && one.docs.some((doc) => (path.includes('.') && Array.isArray(doc[path.split('.')[0]])) || /\{\}|""/.test(JSON.stringify(doc[path] ?? null)));
+  return path && one.docs.concat(one.other ?? []).some((doc) => (path.includes('.') && Array.isArray(doc[path.split('.')[0]])) || /\{\}|""/.test(JSON.stringify(doc[path] ?? null)));
 });
 const ALL = ['query', 'aggregation', 'update'];
 
