@@ -164,7 +164,7 @@ bench-set: release ## majority writes of three members beside three of etcd
 	@$(BENCH) set --seconds $(SECONDS_EACH) --etcd "$$BATON_CACHE/peers/etcd-peer" $(call BENCH_PLACE,set) $(BENCH_FLAGS)
 
 bench-door: release ## what priorities cost where nobody says a class: mode full beside off, in turns
-	@$(BENCH) door --seconds $(SECONDS_EACH) $(call BENCH_PLACE,door) $(BENCH_FLAGS)
+	@$(BENCH) door $(call BENCH_PLACE,door) $(BENCH_FLAGS)
 
 bench-failover: release ## how long no majority writes are taken when the primary is killed, hands over or falls silent
 	@$(BENCH) failover $(call BENCH_PLACE,failover) $(BENCH_FLAGS)

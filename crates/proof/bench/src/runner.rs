@@ -5,7 +5,7 @@
 //! second but not in the result. The first failure ends the run.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -102,6 +102,25 @@ impl Outcome {
     }
 }
 
+/// What came out of a run under one of its conditions.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Latencies of the operations that began under it.
+    pub latencies: Latencies,
+    /// How long it was measured.
+    pub seconds: f64,
+}
+
+impl Measured {
+    /// Operations a second.
+    pub fn throughput(&self) -> f64 {
+        self.latencies.count() as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// The condition of what is not measured.
+const UNMEASURED: usize = usize::MAX;
+
 /// What the clients of a run share.
 struct Shared<'a> {
     plan: &'a Plan,
@@ -111,7 +130,23 @@ struct Shared<'a> {
     budget: Option<AtomicI64>,
     finished: Vec<Finished>,
     failure: Mutex<Option<Failure>>,
-    measure_from: Instant,
+    /// Under which condition an operation counts that begins now.
+    condition: AtomicUsize,
+}
+
+impl Shared<'_> {
+    fn finished(&self) -> u64 {
+        self.finished.iter().map(|one| one.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// What is known once all clients have ended.
+struct Conducted<T, const CONDITIONS: usize> {
+    latencies: [Latencies; CONDITIONS],
+    finished: u64,
+    ended: Instant,
+    /// What the conductor gave.
+    result: T,
 }
 
 /// How many operations one client has finished, on a cache line of its own: a counter that all of them shared would cost
@@ -182,6 +217,61 @@ fn record(number: u64) -> (Key, [u8; VALUE_BYTES]) {
 /// # Errors
 /// The first failure of any client.
 pub fn run(factory: &dyn Factory, records: &Records, plan: &Plan) -> Result<Outcome, Failure> {
+    let mut per_second = Vec::new();
+    let mut measured_from = Instant::now();
+    let conducted = conduct(factory, records, plan, |shared, is_over| {
+        measured_from = Instant::now() + plan.warmup;
+        Ok(watch(shared, measured_from, &mut per_second, is_over))
+    })?;
+    let [latencies] = conducted.latencies;
+    Ok(Outcome {
+        seconds: conducted.ended.saturating_duration_since(measured_from).as_secs_f64(),
+        client_cpu_us: conducted.result / latencies.count().max(1) as f64,
+        latencies,
+        per_second,
+        operations_with_warmup: conducted.finished,
+    })
+}
+
+/// Runs one plan under several conditions on the same connections: they are `prepare`d in this order, and each turn takes the plan's warm-up
+/// and its duration. What connections have by chance, such as the processors that their threads are on, is then the same for all.
+///
+/// # Errors
+/// The first failure of any client, or what `prepare` says.
+pub fn run_in_turns<const CONDITIONS: usize>(
+    factory: &dyn Factory,
+    records: &Records,
+    plan: &Plan,
+    order: &[usize],
+    mut prepare: impl FnMut(usize) -> Result<(), Failure>,
+) -> Result<[Measured; CONDITIONS], Failure> {
+    let conducted = conduct(factory, records, plan, |shared, is_over| {
+        let mut seconds = [0.0; CONDITIONS];
+        for &condition in order {
+            shared.condition.store(UNMEASURED, Ordering::Relaxed);
+            prepare(condition)?;
+            std::thread::sleep(plan.warmup);
+            let from = Instant::now();
+            shared.condition.store(condition, Ordering::Relaxed);
+            std::thread::sleep(plan.duration);
+            seconds[condition] += from.elapsed().as_secs_f64();
+            if is_over() {
+                break;
+            }
+        }
+        Ok(seconds)
+    })?;
+    let mut seconds = conducted.result.into_iter();
+    Ok(conducted.latencies.map(|latencies| Measured { latencies, seconds: seconds.next().unwrap_or_default() }))
+}
+
+/// Has the plan's clients send requests until they have sent as many as they are to, or `conductor` returns, which is told whether they have.
+fn conduct<T, const CONDITIONS: usize>(
+    factory: &dyn Factory,
+    records: &Records,
+    plan: &Plan,
+    conductor: impl FnOnce(&Shared<'_>, &dyn Fn() -> bool) -> Result<T, Failure>,
+) -> Result<Conducted<T, CONDITIONS>, Failure> {
     let clients = (0..plan.clients).map(|_| factory.connect()).collect::<Result<Vec<_>, _>>()?;
     let budget = plan.operations.map(|count| AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX)));
     // Made once: a zipfian over many records takes a while.
@@ -194,13 +284,10 @@ pub fn run(factory: &dyn Factory, records: &Records, plan: &Plan) -> Result<Outc
         budget,
         finished: clients.iter().map(|_| Finished::default()).collect(),
         failure: Mutex::default(),
-        measure_from: Instant::now() + plan.warmup,
+        condition: AtomicUsize::new(if plan.warmup.is_zero() { 0 } else { UNMEASURED }),
     };
-    let mut latencies = Latencies::new()?;
-    let mut per_second = Vec::new();
-    let mut cpu_us = 0.0;
-    let mut ended = Instant::now();
-    std::thread::scope(|scope| -> Result<(), Failure> {
+    let mut latencies = none_measured::<CONDITIONS>()?;
+    let (result, ended) = std::thread::scope(|scope| -> Result<_, Failure> {
         let handles: Vec<_> = clients
             .into_iter()
             .enumerate()
@@ -208,65 +295,67 @@ pub fn run(factory: &dyn Factory, records: &Records, plan: &Plan) -> Result<Outc
                 scope.spawn({
                     let shared = &shared;
                     let distribution = distribution.clone();
-                    move || drive(client, number, distribution, shared)
+                    move || drive::<CONDITIONS>(client, number, distribution, shared)
                 })
             })
             .collect();
-        cpu_us = watch(&shared, &mut per_second, || handles.iter().all(std::thread::ScopedJoinHandle::is_finished));
-        ended = Instant::now();
+        let result = conductor(&shared, &|| handles.iter().all(std::thread::ScopedJoinHandle::is_finished));
+        shared.stop.store(true, Ordering::Relaxed);
+        let ended = Instant::now();
         for handle in handles {
-            match handle.join() {
-                Ok(part) => latencies.add(&part?)?,
-                Err(_) => return Err("a client's thread panicked".into()),
-            }
+            let parts = handle.join().map_err(|_| "a client's thread panicked")??;
+            latencies.iter_mut().zip(&parts).try_for_each(|(all, part)| all.add(part))?;
         }
-        Ok(())
+        Ok((result, ended))
     })?;
-    if let Some(failure) = shared.failure.into_inner() {
-        return Err(failure);
+    let finished = shared.finished();
+    match shared.failure.into_inner() {
+        Some(failure) => Err(failure),
+        None => Ok(Conducted { latencies, finished, ended, result: result? }),
     }
-    let seconds = ended.saturating_duration_since(shared.measure_from).as_secs_f64();
-    let client_cpu_us = cpu_us / latencies.count().max(1) as f64;
-    let operations_with_warmup = shared.finished.iter().map(|one| one.0.load(Ordering::Relaxed)).sum();
-    Ok(Outcome { latencies, seconds, per_second, operations_with_warmup, client_cpu_us })
 }
 
 /// Waits for the end, counting by the second; gives the CPU time used since the warm-up.
-fn watch(shared: &Shared<'_>, per_second: &mut Vec<u64>, finished: impl Fn() -> bool) -> f64 {
-    let end = shared.measure_from + shared.plan.duration;
+fn watch(shared: &Shared<'_>, measured_from: Instant, per_second: &mut Vec<u64>, is_over: &dyn Fn() -> bool) -> f64 {
+    let end = measured_from + shared.plan.duration;
     let mut cpu_before = None;
     let mut counted = 0;
     let mut next_line = Instant::now() + Duration::from_secs(1);
-    while Instant::now() < end && !finished() {
+    while Instant::now() < end && !is_over() {
         let now = Instant::now();
-        let wake = [Some(end), Some(next_line), cpu_before.is_none().then_some(shared.measure_from)];
+        let wake = [Some(end), Some(next_line), cpu_before.is_none().then_some(measured_from)];
         let pause = wake.into_iter().flatten().map(|at| at.saturating_duration_since(now)).min();
         std::thread::sleep(pause.unwrap_or_default().min(Duration::from_millis(50)));
-        if cpu_before.is_none() && Instant::now() >= shared.measure_from {
+        if cpu_before.is_none() && Instant::now() >= measured_from {
+            shared.condition.store(0, Ordering::Relaxed);
             cpu_before = Some(cpu_time_us());
         }
         if Instant::now() >= next_line {
             next_line += Duration::from_secs(1);
-            let sum = shared.finished.iter().map(|one| one.0.load(Ordering::Relaxed)).sum::<u64>();
+            let sum = shared.finished();
             per_second.push(sum - counted);
             if shared.plan.verbose {
-                let warming = if Instant::now() < shared.measure_from { " (warming up)" } else { "" };
+                let warming = if Instant::now() < measured_from { " (warming up)" } else { "" };
                 eprintln!("{:4} s  {:8} operations/s{warming}", per_second.len(), sum - counted);
             }
             counted = sum;
         }
     }
-    shared.stop.store(true, Ordering::Relaxed);
     cpu_before.map_or(0.0, |before| cpu_time_us() - before)
 }
 
-fn drive(
+fn none_measured<const CONDITIONS: usize>() -> Result<[Latencies; CONDITIONS], Failure> {
+    let latencies = (0..CONDITIONS).map(|_| Latencies::new()).collect::<Result<Vec<_>, _>>()?;
+    latencies.try_into().map_err(|_| "one for each condition".into())
+}
+
+fn drive<const CONDITIONS: usize>(
     mut client: Box<dyn Client>,
     number: usize,
     mut distribution: Distribution,
     shared: &Shared<'_>,
-) -> Result<Latencies, Failure> {
-    let mut latencies = Latencies::new()?;
+) -> Result<[Latencies; CONDITIONS], Failure> {
+    let mut latencies = none_measured()?;
     let plan = shared.plan;
     let mut random = Random::new(plan.seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
     let mut request = Request::new(plan.workload.layout(), &mut Random::new(RandomState::new().hash_one(number)));
@@ -275,6 +364,7 @@ fn drive(
     while !shared.stop.load(Ordering::Relaxed) && within_budget() {
         let kind = plan.workload.next_kind(&mut random);
         request.choose(kind, &mut random, &mut distribution, shared.records);
+        let condition = shared.condition.load(Ordering::Relaxed);
         let begun = Instant::now();
         let result = request.send(client.as_mut());
         let took = begun.elapsed();
@@ -286,7 +376,7 @@ fn drive(
         if kind == Kind::Insert {
             shared.records.acknowledge(request.number);
         }
-        if begun >= shared.measure_from {
+        if let Some(latencies) = latencies.get_mut(condition) {
             latencies.record(kind, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
         finished += 1;
@@ -392,6 +482,34 @@ mod tests {
         }
     }
 
+    /// A store that can be read, as the function says, and has no room.
+    #[derive(Clone, Copy)]
+    struct Reads(fn() -> Result<(), Failure>);
+
+    impl Factory for Reads {
+        fn connect(&self) -> Result<Box<dyn Client>, Failure> {
+            Ok(Box::new(*self))
+        }
+        fn clear(&self) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    impl Client for Reads {
+        fn read(&mut self, _: &Key) -> Result<(), Failure> {
+            (self.0)()
+        }
+        fn update(&mut self, _: &Key, _: usize, _: &[u8]) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn insert(&mut self, _: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {
+            Err("full".into())
+        }
+        fn scan(&mut self, _: &Key, _: u64) -> Result<u64, Failure> {
+            Ok(0)
+        }
+    }
+
     #[test]
     fn a_run_of_every_workload_does_exactly_the_operations_asked_for() {
         let factory = EchoFactory::here().expect("listens");
@@ -404,6 +522,39 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_turns_is_counted_by_condition_and_not_in_between() {
+        let turn = Duration::from_millis(20);
+        let plan = Plan { warmup: turn, duration: turn, operations: None, ..plan(Workload::C) };
+        let slowly = Reads(|| {
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(())
+        });
+        let mut prepared = Vec::new();
+        let prepare = |condition| {
+            prepared.push(condition);
+            std::thread::sleep(10 * turn);
+            Ok(())
+        };
+        let measured = run_in_turns::<3>(&slowly, &Records::loaded(1000), &plan, &[0, 2, 2], prepare).expect("runs");
+        assert_eq!(prepared, [0, 2, 2]);
+        let [first, second, third] = &measured;
+        assert!(first.seconds >= turn.as_secs_f64() && third.seconds >= 2.0 * turn.as_secs_f64(), "{measured:?}");
+        assert_eq!((second.latencies.count(), second.seconds), (0, 0.0));
+        // Three clients, each at the most a thousand times a second, and of each that which was under way at a turn's end.
+        for (one, turns) in [(first, 1), (third, 2)] {
+            let most = (3000.0 * one.seconds) as u64 + 3 * turns;
+            assert!((1..=most).contains(&one.latencies.count()), "{measured:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_prepared_ends_the_run() {
+        let plan = Plan { operations: None, ..plan(Workload::C) };
+        let outcome = run_in_turns::<1>(&Reads(|| Ok(())), &Records::loaded(10), &plan, &[0], |_| Err("not so".into()));
+        assert_eq!(outcome.expect_err("ends").to_string(), "not so");
+    }
+
+    #[test]
     fn inserts_of_many_clients_leave_no_gap() {
         let factory = EchoFactory::here().expect("listens");
         let records = Records::loaded(10);
@@ -413,31 +564,9 @@ mod tests {
 
     #[test]
     fn the_first_failure_ends_the_run() {
-        struct Failing;
-        impl Factory for Failing {
-            fn connect(&self) -> Result<Box<dyn Client>, Failure> {
-                Ok(Box::new(Self))
-            }
-            fn clear(&self) -> Result<(), Failure> {
-                Ok(())
-            }
-        }
-        impl Client for Failing {
-            fn read(&mut self, _: &Key) -> Result<(), Failure> {
-                Err("lost".into())
-            }
-            fn update(&mut self, _: &Key, _: usize, _: &[u8]) -> Result<(), Failure> {
-                Ok(())
-            }
-            fn insert(&mut self, _: &[(Key, [u8; VALUE_BYTES])]) -> Result<(), Failure> {
-                Err("full".into())
-            }
-            fn scan(&mut self, _: &Key, _: u64) -> Result<u64, Failure> {
-                Ok(0)
-            }
-        }
-        let error = run(&Failing, &Records::loaded(10), &plan(Workload::C)).expect_err("fails");
+        let lost = Reads(|| Err("lost".into()));
+        let error = run(&lost, &Records::loaded(10), &plan(Workload::C)).expect_err("fails");
         assert_eq!(error.to_string(), "lost");
-        assert_eq!(load(&Failing, 10, 2, 1, false).expect_err("fails").to_string(), "full");
+        assert_eq!(load(&lost, 10, 2, 1, false).expect_err("fails").to_string(), "full");
     }
 }
