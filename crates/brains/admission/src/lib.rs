@@ -2,7 +2,7 @@
 //!
 //! Where to look: [`Settings`] is `settings.priority` of a set's configuration; [`Claims::class`] decides of which class a request is;
 //! [`Admission`] is the step machine at the door: it is told who arrives, pauses and leaves, and says who begins and who is refused;
-//! [`Starving`] says which threads are helped that the processors never come to.
+//! [`Starving`] says which threads are helped that the processors never come to, and [`Pace`] how often it is looked for them.
 //!
 //! Invariants: no request waits longer than the stated worst wait; none of a lower class begins while one of a higher that could begin
 //! waits, unless its own wait is at its end; what is in progress is never stopped.
@@ -19,6 +19,7 @@ mod estimates;
 mod limit;
 #[cfg_attr(not(feature = "mutants"), allow(dead_code))]
 mod mutant;
+mod pace;
 mod queue;
 mod rules;
 mod settings;
@@ -29,6 +30,7 @@ pub use claims::{Claims, Source};
 pub use estimates::{Computed, Estimate, Estimates};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
+pub use pace::Pace;
 pub use rules::{Match, Principal, Rule, Subject};
 pub use settings::{Mode, Settings, ShedAbove, Weights};
 pub use starving::{ENOUGH, LASTS_MAX, PART, SAVED, Starving, Thread};

@@ -9,7 +9,7 @@
 //! of the time: who is interrupted in the middle of a request waits for tens of others, though he may hold what they wait for. Few threads
 //! that serve one request after the other are interrupted by nobody of their own kind, and those whose clients have spoken first are served
 //! first (docs/spikes/shared-threads.md). But a request may take long. So a worker says when it is about to wait
-//! ([`baton_machine::about_to_wait`]), and one thread, the *watch*, looks every two milliseconds who has been at the same turn for so long.
+//! ([`baton_machine::about_to_wait`]), and one thread, the [watch], looks every two milliseconds who has been at the same turn for so long.
 //! Either way the worker is *relieved*: it belongs to that one connection until the turn is over, and another is at work in its place. With
 //! every request relieved this would be a thread for each connection again.
 //!
@@ -33,8 +33,13 @@
 //!
 //! What it does not do: read, write, or handle anything (see [`crate::connection`]).
 //!
-//! Source: `epoll(7)`. The watch is what `sysmon` is for Go's scheduler, to which handing the others over while one waits is owed.
+//! Source: `epoll(7)`. Handing the others over while one waits is owed to Go's scheduler.
 
+mod post;
+mod watch;
+
+use self::post::{Post, Seen};
+use self::watch::Watch;
 use crate::connection::{Desk, STACK_SIZE_BYTES};
 use crate::counters::Counters;
 use crate::precedence::Precedence;
@@ -43,7 +48,7 @@ use crate::staff::{Hired, Staff};
 use crate::waker::Waker;
 use baton_machine::{Relief, be_relieved_by, work_for_connection};
 use baton_types::must_not_unwind;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -57,11 +62,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc::Sender;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
-use tracing::warn;
 
 /// How many are noticed in one go: the more, the longer the last of them waits for one worker while another may be idle.
 const EVENT_COUNT_MAX: usize = 8;
@@ -74,15 +78,6 @@ const CATCH_UP_SOON_AFTER: u32 = 8;
 const WAKER: u64 = 0;
 /// That the client hung up, or that the connection is broken; there may be something to read all the same.
 const HUNG_UP: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
-/// How often the watch looks, while somebody works; a turn that it sees twice takes long.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// After so many looks at which nobody worked it sleeps.
-const IDLE_LOOKS_MAX: u32 = 10;
-/// How long it sleeps where nobody is left that could fall silent.
-const ALL_REST_WAIT: Duration = Duration::from_secs(3600);
-/// How often the log says that no thread can be started.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
-
 /// What one turn of a connection came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -127,55 +122,11 @@ struct Place {
     seat: Seat<Sitting>,
 }
 
-/// What a worker is at, as the watch sees it: the turn's number, whether it is in it, and whether it has been relieved.
-#[derive(Default)]
-struct Post {
-    state: AtomicU64,
-    /// What the watch saw last.
-    seen: AtomicU64,
-    /// The turns since something was left undone, that one included; 0, if nothing is.
-    undone: AtomicU32,
-}
-
 /// What a worker is to do next.
 enum Next {
     Turn(Arc<Place>),
     CatchUp,
     End,
-}
-
-const IN_TURN: u64 = 1;
-const RELIEVED: u64 = 2;
-const TURN: u64 = 4;
-
-impl Post {
-    fn begin(&self) {
-        self.state.fetch_or(IN_TURN, SeqCst);
-    }
-
-    /// Whether it was relieved meanwhile.
-    fn end(&self) -> bool {
-        let next = (self.state.load(SeqCst) & !(IN_TURN | RELIEVED)).wrapping_add(TURN);
-        self.state.swap(next, SeqCst) & RELIEVED != 0
-    }
-
-    /// Whether it is relieved by this, in the turn in which it was seen.
-    fn relieve(&self, seen: u64) -> bool {
-        Self::can_be_relieved(seen) && self.state.compare_exchange(seen, seen | RELIEVED, SeqCst, SeqCst).is_ok()
-    }
-
-    /// Whether it is in a turn, and has not been relieved.
-    fn can_be_relieved(seen: u64) -> bool {
-        seen & (IN_TURN | RELIEVED) == IN_TURN
-    }
-}
-
-#[derive(Default)]
-struct Watch {
-    /// Whether it sleeps until somebody works.
-    asleep: AtomicBool,
-    called: Mutex<bool>,
-    call: Condvar,
 }
 
 /// See the file's header.
@@ -260,7 +211,7 @@ impl Pool {
     /// The same, of one with a thread of its own whose client is silent: it gets another when there is news.
     pub fn seat_alone(&self, connection: Box<dyn Seated>) {
         self.sit_down(connection, true);
-        self.wake_watch();
+        self.watch.wake();
     }
 
     fn sit_down(&self, mut connection: Box<dyn Seated>, is_alone: bool) {
@@ -302,7 +253,7 @@ impl Pool {
         self.is_over.store(true, SeqCst);
         self.staff.stop();
         self.waker.wake();
-        self.wake_watch();
+        self.watch.wake();
         let is_gone = self.staff.is_gone(until);
         // Nobody ends a connection any more.
         self.closing.lock().take();
@@ -341,7 +292,7 @@ impl Pool {
     /// What a worker is to do next; waits until there is something. A turn has begun with that.
     fn next(self: &Arc<Self>, post: &Post, in_vain: &mut u32, events: &mut Vec<Event>) -> Next {
         loop {
-            let undone = post.undone.load(SeqCst);
+            let undone = post.undone();
             if undone >= CATCH_UP_AFTER || undone >= CATCH_UP_SOON_AFTER && self.precedence.is_there() {
                 return Next::CatchUp;
             }
@@ -380,11 +331,11 @@ impl Pool {
     /// Has the service do what handlers have left undone, here and on threads that were relieved. Whether the worker was relieved meanwhile.
     fn catch_up(&self, post: &Post) -> bool {
         self.owes.store(false, SeqCst);
-        post.undone.store(0, SeqCst);
+        post.take_undone();
         self.precedence.begin_catching_up();
-        post.begin();
+        post.begin_turn();
         (self.catch_up)();
-        post.end()
+        post.end_turn()
     }
 
     /// Waits for news, and tells the seats.
@@ -399,7 +350,7 @@ impl Pool {
         if self.staff.works() {
             self.hire();
         }
-        self.wake_watch();
+        self.watch.wake();
         self.tell_news(events);
     }
 
@@ -454,7 +405,7 @@ impl Pool {
         let Some(sitting) = place.seat.take() else { return false };
         self.count_rest(sitting.rests, false);
         work_for_connection(place.id);
-        post.begin();
+        post.begin_turn();
         let served = catch_unwind(AssertUnwindSafe(|| {
             let mut connection = sitting.connection;
             let turn = connection.turn(desk);
@@ -476,12 +427,10 @@ impl Pool {
             }
         }
         work_for_connection(0);
-        if std::mem::take(&mut desk.owes) || post.undone.load(SeqCst) > 0 {
-            post.undone.fetch_add(1, SeqCst);
-        }
-        let was_relieved = post.end();
+        post.note_turn(std::mem::take(&mut desk.owes));
+        let was_relieved = post.end_turn();
         if was_relieved {
-            if post.undone.swap(0, SeqCst) > 0 {
+            if post.take_undone() {
                 (self.catch_up)();
             }
             // It may be one too many now, and what it has put into the row is another's.
@@ -542,7 +491,7 @@ impl Pool {
         if before && !now {
             self.counters.resting.fetch_sub(1, SeqCst);
             // It may sleep because all rest.
-            self.wake_watch();
+            self.watch.wake();
         } else if now && !before {
             self.counters.resting.fetch_add(1, SeqCst);
         }
@@ -572,8 +521,8 @@ impl Pool {
     }
 
     /// Relieves a worker in the turn in which it was seen.
-    fn relieve(self: &Arc<Self>, post: &Post, seen: u64) {
-        if !Post::can_be_relieved(seen) {
+    fn relieve(self: &Arc<Self>, post: &Post, seen: Seen) {
+        if !seen.can_be_relieved() {
             return;
         }
         {
@@ -585,7 +534,7 @@ impl Pool {
             posts.retain(|other| !std::ptr::eq(&**other, post));
         }
         self.precedence.leave_turn();
-        if post.undone.swap(0, SeqCst) > 0 {
+        if post.take_undone() {
             self.owes.store(true, SeqCst);
         }
         if self.staff.is_relieved() {
@@ -604,83 +553,6 @@ impl Pool {
     fn is_undone(&self) -> bool {
         self.owes.load(SeqCst) || !self.row.lock().is_empty()
     }
-
-    fn wake_watch(&self) {
-        if self.watch.asleep.load(SeqCst) && self.watch.asleep.swap(false, SeqCst) {
-            *self.watch.called.lock() = true;
-            self.watch.call.notify_one();
-        }
-    }
-
-    /// The watch: relieves who takes long, and has those rest that are silent. Until the workers are to end.
-    pub fn keep_watch(self: &Arc<Self>) {
-        let _guard = must_not_unwind("watching those who serve connections");
-        let (mut idle_looks, mut swept, mut warned) = (0, Instant::now(), None::<Instant>);
-        while !self.is_over.load(SeqCst) {
-            let is_busy = self.look();
-            if self.staff.is_short() {
-                self.hire();
-                if self.staff.is_short() && warned.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
-                    warned = Some(Instant::now());
-                    say_no_thread();
-                }
-            }
-            self.call_idle();
-            if swept.elapsed() >= self.silence {
-                swept = Instant::now();
-                self.sweep();
-            }
-            idle_looks = if is_busy { 0 } else { idle_looks + 1 };
-            if idle_looks < IDLE_LOOKS_MAX {
-                std::thread::sleep(LOOK_EVERY.min(self.silence));
-            } else {
-                self.sleep();
-            }
-        }
-    }
-
-    /// Relieves whoever has been at one turn since the last look; whether anybody works.
-    fn look(self: &Arc<Self>) -> bool {
-        let posts = self.posts.lock().clone();
-        let mut is_busy = false;
-        for post in posts {
-            let state = post.state.load(SeqCst);
-            let seen = post.seen.swap(state, Relaxed);
-            is_busy |= seen != state;
-            if seen == state {
-                self.relieve(&post, seen);
-            }
-        }
-        is_busy || !self.staff.has_idle()
-    }
-
-    /// Has all rest that have been silent for two sweeps.
-    fn sweep(&self) {
-        let silences = self.silences.fetch_add(1, Relaxed) + 1;
-        let places: Vec<_> = self.places.lock().values().cloned().collect();
-        for place in places {
-            place.seat.while_it_waits(|sitting| {
-                if !sitting.rests && sitting.served_at + 2 <= silences && sitting.connection.rest() {
-                    sitting.rests = true;
-                    self.count_rest(false, true);
-                }
-            });
-        }
-    }
-
-    /// Until somebody works, or somebody may be silent for long enough.
-    fn sleep(&self) {
-        self.watch.asleep.store(true, SeqCst);
-        let all_rest = self.counters.resting.load(SeqCst) >= self.places.lock().len();
-        let mut called = self.watch.called.lock();
-        let wait = if all_rest { ALL_REST_WAIT } else { self.silence };
-        // Whoever began to work before it slept found nobody to wake.
-        if !*called && self.staff.has_idle() && !self.is_over.load(SeqCst) {
-            self.watch.call.wait_for(&mut called, wait);
-        }
-        *called = false;
-        self.watch.asleep.store(false, SeqCst);
-    }
 }
 
 /// How a worker is relieved that says so itself.
@@ -691,7 +563,7 @@ struct Worker {
 
 impl Relief for Worker {
     fn relieve(&self) {
-        self.pool.relieve(&self.post, self.post.state.load(SeqCst));
+        self.pool.relieve(&self.post, self.post.see());
     }
 }
 
@@ -701,11 +573,4 @@ fn has_ended(socket: &Socket) -> bool {
         Ok((_, byte_count)) => byte_count == 0,
         Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
     }
-}
-
-fn say_no_thread() {
-    warn!(
-        target: "NETWORK", id = 22949,
-        "Unable to start a thread that serves connections; those whose clients have spoken wait for one"
-    );
 }

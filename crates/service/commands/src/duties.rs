@@ -10,7 +10,7 @@ use crate::priority::Helping;
 use crate::server::sessions::TIMEOUT_MINUTES;
 use crate::server::{STAGE_MEMORY_BYTES, Server};
 use crate::ttl;
-use baton_machine::{ThreadTime, yield_to_clients};
+use baton_machine::yield_to_clients;
 use baton_types::{Class, Namespace, OpTime, must_not_unwind};
 use bson::rawdoc;
 use parking_lot::Mutex;
@@ -34,12 +34,6 @@ const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
 const RESOURCES_INTERVAL: Duration = Duration::from_millis(100);
 /// Of the longest that one may wait at the door a thread may be ready without running for one part in so many before it is helped.
 const PATIENCES_A_WORST_WAIT: u32 = 10;
-/// How often, in that time, it is looked which threads do not come to run.
-const LOOKS_A_PATIENCE: u32 = 2;
-/// How often it is looked while somebody is helped.
-const HELPING_INTERVAL: Duration = Duration::from_millis(2);
-/// How long who looks rests after each few threads, in times of what they took: there may be thousands.
-const LOOKS_REST: u32 = 50;
 /// How often it is looked whether space of what was dropped can be given back.
 const DROPS_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is looked whether files are there to be removed.
@@ -265,33 +259,16 @@ fn tend_door(server: &Arc<Server>, _: &Stop) {
 fn tend_starving(server: &Arc<Server>, stop: &Stop) {
     baton_machine::as_class(Class::High);
     let mut helping = Helping::new();
-    // When it is looked further, and when the look under way began.
-    let mut due = Instant::now();
-    let mut began = due;
-    let waits = |due: Instant, helps: bool| {
-        let until_due = due.saturating_duration_since(Instant::now());
-        if helps { until_due.min(HELPING_INTERVAL) } else { until_due }
-    };
-    while stop.wait(waits(due, helping.helps())) {
+    while stop.wait(helping.rest()) {
         helping.check();
-        let now = Instant::now();
-        if now < due {
+        if !helping.is_due() {
             continue;
         }
         let patience = server.priority.policy().settings.worst_wait / PATIENCES_A_WORST_WAIT;
-        if !server.priority.is_told_apart() {
-            helping.forget();
-            due = now + patience;
-            began = due;
-            continue;
-        }
-        let before = ThreadTime::now();
-        let is_over = helping.look(patience);
-        due = now + before.elapsed().unwrap_or_default() * LOOKS_REST;
-        if is_over {
-            let interval = if helping.helps() { HELPING_INTERVAL } else { patience / LOOKS_A_PATIENCE };
-            due = due.max(began + interval);
-            began = due;
+        if server.priority.is_told_apart() {
+            helping.look(patience);
+        } else {
+            helping.forget(patience);
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Threads that serve requests and do not come to run are helped, as [`Starving`] decides: with the niceness of high class.
+//! Threads that serve requests and do not come to run are helped, as [`Starving`] decides: with the niceness of high class. They are looked at as
+//! often as [`Pace`] says.
 //!
 //! Threads of the background, nicer than the process and of no class, are left to themselves.
 //!
 //! Whoever looks has to come to run himself, so he is as urgent as those who are not to wait for anybody, and asks of a few threads at once.
 
-use baton_admission::{Starving, Thread};
-use baton_machine::{Bearer, Loan, Readiness, Right, bearers, ran_if_busy, right};
+use baton_admission::{Moment, Pace, Starving, Thread};
+use baton_machine::{Bearer, Loan, Readiness, Right, ThreadTime, bearers, ran_if_busy, right};
 use baton_types::Class;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ const ASKED_AT_ONCE: usize = 4;
 /// Whoever looks, and what was lent.
 pub(crate) struct Helping {
     starving: Starving,
+    pace: Pace,
     began: Instant,
     /// Those who are to be asked yet in the look under way, and those of the others that were busy, with what they had run.
     to_ask: Vec<Arc<Bearer>>,
@@ -37,15 +39,37 @@ impl Helping {
     pub fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let starving = Starving::new(u32::try_from(processors).unwrap_or(u32::MAX));
-        Self { starving, began: Instant::now(), to_ask: Vec::new(), busy: HashMap::new(), loans: HashMap::new() }
+        let pace = Pace::new(Moment::ZERO);
+        Self { starving, pace, began: Instant::now(), to_ask: Vec::new(), busy: HashMap::new(), loans: HashMap::new() }
+    }
+
+    fn now(&self) -> Moment {
+        self.began.elapsed()
+    }
+
+    /// For how long there is nothing to do.
+    pub fn rest(&self) -> Duration {
+        self.pace.rest(self.now(), self.helps())
+    }
+
+    /// Whether it is to be looked further.
+    pub fn is_due(&self) -> bool {
+        self.pace.is_due(self.now())
     }
 
     /// Looks at a few of the threads that serve requests of low or normal class. Once it has looked at all, those that have stood for so long
     /// are helped; says whether that is so. The next call begins from the beginning then.
     pub fn look(&mut self, patience: Duration) -> bool {
-        if right() == Right::None {
-            return true;
+        let (now, before) = (self.now(), ThreadTime::now());
+        let is_over = right() == Right::None || self.ask_a_few(patience);
+        self.pace.asked(now, before.elapsed().unwrap_or_default());
+        if is_over {
+            self.pace.end_look(patience, self.helps());
         }
+        is_over
+    }
+
+    fn ask_a_few(&mut self, patience: Duration) -> bool {
         if self.to_ask.is_empty() {
             let may_starve = |bearer: &Arc<Bearer>| matches!(bearer.class(), Some(Class::Low | Class::Normal));
             self.to_ask = bearers().into_iter().filter(may_starve).collect();
@@ -62,7 +86,7 @@ impl Helping {
         }
         let busy = std::mem::take(&mut self.busy);
         let ran = busy.iter().map(|(thread, (_, ran))| (*thread, *ran));
-        for thread in self.starving.look(self.began.elapsed(), patience, ran) {
+        for thread in self.starving.look(self.now(), patience, ran) {
             if let Some(loan) = busy[&thread].0.lend_as(Class::High) {
                 STARVED.fetch_add(1, Relaxed);
                 self.loans.insert(thread, loan);
@@ -75,14 +99,15 @@ impl Helping {
     pub fn check(&mut self) {
         for thread in self.starving.helped().collect::<Vec<_>>() {
             let seen = Readiness::of(thread).map(|seen| (seen.is_busy, seen.ran));
-            if !self.starving.check(self.began.elapsed(), thread, seen) {
+            if !self.starving.check(self.now(), thread, seen) {
                 self.loans.remove(&thread);
             }
         }
     }
 
-    /// Nobody is looked at any more: what was lent is given back.
-    pub fn forget(&mut self) {
+    /// Nobody is to be looked at, for a patience at least: what was lent is given back.
+    pub fn forget(&mut self, patience: Duration) {
+        self.pace.skip(self.now(), patience);
         self.loans.clear();
         self.to_ask.clear();
         self.busy.clear();
@@ -90,7 +115,7 @@ impl Helping {
     }
 
     /// Whether anybody is helped.
-    pub fn helps(&self) -> bool {
+    fn helps(&self) -> bool {
         self.starving.helped().next().is_some()
     }
 }
@@ -141,7 +166,7 @@ mod tests {
             }
             // Once it may, it ends.
             let after = computed();
-            helping.forget();
+            helping.forget(50 * MS);
             stop.store(true, Relaxed);
             as_class(Class::Normal);
             assert!(after >= before + 2 * MS, "helped {} times", starved());
