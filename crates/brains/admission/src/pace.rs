@@ -78,6 +78,9 @@ mod tests {
         pace.end_look(PATIENCE, false);
         assert_eq!(pace.rest(12 * MS, false), 45 * MS, "fifty after it began");
         assert!(!pace.is_due(56 * MS) && pace.is_due(57 * MS));
+        pace.asked(57 * MS, MS / 10);
+        pace.end_look(PATIENCE, false);
+        assert_eq!(pace.rest(57 * MS, false), 50 * MS, "and so on");
     }
 
     #[test]

@@ -78,6 +78,7 @@ const CATCH_UP_SOON_AFTER: u32 = 8;
 const WAKER: u64 = 0;
 /// That the client hung up, or that the connection is broken; there may be something to read all the same.
 const HUNG_UP: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
+
 /// What one turn of a connection came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {

@@ -234,7 +234,7 @@ pub fn run(factory: &dyn Factory, records: &Records, plan: &Plan) -> Result<Outc
 }
 
 /// Runs one plan under several conditions on the same connections: they are `prepare`d in this order, and each turn takes the plan's warm-up
-/// and its duration. What connections have by chance, such as the processors that their threads are on, is then the same for all.
+/// and its duration. Whatever connections have by chance is then the same for all.
 ///
 /// # Errors
 /// The first failure of any client, or what `prepare` says.
@@ -247,14 +247,15 @@ pub fn run_in_turns<const CONDITIONS: usize>(
 ) -> Result<[Measured; CONDITIONS], Failure> {
     let conducted = conduct(factory, records, plan, |shared, is_over| {
         let mut seconds = [0.0; CONDITIONS];
+        shared.condition.store(UNMEASURED, Ordering::Relaxed);
         for &condition in order {
-            shared.condition.store(UNMEASURED, Ordering::Relaxed);
             prepare(condition)?;
             std::thread::sleep(plan.warmup);
             let from = Instant::now();
             shared.condition.store(condition, Ordering::Relaxed);
             std::thread::sleep(plan.duration);
             seconds[condition] += from.elapsed().as_secs_f64();
+            shared.condition.store(UNMEASURED, Ordering::Relaxed);
             if is_over() {
                 break;
             }
