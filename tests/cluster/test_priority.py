@@ -248,8 +248,11 @@ def test_a_class_that_is_changed_while_a_request_waits_is_that_of_the_next_one(m
     configure(members)
 
 
-def test_one_that_waits_for_others_only_keeps_nobody_waiting_where_work_is_conserved(members):
-    configure(members, worstWaitMs=60_000)
+@pytest.mark.parametrize("settings", [{}, {"mode": "checkpoint", "workConserving": True}], ids=["full", "checkpoint"])
+def test_one_that_waits_for_others_only_keeps_nobody_waiting_where_work_is_conserved(members, settings):
+    configure(members, worstWaitMs=60_000, **settings)
+    with members.direct(0) as client:
+        assert client.admin.command("serverStatus")["priority"]["workConserving"] is True
     # One that is in a hurry is counted, however short.
     with members.direct(0) as client, present(members, "high", maxTimeMS=4500):
         assert client.shop.command("count", "carts", priority="low")["n"] == 100

@@ -10,6 +10,8 @@
 //! | `full` | fewer of its own and higher classes compute than the limit is, which follows the processors |
 //! | `full` with weights | fewer of all classes compute than the limit is, and its class has had less than its share |
 //!
+//! With `workConserving` those who compute count in modes `checkpoint` and `both`, too, and without it those who are present in mode `full`.
+//!
 //! Invariants:
 //! - Who waits begins, or is refused, before the worst wait is over, in every mode: the runtime sees to it that [`Admission::next_due`]
 //!   is kept. Those whose own deadline is nearer are refused, or give up, by that.
@@ -227,12 +229,13 @@ impl Admission {
     }
 
     fn before_rank(&self, of: usize) -> [usize; 3] {
-        let (counted, from) = match self.settings.mode {
+        let from = match self.settings.mode {
             Mode::Off | Mode::Nice => return [0; 3],
-            Mode::Checkpoint | Mode::Both => (self.present, of + 1),
-            Mode::Full if self.settings.weights.is_some() => (self.computing, 0),
-            Mode::Full => (self.computing, of),
+            Mode::Checkpoint | Mode::Both => of + 1,
+            Mode::Full if self.settings.weights.is_some() => 0,
+            Mode::Full => of,
         };
+        let counted = if self.settings.conserves_work() { self.computing } else { self.present };
         RANKS.map(|rank| if rank < from { 0 } else { counted[rank] })
     }
 

@@ -136,6 +136,9 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// `weights`: shares instead of strict order.
     pub weights: Option<Weights>,
+    /// `workConserving`: whether one that only waits for disks or other members keeps nobody waiting; none: as the mode has it.
+    #[serde(default)]
+    pub work_conserving: Option<bool>,
     /// `worstWaitMs`: no request waits longer than this before it begins, or is refused.
     pub worst_wait: Duration,
     /// `shedAbove`: whom overload costs his request.
@@ -149,6 +152,7 @@ impl Default for Settings {
             mode: Mode::default(),
             rules: Vec::new(),
             weights: None,
+            work_conserving: None,
             worst_wait: Duration::from_secs(1),
             shed_above: ShedAbove::default(),
         }
@@ -174,6 +178,11 @@ impl Settings {
     /// Whether a deadline is so near that an order of requests can matter to it.
     pub fn is_hurry(left: Duration) -> bool {
         left < Self::HURRY_MAX
+    }
+
+    /// Whether one that only waits for disks or other members keeps nobody waiting. At the paper's checkpoint it does.
+    pub fn conserves_work(&self) -> bool {
+        self.work_conserving.unwrap_or(self.mode == Mode::Full)
     }
 
     /// Whether a request passes the door unseen: where the processors serve by class, a short one would lose more at the door than

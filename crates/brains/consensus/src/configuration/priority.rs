@@ -33,6 +33,7 @@ pub(super) fn parse(document: &RawDocument) -> Result<Settings> {
             }
             "rules" => settings.rules = field.array()?.map(parse_rules).transpose()?.unwrap_or_default(),
             "weights" => settings.weights = field.document()?.map(parse_weights).transpose()?,
+            "workConserving" => settings.work_conserving = field.boolean()?,
             "worstWaitMs" => {
                 let ms = u64::try_from(field.any_whole()?).map_err(|_| field.must_be("10 to 60000"))?;
                 settings.worst_wait = Duration::from_millis(ms);
@@ -147,6 +148,9 @@ pub(super) fn to_document(settings: &Settings) -> Document {
         let weight = |weight| integer(i64::from(weight));
         document.insert("weights", doc! { "high": weight(high), "normal": weight(normal), "low": weight(low) });
     }
+    if let Some(work_conserving) = settings.work_conserving {
+        document.insert("workConserving", work_conserving);
+    }
     document.insert("worstWaitMs", integer(bounds::millis(settings.worst_wait)));
     let ShedAbove { high, normal, low } = settings.shed_above;
     let stated = [("high", high), ("normal", normal), ("low", low)];
@@ -186,11 +190,13 @@ mod tests {
                 rule(doc! {}, "normal"),
             ],
             "weights": { "high": 8, "normal": 4, "low": 1 },
+            "workConserving": true,
             "worstWaitMs": 250,
             "shedAbove": { "normal": 200, "low": 20 },
         };
         let settings = parsed(&written).unwrap();
         assert_eq!((settings.mode, settings.worst_wait), (Mode::Both, Duration::from_millis(250)));
+        assert_eq!(settings.work_conserving, Some(true));
         assert_eq!(settings.weights, Some(Weights { high: 8, normal: 4, low: 1 }));
         let [report, checkout, all] = &settings.rules[..] else { panic!("{settings:?}") };
         assert_eq!((report.class, checkout.class, all.class), (Class::Low, Class::High, Class::Normal));
@@ -237,6 +243,7 @@ mod tests {
             ),
             (doc! { "shedAbove": { "frob": 64 } }, 40415, "shedAbove.frob' is an unknown field"),
             (doc! { "shedAbove": 64 }, 14, "priority.shedAbove' is the wrong type 'int'"),
+            (doc! { "workConserving": "x" }, 14, "priority.workConserving' is the wrong type 'string'"),
             (doc! { "worstWaitMs": 9 }, 2, "settings.priority.worstWaitMs must be 10 to 60000, but is 9"),
             (doc! { "worstWaitMs": -1 }, 2, "settings.priority.worstWaitMs must be 10 to 60000"),
         ] {

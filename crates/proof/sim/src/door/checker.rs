@@ -158,12 +158,12 @@ impl Checker {
         match self.settings.mode {
             Mode::Off | Mode::Nice => return Ok(()),
             Mode::Checkpoint | Mode::Both => {
-                if self.present.above(of) > 0 {
+                if self.counted().above(of) > 0 {
                     return told(CHECKPOINT);
                 }
             }
             Mode::Full => {
-                let counted = if has_weights { self.computing.all() } else { self.computing.from(of) };
+                let counted = if has_weights { self.counted().all() } else { self.counted().from(of) };
                 if counted >= door.counts().limit {
                     return told(ROOM);
                 }
@@ -185,6 +185,13 @@ impl Checker {
             return told(EARLIEST);
         }
         Ok(())
+    }
+
+    /// Those for whom others may have to wait.
+    fn counted(&self) -> &Counts {
+        // As the modes have it: those of the paper count who is present.
+        let by_mode = self.settings.mode == Mode::Full;
+        if self.settings.work_conserving.unwrap_or(by_mode) { &self.computing } else { &self.present }
     }
 
     /// The deadline that the door goes by: one that is nearer than the end of the worst wait.
@@ -210,9 +217,9 @@ impl Checker {
             let of = arrival.class;
             let has_room = match self.settings.mode {
                 Mode::Off | Mode::Nice => true,
-                Mode::Checkpoint | Mode::Both => self.present.above(of) == 0,
-                Mode::Full if self.settings.weights.is_some() => self.computing.all() < limit,
-                Mode::Full => self.computing.from(of) < limit,
+                Mode::Checkpoint | Mode::Both => self.counted().above(of) == 0,
+                Mode::Full if self.settings.weights.is_some() => self.counted().all() < limit,
+                Mode::Full => self.counted().from(of) < limit,
             };
             if has_room {
                 return Err((WORK, format!("{arrival:?} at {now:?}, computing {:?} of {limit}", self.computing)));

@@ -420,7 +420,8 @@ fn settings_of(random: &mut StdRng) -> Settings {
         }
         false => ShedAbove::default(),
     };
-    Settings { mode, weights, worst_wait, shed_above, ..Settings::default() }
+    let work_conserving = random.random_bool(0.3).then(|| random.random());
+    Settings { mode, weights, work_conserving, worst_wait, shed_above, ..Settings::default() }
 }
 
 fn job_of(random: &mut StdRng, arrives: Moment, mean_micros: u64, alike: bool) -> Job {

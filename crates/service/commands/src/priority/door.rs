@@ -586,6 +586,27 @@ mod tests {
     }
 
     #[test]
+    fn whom_one_that_only_waits_for_others_keeps_waiting_is_said_by_the_mode_unless_the_settings_do() {
+        for (mode, work_conserving, keeps) in [
+            (Mode::Checkpoint, None, true),
+            (Mode::Checkpoint, Some(true), false),
+            (Mode::Both, Some(true), false),
+            (Mode::Both, Some(false), true),
+            (Mode::Full, None, false),
+            (Mode::Full, Some(false), true),
+        ] {
+            let door = Door::new(Settings { mode, work_conserving, ..Settings::default() });
+            let limit = door.look().0.limit;
+            let high: Vec<_> = (0..limit).map(|_| door.enter(&visitor(Class::High)).unwrap().unwrap()).collect();
+            high.iter().for_each(Pass::pause);
+            let before = if keeps { [0, 0, limit] } else { [0; 3] };
+            assert_eq!(door.before(Class::Low), before, "{mode:?}, {work_conserving:?}");
+            drop(high);
+            assert_empty(&door);
+        }
+    }
+
+    #[test]
     fn who_is_killed_while_he_waits_is_gone() {
         let door = door(Mode::Checkpoint);
         let high = door.enter(&visitor(Class::High)).unwrap();

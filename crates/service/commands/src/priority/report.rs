@@ -19,6 +19,7 @@ pub(crate) fn append_status(priority: &Priority, w: &mut DocumentWriter<'_>) {
     w.append(cstr!("niceness"), priority.right.name());
     w.append(cstr!("inheritances"), baton_machine::inheritances() as i64);
     w.append(cstr!("starved"), starved() as i64);
+    w.append(cstr!("workConserving"), policy.settings.conserves_work());
     w.append(cstr!("worstWaitMs"), policy.settings.worst_wait.as_millis() as i64);
     w.append(cstr!("limit"), counts.limit as i64);
     w.begin_document(cstr!("classes"));

@@ -64,17 +64,24 @@ fn any_priority() -> impl Strategy<Value = baton_admission::Settings> {
         (weight(), weight(), weight()).prop_map(|(high, normal, low)| baton_admission::Weights { high, normal, low });
     let modes = prop::sample::select(baton_admission::Mode::ALL.to_vec());
     let shed_above = prop::option::of((17..=100_u32, prop::option::of(100..=10_000_u32)));
-    (modes, prop::collection::vec(rule, 0..4), prop::option::of(weights), 10..=60_000_u64, shed_above).prop_map(
-        |(mode, rules, weights, ms, shed_above)| baton_admission::Settings {
+    (
+        modes,
+        prop::collection::vec(rule, 0..4),
+        prop::option::of(weights),
+        any::<Option<bool>>(),
+        10..=60_000_u64,
+        shed_above,
+    )
+        .prop_map(|(mode, rules, weights, work_conserving, ms, shed_above)| baton_admission::Settings {
             mode,
             rules,
             weights,
+            work_conserving,
             worst_wait: Duration::from_millis(ms),
             shed_above: shed_above.map_or_else(baton_admission::ShedAbove::default, |(low, normal)| {
                 baton_admission::ShedAbove { high: None, normal, low: Some(low) }
             }),
-        },
-    )
+        })
 }
 
 fn any_leadership() -> impl Strategy<Value = baton_leadership::Settings> {
