@@ -2,7 +2,7 @@
 //!
 //! A look asks the kernel of each thread, of a few at once: there may be thousands, and whoever looks is as urgent as those who are not to wait.
 //!
-//! Invariants: looking takes no more than one part in [`RESTS`] of a processor; a look begins no sooner than half the patience after the last one
+//! Invariants: looking takes no more than one part in [`RESTS`] of a processor, what those cost aside that are helped; a look begins no sooner than half the patience after the last one
 //! began, unless somebody is helped; who is helped is looked at every two milliseconds, whatever is due else.
 //! What it deliberately does not do: read a clock, look.
 
